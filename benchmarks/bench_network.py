@@ -12,10 +12,8 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from dynamics import Problem, Student, Teacher
-from dynamics.compiler.stopping import with_slot
 from dynamics.equations.network.system import NetworkSystem
-from dynamics.integrators import load_method
-from dynamics.integrators.stepper import RHS
+from dynamics.integrators.system_calls import bound_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,10 +42,9 @@ def right_hand_side(link: str, biases: str, second_layer: str, dimension: int) -
     start = {} if biases == "none" else {"initial_biases": 0.5 * np.random.default_rng(0).standard_normal(WIDTH)}
     student = Student(activation=link, width=WIDTH, biases=biases, second_layer=second_layer, **start)
     system = NetworkSystem(Problem(student=student, teacher=TEACHER, dimension=dimension, seed=0))
-    method = load_method("scipy:RK45", system.pieces)
-    bound = (method.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
+    bound = bound_system(system, np.empty(system.work_size))
     y, out = system.initial_state, np.empty_like(system.initial_state)
-    return lambda: method.kernels.namespace.evaluate(RHS, 0.0, y, out, bound)
+    return lambda: bound.rhs(0.0, y, out)
 
 
 @pytest.mark.benchmark(group="network right-hand side")

@@ -36,16 +36,13 @@ def operations(size: int) -> int:
 
 def program(size: int) -> Callable[[], object]:
     """Return one evaluation by the program's own compiled right-hand side."""
-    from dynamics.compiler.stopping import with_slot
     from dynamics.equations.overlaps.system import OverlapSystem
-    from dynamics.integrators import load_method
-    from dynamics.integrators.stepper import RHS
+    from dynamics.integrators.system_calls import bound_system
 
     system = OverlapSystem(standard_problem(size))
-    method = load_method("scipy:RK45", system.pieces)
-    bound = (method.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
+    bound = bound_system(system, np.empty(system.work_size))
     y, out = system.initial_state, np.empty_like(system.initial_state)
-    return lambda: method.kernels.namespace.evaluate(RHS, 0.0, y, out, bound)
+    return lambda: bound.rhs(0.0, y, out)
 
 
 def packed(size: int) -> Callable[[], object]:

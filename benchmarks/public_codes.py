@@ -25,9 +25,7 @@ import numpy as np
 from benchmarks.journal import machine
 from benchmarks.public_code_cases import CASES, QUICK_CASES, our_loss, our_system
 from benchmarks.public_code_drivers import DRIVERS, commit
-from dynamics.compiler.stopping import with_slot
-from dynamics.integrators import load_method
-from dynamics.integrators.stepper import RHS
+from dynamics.integrators.system_calls import bound_system
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,13 +134,12 @@ def timed(case: Case, times: Array, rtol: float) -> tuple[Array, dict[str, Any]]
 def evaluation_seconds(case: Case) -> float:
     """Return the CPU seconds of one evaluation of our right-hand side at the start, without the call around it."""
     system = our_system(case)
-    method = load_method("scipy:RK45", system.pieces)
-    bound = (method.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
+    bound = bound_system(system, np.empty(system.work_size))
     y, out = system.initial_state, np.empty_like(system.initial_state)
     found = []
     for _ in range(REPEATS + 1):
         began = time.process_time()
         for _ in range(EVALUATIONS):
-            method.kernels.namespace.evaluate(RHS, 0.0, y, out, bound)
+            bound.rhs(0.0, y, out)
         found.append((time.process_time() - began) / EVALUATIONS)
     return min(found)

@@ -23,6 +23,7 @@ COMMANDS = {
     "dynamics.mean_field_study": "networks of many widths against their mean field",
     "sgd_check.study": "families of runs of SGD: sample complexity, step size, transfer, calibration",
     "dynamics.report": "any result file as one HTML page",
+    "dynamics.compile": "all functions compiled beforehand, with all cores",
 }
 #: Name in `feature-emergence NAME` -> module; what samples SGD beside a command of theory begins with `check`.
 NAMES = {
@@ -36,6 +37,7 @@ NAMES = {
     "laws": "dynamics.laws",
     "mean-field-study": "dynamics.mean_field_study",
     "report": "dynamics.report",
+    "compile": "dynamics.compile",
 }
 ABOUT = "How two-layer networks learn features: the theory, and the SGD that checks it."
 

@@ -5,8 +5,5 @@ Names are found on first use, so that `import hermite` loads nothing heavy.
 
 import lazy_loader
 
-from hermite.former_paths import find_former_modules
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
-find_former_modules()

@@ -5,9 +5,6 @@ Names are found on first use, so that `import sgd_check` loads neither torch nor
 
 import lazy_loader
 
-from hermite.former_paths import find_former_modules
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
 __all__.remove("tokens")  # a package, whose names are listed there
-find_former_modules()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -45,6 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="long: set FULL_TESTS=1"))
         elif slow and compiled and not full:
             item.add_marker(pytest.mark.skip(reason="slow to compile: set NUMBA_DISABLE_JIT=1, or FULL_TESTS=1"))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile all functions before the workers of the whole suite start, which would each compile the same ones."""
+    settings = session.config
+    is_whole = settings.args_source is pytest.Config.ArgsSource.TESTPATHS and not settings.option.collectonly
+    compiled = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    if (
+        is_whole
+        and compiled
+        and getattr(settings.option, "numprocesses", None)
+        and "PYTEST_XDIST_WORKER" not in os.environ
+    ):
+        subprocess.run([sys.executable, "-m", "dynamics.compile"], check=True)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from dynamics.compiler import interruption
+from dynamics.threads.stopping import interruption
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A study file that takes no time.

@@ -98,16 +98,17 @@ def multiply():
         a @ a
 beside = threading.Thread(target=multiply)
 beside.start()
-from dynamics.compiler.compilation import Piece, load
-text = '''
-from dynamics.compiler.compilation import entry
-@entry("f8(f8)")
-def double(x):
-    return 2 * x + {}
-'''
+from numba import types
+from dynamics.kernels.jit import callback, kernel
+from dynamics.kernels.products import product
+def scaled(factor):
+    @kernel
+    def multiply(x):
+        product(x, x, x.copy())
+        x[0, 0] *= factor
+    return multiply
 for number in range(3):
-    module = load([Piece("example", text.format(number))])
-    assert module.namespace.double(1.0) == 2.0 + number and not module.from_cache
+    callback(scaled(number), types.void(types.float64[:, ::1]))
 stop.set()
 beside.join()
 print("ended", threading.active_count())
@@ -116,7 +117,7 @@ print("ended", threading.active_count())
 
 def test_compiling_beside_a_thread_that_multiplies_matrices_does_not_hang(tmp_path):
     """A fork would wait for ever, since the handler that OpenBLAS has for forks joins its threads."""
-    done = python("-c", COMPILES, FEATURE_EMERGENCE_CACHE=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)
+    done = python("-c", COMPILES, NUMBA_CACHE_DIR=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)
     assert (done.stdout, done.returncode) == ("ended 1\n", 0), done.stderr
 
 

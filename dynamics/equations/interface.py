@@ -1,11 +1,18 @@
 """A system of equations, as integrators and the run loop use it.
 
-`System` is the Python side. The kernels' side are the functions below, which the pieces of a system define, the last
-one if they can; integrators call them by their machine addresses, with one more number behind `sizes` (`with_slot`): it
-is `dynamics.compiler.stopping.STOP` once the step is given up, and what takes long may then return at once.
+`System` is the Python side. The compiled side are `Functions`, kernels of `dynamics.kernels.jit` that methods receive:
+
+* ``rhs(t, y, out, parameters, sizes, work)`` writes y' into `out`.
+* ``event_values(t, y, out, parameters, sizes, work)`` writes the event functions into `out` (num_events,); an event is
+  passed when its value is at least 0.
+* ``normalise(y, parameters, sizes)`` puts an accepted state back on its constraints, in place.
+* ``jacobian_diagonal(t, y, out, parameters, sizes, work)`` writes about the diagonal of ∂rhs/∂y, a preconditioner.
+* ``jacobian_product(t, y, v, out, parameters, sizes, work)`` writes ∂rhs/∂y · v; "sundials" asks for it, "bdf" where
+  differences of `rhs` are lost in rounding.
 
 Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,)
-float64 scratch that keeps nothing between calls.
+float64 scratch that keeps nothing between calls. Methods append one number to `sizes` (`with_slot`): it is
+`dynamics.threads.stopping.STOP` once the step is given up, and functions that take long may then return at once.
 """
 
 from __future__ import annotations
@@ -19,43 +26,23 @@ import numpy as np
 from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dynamics.compiler.compilation import CompiledModule, Piece, Source
     from dynamics.problem import Problem
 
 Observables = dict[str, Any]
 
-_EVALUATION = "void(f8, f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])"
-#: Numba's signatures of what methods call by its address, in the order of `system_calls`; most need the first three.
-SIGNATURES = {
-    "rhs": _EVALUATION,
-    "event_values": _EVALUATION,
-    "normalise": "void(f8[::1], f8[::1], i8[::1])",
-    "jacobian": "void(f8, f8[::1], f8[::1], f8[::1], f8[::1], i8[::1], f8[::1])",
-}
-_ALWAYS_NEEDED = 3
 
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """The compiled functions of a system, of which all but the first may be missing; implicit methods use the last two.
 
-def source_of_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> Source:
-    """Return the pieces of a system and the functions to compile; that of its Jacobian for implicit methods alone."""
-    from dynamics.compiler.compilation import Piece, kernel_pieces
-
-    text = "".join(piece.text for piece in pieces)
-    if "def jacobian_diagonal(" in text:
-        product = Piece("product", f"HAS_PRODUCT = {'def jacobian_product(' in text}\n")
-        pieces = *pieces, product, *kernel_pieces("dynamics.equations.jacobian_kernels")
-    return pieces, dict(list(SIGNATURES.items())[: None if implicit else _ALWAYS_NEEDED])
-
-
-def load_functions(pieces: Sequence[Piece], *, implicit: bool = False) -> CompiledModule:
-    """Compile the functions of a system, or load them; that of its Jacobian for implicit methods alone.
-
-    Raises ValueError if the pieces do not define one of them.
+    Without a diagonal the preconditioner is 1; without a product differences of `rhs` stand for it.
     """
-    from dynamics.compiler.compilation import load
 
-    return load(*source_of_functions(pieces, implicit=implicit))
+    rhs: Callable[..., None]
+    event_values: Callable[..., None] | None = None
+    normalise: Callable[..., None] | None = None
+    jacobian_diagonal: Callable[..., None] | None = None
+    jacobian_product: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +73,8 @@ class System:
     ----------
     name : str
     problem : Problem
-    pieces : tuple of Piece
-        Source of the functions that this module declares.
+    functions : Functions
+        The compiled functions that methods call.
     initial_state, parameters, sizes : ndarray
         State at t = 0, and what the functions receive.
     work_size : int
@@ -98,7 +85,7 @@ class System:
 
     name: str
     problem: Problem
-    pieces: tuple[Piece, ...]
+    functions: Functions
     initial_state: Array
     parameters: Array
     sizes: Integers
@@ -135,28 +122,3 @@ class FlowSystem(System):
     def stiffness(self) -> float:
         """Return the fastest relaxation rate of the flow."""
         raise NotImplementedError
-
-
-def rhs(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
-    """Write y' into `out`."""
-    raise NotImplementedError
-
-
-def jacobian_diagonal(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
-    """Write an approximation of the diagonal of ∂rhs/∂y into `out`; a preconditioner is made of it."""
-    raise NotImplementedError
-
-
-def event_values(t: float, y: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
-    """Write the event functions into `out` (num_events,); an event is passed when its value is at least 0."""
-    raise NotImplementedError
-
-
-def normalise(y: Array, parameters: Array, sizes: Integers) -> None:
-    """Put an accepted state back on its constraints, in place."""
-    raise NotImplementedError
-
-
-def jacobian_product(t: float, y: Array, v: Array, out: Array, parameters: Array, sizes: Integers, work: Array) -> None:
-    """Write ∂rhs/∂y · v into `out`; "sundials" asks for it, "bdf" where differences of `rhs` are lost in rounding."""
-    raise NotImplementedError

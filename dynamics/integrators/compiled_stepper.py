@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.stopping import GivenUp, give_way, stopping_at, whether_given_up
 from dynamics.integrators import slots
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_PASSED, EVENT_VALUES, RHS, Status, check_inside, check_stored
+from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
+from dynamics.threads.stopping import GivenUp, give_way, stopping_at, whether_given_up
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from dynamics.integrators.stepper import Tolerances
+    from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array
 
 
@@ -79,22 +79,26 @@ LAYOUTS = {
             "diagonal_evaluations": slots.DIAGONALS,
             "order": slots.ORDER,
         },
+        scratch=1,
     ),
 }
 
 
 class CompiledStepper:
-    """Runs the entry points of a compiled method, found in the namespace of its kernels, from the state y0 at t0.
+    """Runs the entries of a compiled method from the state y0 at t0.
+
+    `through` is the entry that advances through saved times; a subclass whose method has none overrides `_one_call` and
+    `_interpolate_inside`.
 
     The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
 
-    The `constants` of a method are the last of its scalars. The last of the sizes of the system is the slot where its
-    functions look for `STOP`; a single step that was given up leaves the stepper as it was before.
+    The `constants` of a method are the last of its scalars. A single step that was given up leaves the stepper as it
+    was before.
     """
 
     def __init__(
         self,
-        namespace: ModuleType,
+        through: Callable[..., int] | None,
         layout: Layout,
         y0: Array,
         system: BoundSystem,
@@ -104,7 +108,7 @@ class CompiledStepper:
         t0: float,
         constants: Sequence[float] = (),
     ) -> None:
-        self._namespace = namespace
+        self._advance_through = through
         self._layout = layout
         self._vectors = np.zeros((layout.rows, y0.size))
         self._vectors[slots.ROW_STATE] = y0
@@ -118,8 +122,12 @@ class CompiledStepper:
         self._counters[layout.counters - 1] = (
             tolerances.fixed_order
         )  # `FIXED_ORDER` of BDF; the explicit pair has one order
+        if layout is LAYOUTS["bdf"]:
+            self._counters[slots.HAS_PRODUCT] = system.has_product
         self._events = np.full((3, num_events), np.nan)
         self._atol = tolerances.absolute(y0.size)
+        self._arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
+        self._no_states = np.empty((0, y0.size))
         self._system = system
         # What `state` says while a single step is taken; None between steps. Its rows have a place of their own, made
         # when they are first needed.
@@ -150,7 +158,7 @@ class CompiledStepper:
             return self._advance(target, max_steps)
         self._keep()
         try:
-            with stopping_at(self._system[2][-1:]):
+            with stopping_at(self._system.slot):
                 return self._advance(target, max_steps)
         except GivenUp:
             self._take_back()
@@ -158,15 +166,8 @@ class CompiledStepper:
         finally:
             self._before = None
 
-    @property
-    def leaps(self) -> bool:
-        """Whether there is `advance_through`."""
-        return self._compiled_through
-
-    @property
-    def _compiled_through(self) -> bool:
-        """Whether the method itself goes through many times in one call."""
-        return hasattr(self._namespace, "advance_through")
+    #: Whether there is `advance_through`.
+    leaps = True
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
@@ -180,7 +181,8 @@ class CompiledStepper:
         last, passed = self._tried() + max_steps, 0
         while True:
             left = last - self._tried()
-            code = self._namespace.advance_through(times[passed:], left, states[passed:], *self._of_steps())
+            assert self._advance_through is not None
+            code = self._advance_through(times[passed:], left, states[passed:], *self._of_steps())
             further, status = divmod(code, slots.PASSED)
             passed += further
             if status != EVENT_PASSED:
@@ -208,11 +210,11 @@ class CompiledStepper:
             self._torn = False
 
     def _advance(self, target: float, max_steps: int) -> Status:
-        if self._compiled_through:
-            return self._through(np.array([target]), max_steps, np.empty((0, self._vectors.shape[1])))[0]
+        if self._advance_through is not None:
+            return self._through(np.array([target], dtype=np.float64), max_steps, self._no_states)[0]
         last = self._tried() + max_steps
         while True:
-            status = self._namespace.advance(float(target), last - self._tried(), *self._of_steps())
+            status = self._one_call(float(target), last - self._tried())
             if status != EVENT_PASSED:
                 return Status(status)
             give_way(whether_given_up())
@@ -220,7 +222,11 @@ class CompiledStepper:
 
     def _of_steps(self) -> tuple[Any, ...]:
         """Return what entry points that take steps read and change, in the order of their arguments."""
-        return self._vectors, self._scalars, self._counters, self._atol, self._events, self._system
+        return self._arrays, self._system.numbers, *self._system.functions
+
+    def _one_call(self, target: float, max_steps: int) -> int:
+        """Take steps to one time, in one call of compiled code; return its status."""
+        raise NotImplementedError
 
     def _record_crossings(self) -> None:
         times, now, before = self._events
@@ -231,7 +237,7 @@ class CompiledStepper:
 
     def _event_values(self, t: float) -> Array:
         values = np.empty(self._events.shape[1])
-        self._namespace.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
+        self._system.event_values(t, self.interpolate(t), values)
         return values
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
@@ -248,12 +254,13 @@ class CompiledStepper:
 
     def _interpolate_inside(self, t: float, out: Array) -> None:
         # A time within the last step needs no further one.
-        self._namespace.advance_through(np.array([t]), 0, out[None], *self._of_steps())
+        assert self._advance_through is not None
+        self._advance_through(np.array([t]), 0, out[None], *self._of_steps())
 
     def derivative(self, t: float) -> Array:
         """Return y' at a time within the last step, shape (n,)."""
         out = np.empty(self._vectors.shape[1])
-        self._namespace.evaluate(RHS, t, self.interpolate(t), out, self._system)
+        self._system.rhs(t, self.interpolate(t), out)
         return out
 
     def statistics(self) -> dict[str, int]:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.stepper import EVENT_VALUES, RHS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType
     from typing import NoReturn
 
     from numpy.typing import NDArray
 
-    from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from dynamics.integrators.stepper import Tolerances
+    from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array
 
     Vector = Array
@@ -28,14 +27,11 @@ class ForeignStepper:
     #: Why `state` is refused.
     refusal: str
 
-    def __init__(
-        self, method: str, namespace: ModuleType, system: BoundSystem, tolerances: Tolerances, num_events: int
-    ) -> None:
+    def __init__(self, method: str, system: BoundSystem, tolerances: Tolerances, num_events: int) -> None:
         for option in ("fixed_step", "fixed_order"):
             if getattr(tolerances, option) != 0:
                 msg = f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}."
                 raise ValueError(msg)
-        self._namespace = namespace
         self._system = system
         self._last_finite = True
         self._times, self._now = np.full(num_events, np.nan), np.full(num_events, np.nan)
@@ -63,7 +59,7 @@ class ForeignStepper:
         """Return y' at a time within the last step, shape (n,)."""
         y = self.interpolate(t)
         out = np.empty_like(y)
-        self._evaluate(RHS, t, y, out)
+        self._system.rhs(t, y, out)
         return out
 
     def state(self) -> NoReturn:
@@ -75,9 +71,6 @@ class ForeignStepper:
         del state
         self.state()
 
-    def _evaluate(self, which: int, t: float, y: Vector, out: Vector) -> None:
-        self._namespace.evaluate(which, float(t), y, out, self._system)
-
     def _record_events(self) -> None:
         """Record the events that the last step passed."""
         before, self._now = self._now, self._event_values(self.time)
@@ -85,5 +78,5 @@ class ForeignStepper:
 
     def _event_values(self, t: float) -> Vector:
         values = np.empty(self._times.size)
-        self._evaluate(EVENT_VALUES, t, self.interpolate(t), values)
+        self._system.event_values(t, self.interpolate(t), values)
         return values

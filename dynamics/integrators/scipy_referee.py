@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.stopping import give_way, whether_given_up
 from dynamics.integrators.foreign_stepper import ForeignStepper
-from dynamics.integrators.stepper import EVENT_VALUES, RHS, Status, check_inside
+from dynamics.integrators.stepper import Status, check_inside
+from dynamics.threads.stopping import give_way, whether_given_up
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from dynamics.integrators.stepper import Tolerances
+    from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array
 
     Vector = Array
@@ -33,7 +32,6 @@ class ScipyStepper(ForeignStepper):
     def __init__(
         self,
         name: str,
-        namespace: ModuleType,
         y0: Vector,
         system: BoundSystem,
         *,
@@ -43,7 +41,7 @@ class ScipyStepper(ForeignStepper):
     ) -> None:
         from scipy import integrate
 
-        super().__init__(f"scipy:{name}", namespace, system, tolerances, num_events)
+        super().__init__(f"scipy:{name}", system, tolerances, num_events)
         self._accepted = 0
         self._initial = (t0, y0.copy())
         self._dense: Any = None
@@ -107,7 +105,7 @@ class ScipyStepper(ForeignStepper):
         # A step may be as many evaluations as the state has components.
         give_way(whether_given_up())
         out = np.empty(y.size)
-        self._evaluate(RHS, t, np.ascontiguousarray(y), out)
+        self._system.rhs(t, np.ascontiguousarray(y), out)
         self._last_finite = bool(np.isfinite(out).all())
         return out
 
@@ -115,6 +113,6 @@ class ScipyStepper(ForeignStepper):
         # The end of a step itself, which its polynomial meets to rounding only.
         if t == self.time:
             values = np.empty(self._times.size)
-            self._evaluate(EVENT_VALUES, t, np.ascontiguousarray(self._solver.y), values)
+            self._system.event_values(t, np.ascontiguousarray(self._solver.y), values)
             return values
         return super()._event_values(t)

@@ -1,15 +1,11 @@
-"""Compiled pieces that every method uses: limits of a step, a vector copy, events; executed after `slots`."""
-
-from typing import TYPE_CHECKING
+"""What every compiled method uses: limits of a step, a vector copy, events."""
 
 import numpy as np
 
-from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.integrators.slots import EVENT_BEFORE, EVENT_NOW, EVENT_TIME
-    from dynamics.integrators.system_calls import System, event_values
+from dynamics.integrators.slots import EVENT_BEFORE, EVENT_NOW, EVENT_TIME
+from dynamics.integrators.system_calls import System, event_values
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 STATUS_REACHED, STATUS_MAX_STEPS, STATUS_STEP_TOO_SMALL, STATUS_NOT_FINITE, STATUS_EVENT = 0, 1, 2, 3, 4
 

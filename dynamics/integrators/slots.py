@@ -1,4 +1,4 @@
-"""Rows and slots of the arrays in which a compiled method keeps its state; a piece, executed first.
+"""Rows and slots of the arrays in which a compiled method keeps its state.
 
 They are `vectors` (rows of length n), `scalars`, `counters` and `events`.
 """
@@ -35,3 +35,5 @@ SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVE
 PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
 # Slots of `counters`; UNRESOLVED counts accepted steps since the time last moved.
 ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
+# Behind those that are stored: whether the system has a product with its Jacobian.
+HAS_PRODUCT = 16

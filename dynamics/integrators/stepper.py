@@ -13,14 +13,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from hermite.arrays import Array, Integers
-
-    BoundSystem = tuple[Any, Array, Integers, Array]
+    from hermite.arrays import Array
 
 # Returned by a compiled method to have the time of an event found; never seen outside.
 EVENT_PASSED = 4
-# Functions that the entry point ``evaluate`` calls.
-RHS, EVENT_VALUES, NORMALISE = 0, 1, 2
 
 
 class Status(IntEnum):

@@ -1,27 +1,37 @@
-"""Compiled calls of the functions of a system.
+"""Calls of the functions of a system, which a method receives as arguments.
 
-Executed before every other piece of a method.
-
-A system arrives as the tuple (functions, parameters, sizes, work): the addresses of its functions in the order below,
-and the three arrays that each of them receives. Both places of the Jacobian hold the same; a system without the product
-has no last place. Some methods add addresses of functions of their own.
+In compiled code a system is the tuple (parameters, sizes, work, rhs, event_values, normalise), followed by
+(jacobian_diagonal, jacobian_product) for implicit methods.
 """
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.invocation import invoke
-from dynamics.compiler.stopping import STOP
-from dynamics.compiler.views import vector
+from __future__ import annotations
 
-System = tuple[Integers, Vector, Integers, Vector]
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = 0, 1, 2, 3, 4
+import numpy as np
+from numba import types
+
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import callback, entry, kernel
+from dynamics.threads.stopping import STOP, with_slot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.equations import interface
+    from dynamics.equations.interface import Functions
+    from hermite.arrays import Array, Integers
+
+System = tuple[Any, ...]
+
+PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 
 
 @kernel
 def is_given_up(system: System) -> bool:
-    """Return whether the step is given up: nothing that it writes matters any more."""
-    sizes = system[2]
+    """Return whether the step is given up: its results are not used."""
+    sizes = system[SIZES]
     return bool(sizes[sizes.size - 1] == STOP)
 
 
@@ -29,30 +39,165 @@ def is_given_up(system: System) -> bool:
 def rhs(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write y' into `out`, anything once the step is given up."""
     if not is_given_up(system):
-        invoke(system[0][RHS], (t, y, out, system[1], system[2], system[3]))
+        # What a function of a user raises is lost on the way here: what it has not written then fails the step.
+        out[0] = out[out.size - 1] = np.nan
+        system[RHS](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the event functions into `out`."""
-    invoke(system[0][EVENT_VALUES], (t, y, out, system[1], system[2], system[3]))
+    system[EVENT_VALUES](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
 @kernel
 def normalise(y: Vector, system: System) -> None:
     """Put a state back on its constraints, in place."""
-    invoke(system[0][NORMALISE], (y, system[1], system[2]))
+    system[NORMALISE](y, system[PARAMETERS], system[SIZES])
 
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, system: System) -> None:
     """Write the diagonal of the Jacobian into `out`, anything once the step is given up."""
     if not is_given_up(system):
-        invoke(system[0][JACOBIAN_DIAGONAL], (t, y, vector(y, 0, 0), out, system[1], system[2], system[3]))
+        system[JACOBIAN_DIAGONAL](t, y, out, system[PARAMETERS], system[SIZES], system[WORK])
 
 
 @kernel
 def jacobian_product(t: float, y: Vector, v: Vector, out: Vector, system: System) -> None:
     """Write the product of the Jacobian with `v` into `out`, anything once the step is given up."""
     if not is_given_up(system):
-        invoke(system[0][JACOBIAN_PRODUCT], (t, y, v, out, system[1], system[2], system[3]))
+        system[JACOBIAN_PRODUCT](t, y, v, out, system[PARAMETERS], system[SIZES], system[WORK])
+
+
+@entry
+def evaluate(function: Callable[..., None], t: float, y: Vector, out: Vector, numbers: tuple[Any, ...]) -> None:
+    """Call a right-hand side, events or the diagonal of a Jacobian from Python."""
+    function(t, y, out, numbers[0], numbers[1], numbers[2])
+
+
+@entry
+def evaluate_product(
+    function: Callable[..., None], t: float, y: Vector, v: Vector, out: Vector, numbers: tuple[Any, ...]
+) -> None:
+    """Call the product of a Jacobian with `v` from Python."""
+    function(t, y, v, out, numbers[0], numbers[1], numbers[2])
+
+
+@entry
+def put_back(function: Callable[..., None], y: Vector, numbers: tuple[Any, ...]) -> None:
+    """Put a state back on its constraints from Python."""
+    function(y, numbers[0], numbers[1])
+
+
+@kernel
+def unit_diagonal(
+    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector  # noqa: ARG001
+) -> None:  # fmt: skip
+    """Write zeros: a system without a diagonal of its Jacobian has no preconditioner."""
+    for i in range(out.size):
+        out[i] = 0.0
+
+
+@kernel
+def no_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:  # fmt: skip
+    """Stand for the product of a system that has none; never called."""
+
+
+@kernel
+def no_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write nothing: a system without events."""
+
+
+@kernel
+def no_constraints(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Leave the state of a system without constraints as it is."""
+
+
+class Callbacks(NamedTuple):
+    """The functions of a system as arguments of entries; the last two are None for methods that need none."""
+
+    rhs: Any
+    event_values: Any
+    normalise: Any
+    jacobian_diagonal: Any = None
+    jacobian_product: Any = None
+
+    def all(self) -> tuple[Any, ...]:
+        """Return those that the method receives."""
+        return tuple(each for each in self if each is not None)
+
+
+@lru_cache(maxsize=256)
+def callbacks(functions: Functions, *, implicit: bool) -> Callbacks:
+    """Return the functions of a system compiled for methods, or loaded; those of the Jacobian for implicit ones alone.
+
+    Once per process for equal functions.
+    """
+    vector, integers = types.float64[::1], types.int64[::1]
+    numbers = vector, integers, vector
+    evaluation = types.void(types.float64, vector, vector, *numbers)
+    found = (
+        callback(functions.rhs, evaluation),
+        callback(functions.event_values or no_events, evaluation),
+        callback(functions.normalise or no_constraints, types.void(vector, vector, integers)),
+    )
+    if not implicit:
+        return Callbacks(*found)
+    return Callbacks(
+        *found,
+        callback(functions.jacobian_diagonal or unit_diagonal, evaluation),
+        callback(functions.jacobian_product or no_product, types.void(types.float64, vector, vector, vector, *numbers)),
+    )
+
+
+class BoundSystem:
+    """A system that a stepper integrates: its compiled functions and the arrays that they receive.
+
+    Attributes
+    ----------
+    numbers : tuple of ndarray
+        Parameters, sizes with the slot of the flag behind them, and scratch.
+    functions : tuple
+        The arguments of entries, in the order of `Functions`.
+    has_product : bool
+        Whether the system has a product with its Jacobian.
+    """
+
+    def __init__(
+        self, compiled: Callbacks, parameters: Array, sizes: Integers, work: Array, *, has_product: bool
+    ) -> None:
+        self.compiled, self.functions, self.has_product = compiled, compiled.all(), has_product
+        self.numbers = parameters, sizes, work
+        #: Where the functions look for `STOP`, (1,).
+        self.slot = sizes[-1:]
+
+    def rhs(self, t: float, y: Array, out: Array) -> None:
+        """Write y' into `out`."""
+        evaluate(self.compiled.rhs, float(t), y, out, self.numbers)
+
+    def event_values(self, t: float, y: Array, out: Array) -> None:
+        """Write the event functions into `out`."""
+        evaluate(self.compiled.event_values, float(t), y, out, self.numbers)
+
+    def normalise(self, y: Array) -> None:
+        """Put a state back on its constraints, in place."""
+        put_back(self.compiled.normalise, y, self.numbers)
+
+    def jacobian_diagonal(self, t: float, y: Array, out: Array) -> None:
+        """Write the diagonal of the Jacobian into `out`."""
+        evaluate(self.compiled.jacobian_diagonal, float(t), y, out, self.numbers)
+
+    def jacobian_product(self, t: float, y: Array, v: Array, out: Array) -> None:
+        """Write the product of the Jacobian with `v` into `out`."""
+        evaluate_product(self.compiled.jacobian_product, float(t), y, v, out, self.numbers)
+
+
+def bound_system(system: interface.System, work: Array, *, implicit: bool = False) -> BoundSystem:
+    """Return a system bound to copies of its parameters and sizes, compiled or loaded; `work` is never copied."""
+    compiled = callbacks(system.functions, implicit=implicit)
+    has_product = system.functions.jacobian_product is not None
+    parameters = np.array(system.parameters, dtype=np.float64)
+    return BoundSystem(compiled, parameters, with_slot(system.sizes), work, has_product=has_product)

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler.cores import available_cores, one_core
-from dynamics.compiler.stopping import LOOK
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
@@ -24,6 +22,8 @@ from dynamics.solve.overlaps import solve_overlaps
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
 from dynamics.theory.prediction import check_decouples, predict
+from dynamics.threads.cores import available_cores, one_core
+from dynamics.threads.stopping import LOOK
 from hermite.text.messages import shown
 from hermite.text.signals import stop_if_heard
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.stopping import is_interrupted
 from dynamics.runs.result import StopReason
 from dynamics.runs.trackers import Tracker
+from dynamics.threads.stopping import is_interrupted
 
 if TYPE_CHECKING:
     from dynamics.runs.trackers import RunView

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dynamics.compiler.stopping import LOOK, in_worker, is_interrupted
 from dynamics.runs.checkpoint import packed, unpacked
 from dynamics.runs.loop import run, snapshot_of
 from dynamics.runs.result import StopReason
+from dynamics.threads.stopping import LOOK, in_worker, is_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

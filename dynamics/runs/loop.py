@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.cores import one_of_the_runs
-from dynamics.compiler.stopping import Stopped, beside
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import leaping
@@ -22,6 +20,8 @@ from dynamics.runs.interrupts import Interrupts
 from dynamics.runs.records import Records
 from dynamics.runs.result import RunResult, Snapshot, StopReason
 from dynamics.runs.trackers import UrgentTracker
+from dynamics.threads.cores import one_of_the_runs
+from dynamics.threads.stopping import Stopped, beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

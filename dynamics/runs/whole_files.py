@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamics.compiler.stopping import in_worker
 from dynamics.problem.checks import check_switch
+from dynamics.threads.stopping import in_worker
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -40,7 +40,6 @@ from dynamics.commands.parsing import (
     tell,
 )
 from dynamics.commands.readers import plain, switch
-from dynamics.compiler.interpreter import with_room
 from dynamics.solve.described_problem import build_problem
 from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
@@ -275,4 +274,4 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
     gc.disable()
-    run_program(lambda: with_room(main))
+    run_program(main)

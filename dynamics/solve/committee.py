@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.memory import check_flow_memory
@@ -16,6 +15,7 @@ from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_batch_size
 from dynamics.theory.horizon import default_committee_schedule
+from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     import os

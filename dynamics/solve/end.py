@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import caught_warnings, end_with, store_table
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED, chosen_style, say
-from dynamics.compiler.cores import find_blas
+from dynamics.threads.cores import find_blas
 from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:

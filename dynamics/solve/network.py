@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
 from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.registry import registered
@@ -16,6 +15,7 @@ from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import StepSettings, checked_step, step_attributes
 from dynamics.theory.components import blind_components, predicted_component_times
 from dynamics.theory.horizon import default_network_schedule
+from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     import os

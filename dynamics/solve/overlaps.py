@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
 from dynamics.problem.memory import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
@@ -21,6 +20,7 @@ from dynamics.solve.step_settings import checked_step, limit_of, make_system, st
 from dynamics.solve.truncation import CutLink, halved
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import PAIRS, predict, predict_all, sum_formula_loss
+from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     import os

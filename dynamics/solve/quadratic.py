@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
 from dynamics.integrators.jumps import JumpStepper
 from dynamics.problem.checks import check_choice
@@ -29,6 +28,7 @@ from dynamics.theory.quadratic import (
     strongest,
 )
 from dynamics.theory.step_size import learning_rate_limit
+from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     import os

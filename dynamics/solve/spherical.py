@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
 from dynamics.equations.mean_field.checks import warn_of_mixture
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_integer, checked_number
@@ -20,6 +19,7 @@ from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, PlainMethod, answered
 from dynamics.solve.step_settings import checked_batch_size
 from dynamics.solve.truncation import CutLink, halved
+from dynamics.threads.blas import blas_threads_for
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

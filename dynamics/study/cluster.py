@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dynamics.compiler.cores import THREAD_VARIABLES
+from dynamics.threads.cores import THREAD_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,10 +17,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from dynamics.compiler.cores import one_core
 from dynamics.runs.storage import StorageError
 from dynamics.study.point_file import is_block, packed_point, packed_together
 from dynamics.study.studies import answer_of_many, contents_of_answer, find_study, takes_option
+from dynamics.threads.cores import one_core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dynamics.compiler.cores import THREAD_VARIABLES
-from dynamics.compiler.stopping import LOOK
 from dynamics.study.points import PointAnswer, answer_points
 from dynamics.study.studies import find_study
+from dynamics.threads.cores import THREAD_VARIABLES
+from dynamics.threads.stopping import LOOK
 from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:

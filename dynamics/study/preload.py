@@ -12,15 +12,12 @@ import os
 from contextlib import suppress
 from importlib import import_module
 
-from dynamics.compiler.cores import THREAD_VARIABLES
+from dynamics.threads.cores import THREAD_VARIABLES
 
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 
 #: What the flow imports when it is first asked, and its kernels when they are loaded.
 OF_THE_FLOW = (
-    "compiler.invocation",
-    "compiler.products",
-    "compiler.workers",
     "equations.overlaps.system",
     "integrators.flow_methods",
     "integrators.large_flow",
@@ -30,25 +27,22 @@ OF_THE_FLOW = (
     "solve.overlaps",
     "solve.step_settings",
 )
-#: The least that makes the compiler ready to load and to call kernels.
-SMALLEST_KERNEL = """
-from dynamics.compiler.compilation import entry
-@entry("f8(f8[::1])")
-def first(x):
-    return x[0]
-"""
 
 
 def load_common() -> None:
-    """Load the flow and the compiler."""
-    import numpy as np
-
-    from dynamics.compiler.compilation import Piece, load
-    from dynamics.compiler.cores import find_blas
+    """Load the flow, and compile or load its functions, which all workers then have in memory."""
+    from dynamics.threads.cores import find_blas
 
     for name in OF_THE_FLOW:
         import_module(f"dynamics.{name}")
-    load([Piece("sweep_preload", SMALLEST_KERNEL)]).namespace.first(np.ones(1))
+    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.pairs.vectors import VectorSystem
+    from dynamics.integrators.system_calls import callbacks
+    from dynamics.problem import Problem, Teacher
+
+    problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=2)
+    for system in (OverlapSystem(problem), VectorSystem(problem)):
+        callbacks(system.functions, implicit=False)
     find_blas()
 
 

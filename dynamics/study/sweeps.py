@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.cores import available_cores, one_core
 from dynamics.problem.checks import check_switch, checked_integer
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.bars import bar_settings, open_bar
@@ -26,6 +25,7 @@ from dynamics.study.merge import merge_points
 from dynamics.study.points import PointAnswer, PointDirectory
 from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from dynamics.study.studies import answer_of_many, compile_study, name_of_study
+from dynamics.threads.cores import available_cores, one_core
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def sweep(
         its own order of truncation.
     study : str or callable
         What is asked at every point: "overlaps", "decoupled", "prediction", "quadratic", "committee", "mean-field",
-        "spherical", "chaos", "tokens"; a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and
-        "torch-sgd" of `sgd_check`; a path "package.module:function"; or a callable. It is called as
-        ``study(problem, **options)`` and returns a Dataset.
+        "spherical", "chaos", "tokens", "system", which takes a `System` in place of a problem; a name that an installed
+        package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of `sgd_check`; a path
+        "package.module:function"; or a callable. It is called as ``study(problem, **options)`` and returns a Dataset.
     options : mapping, optional
         Keyword arguments of the study, the same at every point.
     output : path, optional

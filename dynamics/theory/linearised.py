@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler.threads import blas_threads_for
-from dynamics.equations.pairs.linearised import LinearisedSystem
-from dynamics.integrators import Status, stepper_of
+from dynamics.integrators.stepper import Status
 from dynamics.problem.learned import IDENTIFYING
+from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,6 +78,10 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
     with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, and carried is
     Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
     """
+    # Imported here because compiled functions need Numba, which closed forms do not.
+    from dynamics.equations.pairs.linearised import LinearisedSystem
+    from dynamics.integrators import stepper_of
+
     system = LinearisedSystem(problem)
     work = problem.width * system.initial_state.size
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import Functions
+from dynamics.tokens.causal_graph_kernels import event_values, normalise, rhs
 from dynamics.tokens.system import TokenSystem, share_time
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class CausalGraphSystem(TokenSystem):
     """State, kernels, observables and closed forms of a causal graph."""
 
     name = "causal graph"
+    functions = Functions(rhs, event_values, normalise)
     references = "arXiv:2402.14735"
 
     def __init__(self, problem: CausalGraph) -> None:
@@ -47,7 +49,6 @@ class CausalGraphSystem(TokenSystem):
         parents = [-1 if parent is None else parent for parent in problem.parents[2:]]
         keys = np.arange(2, n)
         half = np.where(np.array(parents) < 0, 3.0, (1.0 + 0.5 * (keys - 1)) / keys)
-        self.pieces = kernel_pieces("dynamics.tokens.causal_graph_kernels")
         self.initial_state = np.zeros(n * (n - 1) // 2 - 1)
         self.parameters = np.concatenate([*(self._fitness[t, :t] for t in range(2, n)), half])
         self.sizes = np.array([n, *parents, -1], dtype=np.int64)

@@ -7,8 +7,8 @@ index of the parent of each of these rows, −1 for none | stage].
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

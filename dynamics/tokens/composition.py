@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import Functions
+from dynamics.tokens.composition_kernels import event_values, normalise, rhs
 from dynamics.tokens.system import TokenSystem, share_time
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CompositionSystem(TokenSystem):
     """State, kernels, observables and closed forms of composition."""
 
     name = "composition"
+    functions = Functions(rhs, event_values, normalise)
     references = "arXiv:2505.23683"
 
     def __init__(self, problem: Composition) -> None:
@@ -50,7 +52,6 @@ class CompositionSystem(TokenSystem):
         if stages > 1:
             self.stage_ends, self.last_time = tuple(stage * np.arange(1.0, stages)), stage * stages
         self.time_scale = self._first / float(self._weights.max())
-        self.pieces = kernel_pieces("dynamics.tokens.composition_kernels")
         self.initial_state = np.tile([problem.initial_score, 0.0, 0.0], L)
         self.parameters = np.concatenate([[N, k, stage], self._weights.ravel()])
         self.sizes = np.array([L, problem.loss == "cross-entropy", stages, -1], dtype=np.int64)

@@ -8,8 +8,8 @@ a stage | ω (stages, L)]. Row l of the scratch holds s of the layer before, u, 
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import Functions
+from dynamics.tokens.memory_kernels import event_values, normalise, rhs
 from dynamics.tokens.system import TokenSystem
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ class MemorySystem(TokenSystem):
     """State, kernels, observables and closed forms of an associative memory."""
 
     name = "associative memory"
+    functions = Functions(rhs, event_values, normalise)
     references = "arXiv:2603.26554"
 
     def __init__(self, problem: AssociativeMemory) -> None:
         self.asked = problem
         M = len(problem.group_sizes)
         self._sizes, self._rates = np.array(problem.group_sizes, dtype=np.float64), problem.group_frequencies
-        self.pieces = kernel_pieces("dynamics.tokens.memory_kernels")
         self.initial_state = np.zeros(M + M * M)
         self.parameters = np.concatenate([[problem.smoothing or 0.0], self._sizes, self._rates])
         self.sizes = np.array([M, problem.optimizer == "spectral", -1], dtype=np.int64)

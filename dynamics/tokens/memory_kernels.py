@@ -7,8 +7,8 @@ the diagonal one of its mates; P (M), that of its own; and room for two matrices
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 # Rotations stop where columns are orthogonal to this; a dozen sweeps are plenty.
 MOST_SWEEPS, ORTHOGONAL = 30, 1e-15

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import Functions
+from dynamics.tokens.recall_kernels import event_values, normalise, rhs
 from dynamics.tokens.system import TokenSystem
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class RecallSystem(TokenSystem):
     """State, kernels, observables and closed forms of factual recall."""
 
     name = "recall"
+    functions = Functions(rhs, event_values, normalise)
     references = "arXiv:2412.06538"
     geometric = True
 
@@ -37,7 +39,6 @@ class RecallSystem(TokenSystem):
         self.asked = problem
         R, S, D, scale = problem.relations, problem.subjects, problem.answers, problem.initial_scale
         key = scale * np.sqrt(R * D + 1.0)
-        self.pieces = kernel_pieces("dynamics.tokens.recall_kernels")
         self.initial_state = np.array([key, scale, scale, key, scale, scale])
         self.parameters = np.array([R, S, D], dtype=np.float64)
         self.sizes = np.array([problem.relation_first, -1], dtype=np.int64)

@@ -5,8 +5,8 @@ State y = [k_r, x, y, k_s, u, w]; parameters = [R | S | D]; sizes = [whether the
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

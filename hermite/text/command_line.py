@@ -30,6 +30,8 @@ TYPED: dict[str, str] = {}
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 #: What xarray and Numba load because it is installed, a fifth of the time of a short command.
 LOADED_BY_CHANCE = ("dask", "coverage")
+#: Directory of machine code that a user chooses for commands; it becomes ``NUMBA_CACHE_DIR``.
+CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
 
 class UsageError(Exception):
@@ -96,11 +98,14 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     """Run a command as a program, and end with its exit code.
 
     Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
-    signals are noted; with `light`, libraries are let believe that what they would load by chance and nobody uses is
-    not installed; and when the process ends, no garbage is looked for among all that was loaded (0.1 to 0.3 s).
+    signals are noted, and Numba keeps machine code in ``$FEATURE_EMERGENCE_CACHE`` if that is set; with `light`,
+    libraries are let believe that what they would load by chance and nobody uses is not installed; and when the process
+    ends, no garbage is looked for among all that was loaded (0.1 to 0.3 s).
     """
     if _is_own_process():
         listen()
+        if CACHE_VARIABLE in os.environ:
+            os.environ["NUMBA_CACHE_DIR"] = os.path.realpath(os.environ[CACHE_VARIABLE])
         if light:
             for name in LOADED_BY_CHANCE:
                 sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it

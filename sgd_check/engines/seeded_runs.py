@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from dynamics.compiler import available_cores
+from dynamics.threads.cores import available_cores
 from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
 from sgd_check.engines.threads import RunThreads
 

@@ -6,8 +6,8 @@ import time as clock
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.compiler import in_worker, interruption
 from dynamics.runs import Rhythm, bar_settings, labelled_arrays, open_bar, uninterrupted
+from dynamics.threads.stopping import in_worker, interruption
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:

@@ -83,4 +83,4 @@ class CompositionModel(Model):
 
 def permutations(generator: torch.Generator, count: int, k: int, N: int) -> torch.Tensor:
     """Return uniform permutations (count, k, N)."""
-    return torch.rand(count, k, N, generator=generator).argsort(dim=2)
+    return torch.rand(count, k, N, generator=generator, dtype=torch.float32).argsort(dim=2)

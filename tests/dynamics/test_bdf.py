@@ -17,33 +17,38 @@ from toy_systems import (
     toy,
 )
 
-from dynamics.integrators import Status, make_stepper
+from dynamics.integrators import Status, make_stepper, slots
+from dynamics.kernels.jit import kernel
 
 pytestmark = pytest.mark.kernels
 COMPILED_ALONE = pytest.mark.skipif(config.DISABLE_JIT, reason="so many steps need compiled kernels")
 
 SCRATCH = np.zeros(1)
 
+
 # y_i' = −λ (y_i − mean) − ε mean: differences decay at the rate λ, the mean at ε, and every component is a sum of both.
-FAST_DIFFERENCES = """
 @kernel
-def rhs(t, y, out, parameters, sizes, work):
+def fast_differences(t, y, out, parameters, sizes, work):
     mean = 0.0
     for i in range(y.size):
         mean += y[i] / y.size
     for i in range(y.size):
         out[i] = -parameters[0] * (y[i] - mean) - parameters[1] * mean
 
+
 @kernel
-def jacobian_diagonal(t, y, out, parameters, sizes, work):
+def fast_differences_diagonal(t, y, out, parameters, sizes, work):
     for i in range(y.size):
         out[i] = -parameters[0]
-"""
-FAST_DIFFERENCES_PRODUCT = """
+
+
 @kernel
-def jacobian_product(t, y, v, out, parameters, sizes, work):
-    rhs(t, v, out, parameters, sizes, work)
-"""
+def fast_differences_product(t, y, v, out, parameters, sizes, work):
+    fast_differences(t, v, out, parameters, sizes, work)
+
+
+FAST_DIFFERENCES = fast_differences, fast_differences_diagonal
+FAST_DIFFERENCES_PRODUCT = (fast_differences_product,)
 
 
 def circle(t):
@@ -51,8 +56,8 @@ def circle(t):
 
 
 def rotation(**options):
-    pieces = toy(ROTATION, events=ROTATION_EVENTS)
-    return make_stepper("bdf", pieces, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=4, **options)
+    functions = toy(ROTATION, events=ROTATION_EVENTS)
+    return make_stepper("bdf", functions, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=4, **options)
 
 
 def escape_time(u, y, rate):
@@ -63,7 +68,6 @@ def with_exact_history(order, h):
     """A stepper of fixed order and step whose history is the Taylor series of the circle."""
     stepper = rotation(fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
     stepper.advance(0.0, 1)  # evaluates the start
-    slots = stepper._namespace
     state = stepper.state()
     first = stepper._layout.kept.index(slots.ROW_NORDSIECK)
     derivative = np.array([1.0, 0.0])
@@ -78,7 +82,7 @@ def with_exact_history(order, h):
 
 def test_lengths_of_past_steps_are_kept_newest_first():
     stepper = rotation(rtol=1e-6, atol=1e-6)
-    slots, ends = stepper._namespace, [0.0]
+    ends = [0.0]
     known, varied = slots.MAX_ORDER + 1, 0
     while len(ends) < 60:
         stepper.advance(100.0, 1)
@@ -189,9 +193,9 @@ def test_needs_no_more_work_than_scipy_for_the_same_accuracy():
     exact = escape_time(0.01, 0.5, rates)
     errors, work = {}, {}
     for method in ("bdf", "scipy:BDF"):
-        pieces = toy(ESCAPES, events=ESCAPES_EVENTS)
+        functions = toy(ESCAPES, events=ESCAPES_EVENTS)
         start = np.full(30, 0.01)
-        stepper = make_stepper(method, pieces, start, rates, [0], SCRATCH, num_events=30, rtol=1e-6, atol=1e-8)
+        stepper = make_stepper(method, functions, start, rates, [0], SCRATCH, num_events=30, rtol=1e-6, atol=1e-8)
         stepper.advance(2e5, 10**6)
         counts = stepper.statistics()
         errors[method] = np.abs(stepper.event_times / exact - 1).max()
@@ -237,8 +241,8 @@ def test_chunks_and_restored_state_continue_bit_for_bit():
 
 
 def test_accepted_states_are_normalised():
-    pieces = toy(ROTATION, constraint=UNIT_CIRCLE)
-    stepper = make_stepper("bdf", pieces, [1.0, 0.0], [2.0], [0], SCRATCH, rtol=1e-5, atol=1e-5)
+    functions = toy(ROTATION, constraint=UNIT_CIRCLE)
+    stepper = make_stepper("bdf", functions, [1.0, 0.0], [2.0], [0], SCRATCH, rtol=1e-5, atol=1e-5)
     stepper.advance(50.0, 10**6)
     assert np.linalg.norm(stepper.interpolate(stepper.time)) == pytest.approx(1.0, abs=1e-15)
     np.testing.assert_allclose(stepper.interpolate(50.0), circle(50.0), atol=2e-2)
@@ -259,9 +263,9 @@ def test_steady_state_needs_few_steps():
 @pytest.mark.parametrize("wait", [1e13, 1e30])
 def test_escapes_shorter_than_the_resolution_of_the_time(wait):
     """After 1e13 the time resolves 0.002, and after 1e30 nothing of an escape that lasts 20: the state still moves on."""
-    pieces = toy(ESCAPES, events=ESCAPES_EVENTS)
+    functions = toy(ESCAPES, events=ESCAPES_EVENTS)
     stepper = make_stepper(
-        "bdf", pieces, [0.1, 0.1], [1.0, 1e-2 / wait], [0], SCRATCH, num_events=2, t0=wait, rtol=1e-8, atol=1e-10
+        "bdf", functions, [0.1, 0.1], [1.0, 1e-2 / wait], [0], SCRATCH, num_events=2, t0=wait, rtol=1e-8, atol=1e-10
     )
     assert stepper.advance(2e5 * wait, 10**5) is Status.REACHED
     np.testing.assert_allclose(stepper.interpolate(2e5 * wait), 1.0, atol=1e-6)
@@ -294,13 +298,13 @@ def test_slow_motion_of_sums_of_fast_components(rtol):
 
 @pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:RK45"])
 def test_too_few_events_are_refused(method):
-    pieces = toy(ROTATION, events=ROTATION_EVENTS)
+    functions = toy(ROTATION, events=ROTATION_EVENTS)
     for given in (0, 3):
         message = rf"Argument `num_events` must be at least 4, as the system has, but is {given}\."
         with pytest.raises(ValueError, match=message):
-            make_stepper(method, pieces, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=given)
+            make_stepper(method, functions, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=given)
     with pytest.raises(ValueError, match=r"Argument `num_events` must be at least 0, but is -1\."):
-        make_stepper(method, pieces, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=-1)
+        make_stepper(method, functions, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=-1)
 
 
 def test_wrong_order_is_refused():

@@ -5,14 +5,17 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
+import hermite
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, sources, stepper
+from dynamics.integrators.large_flow.event_kernels import interpolate_rows
 from dynamics.integrators.large_flow.nodes import NODES
 from dynamics.integrators.large_flow.sources import SourcesInside
 
 S, M, D, H = 3, 5, 12, 0.6
+LINK = hermite.expand({3: 0.6, 4: 0.8})
 
 
 def one_step(parts):
@@ -23,7 +26,7 @@ def one_step(parts):
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     n = np.where(np.arange(M) < S, 0.3, 1e-9)
     asked = Problem(
-        activation={3: 0.6, 4: 0.8}, teacher=Teacher([0.8, 0.6, 0.4]), width=M, dimension=D,
+        activation=LINK, teacher=Teacher([0.8, 0.6, 0.4]), width=M, dimension=D,
         initial_weights=np.sqrt(n)[:, None] * U,
     )  # fmt: skip
     large = LargeFlowStepper(asked, rtol=1e-2, atol=1e-7)
@@ -46,7 +49,7 @@ def one_step(parts):
 
 def exact(large, step):
     """The same by scipy: a function of the fraction of the step that returns vectors and ln n."""
-    link, a = large.rows.link, large.rows.a
+    link, a = LINK, large.rows.a
     columns, rests = step.begin.U.shape[1], step.rests
 
     def rates(t, y):
@@ -106,7 +109,7 @@ def test_states_inside_a_step_join_its_ends_and_those_of_parts():
     def at(x):
         within, states = inside.part_at(x)
         out, logs = np.empty((S, correction.shape[1])), np.empty(S)
-        large.rows.kernels.interpolate_rows(0, S, within, *states, out, logs)
+        interpolate_rows(0, S, within, *states, (out, logs))
         return out, logs
 
     def unit(U):

@@ -8,38 +8,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dynamics.compiler import cores
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.equations.pairs.few_rows_kernels import overlaps_of_rows, sums_of_others
+from dynamics.threads import cores
 
-ENTRIES = """
-from dynamics.compiler.compilation import entry
-
-@entry("void({kind}[:,::1], {kind}[:,::1], {kind}[:,::1])")
-def overlaps(rows, others, out):
-    overlaps_of_rows(rows, others, out)
-
-@entry("void({kind}[:,::1], {kind}[:,::1], {kind}[:,::1])")
-def sums(weights, others, out):
-    sums_of_others(weights, others, out)
-"""
 #: Rows, others and columns: pairs and fours that are whole or not, parts of 512 columns that are whole or not.
 SHAPES = [(1, 1, 1), (1, 4, 7), (2, 3, 16), (3, 5, 31), (4, 8, 512), (5, 2, 513), (8, 13, 600), (7, 6, 1030)]
 
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("shape", SHAPES, ids="{0[0]} rows, {0[1]} others, {0[2]} columns".format)
-@pytest.mark.parametrize("way", ["few_rows", "few_rows_by_blas"])
-@pytest.mark.parametrize(("precision", "kind"), [(np.float64, "f8"), (np.float32, "f4")], ids=["double", "single"])
-def test_products_of_a_few_rows(shape, precision, kind, way, rng):
+@pytest.mark.parametrize("by_blas", [False, True], ids=["loops", "BLAS"])
+@pytest.mark.parametrize("precision", [np.float64, np.float32], ids=["double", "single"])
+def test_products_of_a_few_rows(shape, precision, by_blas, rng):
     count, number, columns = shape
-    pieces = kernel_pieces(*(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", way)))
-    kernels = load((*pieces, Piece("entries", ENTRIES.format(kind=kind)))).namespace
     rows, others, weights = (
         rng.standard_normal(size).astype(precision) for size in ((count, columns), (number, columns), (count, number))
     )
     overlap, force = np.full((count, number), np.nan, precision), np.full((count, columns), np.nan, precision)
-    kernels.overlaps(rows, others, overlap)
-    kernels.sums(weights, others, force)
+    overlaps_of_rows(by_blas, rows, others, overlap)
+    sums_of_others(by_blas, weights, others, force)
     check(overlap, rows, others.T)
     check(force, weights, others)
 
@@ -70,7 +57,7 @@ def test_only_avx512_kernels_of_blas_multiply_without_copies(kernels, has_small,
 
 def test_blas_is_asked_for_its_kernels_not_the_processor():
     """OpenBLAS is told to use the kernels of AVX2, which every processor with AVX-512 can run as well."""
-    script = "from dynamics.compiler.cores import has_kernels_for_small_matrices as has; print(has())"
+    script = "from dynamics.threads.cores import has_kernels_for_small_matrices as has; print(has())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -54,7 +54,7 @@ def pair_of(link, overlap, squared_norm, dimension, *, label_noise=0.0):
 def integrated(system, times, method="explicit", rtol=1e-10):
     stepper = make_stepper(
         method,
-        system.pieces,
+        system.functions,
         system.initial_state,
         system.parameters,
         system.sizes,

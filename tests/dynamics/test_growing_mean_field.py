@@ -6,14 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from kernel_calls import Kernels
 
 import dynamics
-from dynamics.compiler.stopping import with_slot
 from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.start import start_particles
 from dynamics.equations.mean_field.subspace import SubspaceSystem
-from dynamics.integrators import load_method
-from dynamics.integrators.stepper import RHS
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 QUESTIONS = {
@@ -83,10 +81,7 @@ def test_masses_grow_by_the_potential_of_explicit_neurons(case):
     rule = "graded" if axes == 1 else "random"
     make = AxisSystem if axes == 1 else SubspaceSystem
     system = make(question, *start_particles(question, count, rule), ())
-    compiled = load_method("explicit", system.pieces)
-    rates = np.empty_like(system.initial_state)
-    bound = (compiled.functions(), system.parameters, with_slot(system.sizes), np.full(system.work_size, np.nan))
-    compiled.kernels.namespace.evaluate(RHS, 0.0, system.initial_state.copy(), rates, bound)
+    rates = Kernels(system).rhs()
     angles = 2 * (question.activation.order // 2 + 1)
     w = as_neurons(question, count, rule, angles).initial_weights
     n = np.sum(w**2, axis=1)

@@ -9,9 +9,8 @@ from overlap_equations import overlap_rates
 from shared_links import MIXED
 
 import dynamics
-from dynamics.compiler.compilation import Piece, load
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.link import data_of_series, g0, g1, g2, write_both, write_g0, write_g1, write_g2
 
 pytestmark = [pytest.mark.kernels, pytest.mark.slow_to_compile]
 
@@ -112,18 +111,23 @@ def test_normalise_restores_the_unit_diagonal_and_nothing_else(kernels):
     [{4: 1.0}, {4: 0.5, 6: 0.3}, {3: 0.2, 4: 0.7}, {0: 0.1, 1: 0.4}, {12: 1.0}, {1: 1.0}, {3: 0.5, 5: 0.2, 9: 0.1}],
     ids=str,
 )
-def test_rendered_kernels_are_the_polynomial_and_its_derivatives(squares):
+def test_links_as_data_are_the_polynomial_and_its_derivatives(squares):
     coefficients = np.zeros(max(squares) + 1)
     for j, square in squares.items():
         coefficients[j] = np.sqrt(square)
-    text = "\n".join(f'@entry("f8(f8)")\ndef call_{order}(s):\n    return g{order}(s)\n' for order in range(3))
-    names = load(
-        (render(coefficients), Piece("calls", f"from dynamics.compiler.compilation import entry\n{text}"))
-    ).namespace
-    for s in (-1.0, -0.37, 0.0, 0.2, 1.0):
-        for order in range(3):
+    link, at = data_of_series(tuple(coefficients.tolist())), np.array([-1.0, -0.37, 0.0, 0.2, 1.0])
+    out = np.empty_like(at)
+    for order, (one, many) in enumerate([(g0, write_g0), (g1, write_g1), (g2, write_g2)]):
+        many(link, at, out)
+        for s, found in zip(at, out, strict=True):
             expected = sum(
                 square * np.prod([j - i for i in range(order)]) * s ** max(j - order, 0)
                 for j, square in squares.items()
             )
-            assert getattr(names, f"call_{order}")(s) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+            assert one(link, s) == pytest.approx(expected, rel=1e-13, abs=1e-15)
+            assert found == pytest.approx(expected, rel=1e-13, abs=1e-15)
+    value, slope = np.empty_like(at), np.empty_like(at)
+    write_both(link, at, value, slope)
+    for many, found in ((write_g0, value), (write_g1, slope)):
+        many(link, at, out)
+        np.testing.assert_allclose(found, out, rtol=1e-14, atol=1e-16)

@@ -7,9 +7,11 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import dynamics
+from dynamics.equations.pairs.link import link_data
 from dynamics.integrators import Status
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.passes import compile_passes
+from dynamics.integrators.large_flow.event_kernels import curvatures
+from dynamics.integrators.large_flow.landing_kernels import largest_overlaps, shift_clusters, weigh_shifts
 from dynamics.integrators.large_flow.rests import Rests
 from dynamics.integrators.large_flow.stepper import LargeFlowStepper
 
@@ -124,7 +126,7 @@ def test_the_order_of_directions_changes_no_work(rng):
 @pytest.mark.kernels
 def test_shifts_of_clusters_against_the_formula(rng):
     asked = left_over(0, link="he4")
-    link, passes = asked.activation, compile_passes(asked).namespace
+    link, data = asked.activation, link_data(asked)
     m, D, h, ratio, slot = 5, 6, 0.3, 0.4, 1
     rates, follows, shares = rng.uniform(1, 9, (2, 2)), rng.uniform(0, 1, (2, 2)), rng.uniform(0, h, (2, 2))
 
@@ -139,24 +141,22 @@ def test_shifts_of_clusters_against_the_formula(rng):
     order, number, sign = np.array([4, 1, 3, 0, 2]), np.array([1, 0, -1, 0, -1]), np.array([1, -1, 1, 1, 1])
     first, direction = np.array([1, 3, 4]), np.array([2, 0])
     clusters = np.stack([first, np.append(direction, -1)])
-    plan = np.stack([order, number, sign]), clusters, np.stack([[0.0, 0.7, 0.0], A])
+    plan = np.stack([order, number, sign]), clusters, np.stack([[0.0, 0.7, 0.0], A]), data, False
     drift = rng.standard_normal((2, D + 1))
     drift[1] = 0.0  # of a cluster whose members have just changed
     shift, size, overlaps = np.empty((2, *drift.shape)), np.empty((2, 3)), np.empty(3)
     near = np.array([0, 2, -1, 2, -1])
-    passes.largest_overlaps(end.U, near, overlaps)
+    largest_overlaps(end.U, near, overlaps)
     C = np.abs(end.U[:, :3])
     np.testing.assert_array_equal(overlaps, [C[near != p, p].max() for p in range(3)])
-    curvature = overlaps.copy()
-    passes.curvatures(curvature)
+    curvature = np.empty(3)
+    curvatures(data, overlaps, curvature)
 
     # What distant sources were expected to exert is wrong by this.
     ahead, ahead_growth = rng.standard_normal((m, D)), rng.standard_normal(m)
-    past = rest, rest_growth, slots, weights, slot, ahead, ahead_growth
-    passes.weigh_shifts(
-        0, 2, h, ratio, rates, follows, shares, begin.log_norm, begin.U, end.log_norm, end.U, end.growth, *past, end.F,
-        curvature, drift, shift, size, plan,
-    )  # fmt: skip
+    lag = rest, rest_growth, slots, weights, rest[slot], rest_growth[slot], ahead, ahead_growth
+    modes, out = (rates, follows, shares, drift), (curvature, shift, size)
+    weigh_shifts(0, 2, h, ratio, modes, begin.vectors, end.whole, lag, out, plan)
 
     def tangential(V):
         return V - np.sum(V * end.U, axis=1)[:, None] * end.U
@@ -190,7 +190,7 @@ def test_shifts_of_clusters_against_the_formula(rng):
 
     before, share = end.U.copy(), 0.11
     logs = end.log_norm.copy()
-    passes.shift_clusters(np.arange(2), share, end.log_norm, end.U, end.growth, end.F, *past, shift, plan)
+    shift_clusters(np.arange(2), share, end.whole, lag, shift, plan)
     for c, rows in enumerate([[1, 3], [0]]):
         for i in rows:
             b, off = expected[c], means[c]

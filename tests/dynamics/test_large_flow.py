@@ -12,9 +12,8 @@ from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.compiler.compilation import load
-from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.integrators import Status, flow_methods, make_stepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
@@ -22,7 +21,11 @@ from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, landing, reason_against, step_control, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.passes import compile_passes, whole_field
+from dynamics.integrators.large_flow.division_kernels import assign_rows, judge_groups, nearest_directions
+from dynamics.integrators.large_flow.event_kernels import events_of_rows, mass_of_rest
+from dynamics.integrators.large_flow.pause_kernels import weigh_groups
+from dynamics.integrators.large_flow.settle_kernels import settle_rows
+from dynamics.threads.workers import Workers
 
 
 def load_random_problems():
@@ -87,7 +90,7 @@ def field(link, a, teacher, U, log_norm, *, mask=None, teacher_mask=1.0):
 def tight_explicit(asked):
     system = OverlapSystem(asked)
     return make_stepper(
-        "explicit", system.pieces, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
+        "explicit", system.functions, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
         rtol=1e-12, atol=1e-14, num_events=system.num_events, largest_step=1.0,
     )  # fmt: skip
 
@@ -102,14 +105,13 @@ def tight_explicit(asked):
 def test_full_field_against_the_formula(rng, m, threads, tilted, activation):
     # One block of 128 rows, two, and three; the last one short or whole.
     asked = problem(activation)
-    passes = compile_passes(asked).namespace
     P, D = 3, 7
     a = asked.teacher.coefficients.copy()
     directions = random_state(rng, P, D).U if tilted else np.eye(P, D)
     state = random_state(rng, m, D)
     F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
     rows = directions if tilted else np.empty((0, D))
-    UnitField(passes, Workers(m, D, threads), a, rows, m).write(state.U, np.exp(state.log_norm), F, growth)
+    UnitField(link_data(asked), Workers(m, D, threads), a, rows, m).write(state.U, np.exp(state.log_norm), F, growth)
     expected = field(asked.activation, a, directions, state.U, state.log_norm)
     # Measured 4e-15 and 8e-15.
     np.testing.assert_allclose(F, expected[0], atol=4e-14)
@@ -127,7 +129,7 @@ def test_field_in_single_precision(rng, m, threads, activation):
     state = random_state(rng, m, D)
     state.U[7] = 0.8 * state.U[3] + 0.6 * state.U[7]
     state.U[7] /= np.linalg.norm(state.U[7])
-    single = SingleUnitField(load(whole_field(asked, rounds=True)).namespace, Workers(m, D, threads), a, m, D)
+    single = SingleUnitField(link_data(asked), Workers(m, D, threads), a, m, D)
     alike, heavy = np.full(m, True), np.isin(np.arange(m), (3, 7))
     # All neurons: measured 1e-7. Two heavy ones, which are near, on each other: measured 1.6e-15.
     for n, seen, atol in ((np.exp(state.log_norm), alike, 1e-6), (np.where(heavy, 1.0, 1e-18), heavy, 8e-15)):
@@ -154,7 +156,7 @@ def test_field_of_learned_neurons_in_single_precision(rng, threads):
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     n = a * rng.uniform(0.9, 1.1, m)
     n[[7, 140]] *= 1e-3
-    single = SingleUnitField(load(whole_field(asked, rounds=True)).namespace, Workers(m, D, threads), a, m, D)
+    single = SingleUnitField(link_data(asked), Workers(m, D, threads), a, m, D)
     F, growth = np.full((m, D), np.nan), np.full(m, np.nan)
     single.write(U, n, F, growth)
     expected = field(asked.activation, a, np.eye(m, D), U, np.log(n))
@@ -411,17 +413,14 @@ def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
 def test_groups_are_weighed_as_functions_and_as_flows(rng):
     asked = problem(OF_ANOTHER_NORM, m=5, P=3)
     link, a = asked.activation, asked.teacher.coefficients
-    passes = compile_passes(asked).namespace
     now, before, h = random_state(rng, 5, 6), random_state(rng, 5, 6), 0.3
     now.F[...], now.growth[...] = rng.standard_normal((5, 6)), rng.standard_normal(5)
     order, first, direction = np.array([3, 0, 4, 1]), np.array([0, 3, 4]), np.array([2, 0])
     sign = np.where(rng.random(5) < 0.5, -1.0, 1.0)
     drift, result = np.full((2, 7), np.nan), np.full((2, 4), np.nan)
     for c in range(2):
-        passes.weigh_groups(
-            c, c + 1, h, order, first, direction, a.copy(), sign, before.U, before.log_norm,
-            now.U, now.log_norm, now.F, now.growth, drift, result,
-        )  # fmt: skip
+        groups, out = (order, first, direction), (drift, result)
+        weigh_groups(c, c + 1, h, link_data(asked), groups, a.copy(), sign, before.vectors, now.whole, out)
     for c, (rows, p) in enumerate([(order[:3], 2), (order[3:], 0)]):
         U, n, s = now.U[rows], np.exp(now.log_norm[rows]), sign[rows]
         mean = n * s @ (now.F[rows] - np.sum(now.F[rows] * U, axis=1)[:, None] * U) / n.sum()
@@ -438,13 +437,7 @@ def test_groups_are_weighed_as_functions_and_as_flows(rng):
 @pytest.mark.kernels
 def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
     """Against the same tests in whole arrays, on numbers within a factor of three of every limit."""
-    passes, a, rates, h, value = (
-        compile_passes(problem("he4")).namespace,
-        np.array([1.0, 0.5, 0.2]),
-        [4.0, 3.0],
-        0.2,
-        0.7,
-    )
+    a, rates, h, value = np.array([1.0, 0.5, 0.2]), [4.0, 3.0], 0.2, 0.7
     directions, had, members, first = (
         np.arange(3),
         np.array([1.0, 0.0, 0.0]),
@@ -464,9 +457,7 @@ def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
         result = near * limits
         result[:, 0] = a + np.where(rng.random(3) < 0.5, -1.0, 1.0) * result[:, 0]
         passed, left = np.empty(3, dtype=bool), np.empty(3)
-        changed = passes.judge_groups(
-            h, value, np.array(rates), division._TESTS, directions, a, had, result, passed, left
-        )
+        changed = judge_groups(h, value, np.array(rates), division._TESTS, directions, a, had, result, passed, left)
         expected = (near <= 1.0).all(axis=1)
         np.testing.assert_array_equal(passed, expected)
         np.testing.assert_array_equal(left, np.where(expected, 0.0, a))
@@ -477,10 +468,8 @@ def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
         was_fast, was_cluster = rng.random(5) < 0.5, np.array([1, 0, -1, -1, 0])
         drift = rng.standard_normal((3, 4))
         moved, fast, cluster, leading = drift.copy(), np.empty(5, dtype=bool), np.empty(5, int), np.empty(5, int)
-        unchanged = passes.assign_rows(
-            0.15, 0.01, members, directions, first, passed, nearest, overlap,
-            was_fast, was_cluster, fast, cluster, leading, moved,
-        )  # fmt: skip
+        groups, now = (members, directions, first, passed), (fast, cluster, leading)
+        unchanged = assign_rows(0.15, 0.01, groups, (nearest, overlap), (was_fast, was_cluster), now, moved)
         inside = np.full(5, -1)
         inside[members] = np.where(passed, directions, -1)[[0, 0, 1, 2]]
         np.testing.assert_array_equal(cluster, inside)
@@ -496,19 +485,18 @@ def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
 def test_nearest_directions_and_events(rng):
     asked = problem(OF_ANOTHER_NORM, m=5, P=3)
     link, a = asked.activation, asked.teacher.coefficients.copy()
-    passes = compile_passes(asked).namespace
     state = random_state(rng, 5, 6)
     state.U[4, :3] = -0.1, -0.2, -0.3
     C, n, active = state.U[:, :3], np.exp(state.log_norm), np.array([1.0, 0.0, 2.0])
     for both_poles in (True, False):
         out = [np.empty(5, dtype=np.int64), np.empty(5), np.empty(5, dtype=np.int64), np.empty(5)]
-        passes.nearest_directions(state.U, both_poles, active, *out)
+        nearest_directions(state.U, both_poles, active, *out)
         for nearest, overlap, allowed in ((*out[:2], active >= 0), (*out[2:], active > 0)):
             size = np.where(allowed, np.abs(C) if both_poles else np.maximum(C, 0.0), 0.0)
             np.testing.assert_array_equal(nearest, np.argmax(size, axis=1))
             np.testing.assert_array_equal(np.abs(overlap), size.max(axis=1))
         values = np.empty(6)
-        passes.events_of_rows(state.U, state.log_norm, a, not both_poles, values)
+        events_of_rows(link_data(asked), state.U, state.log_norm, a, not both_poles, values)
         size = np.abs(C) if both_poles else np.maximum(C, 0.0)
         expected = [*(size.max(axis=0) ** 2 - 0.5), *(n @ link.kernel(C) / float(link.kernel(1.0)) - 0.5 * a)]
         np.testing.assert_allclose(values, expected, atol=1e-14)
@@ -516,11 +504,10 @@ def test_nearest_directions_and_events(rng):
 
 @pytest.mark.kernels
 def test_mass_of_some_rows_and_its_rate():
-    large = new_stepper(problem(OF_ANOTHER_NORM, m=5, P=3))
-    link, rows, out = large.rows.link, np.array([0, 3, 4]), np.empty(2)
-    large.rows.kernels.mass_of_rest(
-        rows, 1, *(getattr(large._now, name) for name in ("U", "log_norm", "F", "growth")), out
-    )
+    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
+    large = new_stepper(asked)
+    link, rows, out = asked.activation, np.array([0, 3, 4]), np.empty(2)
+    mass_of_rest(link_data(asked), rows, 1, large._now.whole, out)
 
     def mass(t):
         y = start + t * rates
@@ -569,11 +556,10 @@ def test_lag_passes_through_past_rests_and_is_corrected_at_the_end(rng):
     left[...], left_growth[...] = part[:, :D], part[:, D]
     # What distant sources were expected to exert is wrong besides.
     ahead, miss = rng.standard_normal((m, D + 1)), np.empty((m, 2))
-    large.rows.kernels.settle_rows(
-        0, m, 0.25, 0.1, cluster, left + rest + missed[:, :D], left_growth + rest_growth + missed[:, D],
-        *extrapolation[:3], extrapolation.at_end, now, np.ascontiguousarray(ahead[:, :D]), ahead[:, D].copy(),
-        state.U, state.log_norm, U, log_norm, miss,
-    )  # fmt: skip
+    reached = state.U, state.log_norm, left + rest + missed[:, :D], left_growth + rest_growth + missed[:, D]
+    expected_ahead = np.ascontiguousarray(ahead[:, :D]), ahead[:, D].copy()
+    lag = (*extrapolation[:3], extrapolation.at_end, left, left_growth, *expected_ahead)
+    settle_rows(0, m, 0.25, 0.1, cluster, reached, lag, (U, log_norm), miss)
 
     def tangential(vectors):
         return vectors[:, :D] - np.sum(vectors[:, :D] * state.U, axis=1)[:, None] * state.U

@@ -11,35 +11,14 @@ import pytest
 from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 
 import hermite
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.equations.network import pair_kernels
 from dynamics.equations.network.families import ERF, RELU
+from dynamics.equations.network.list_kernels import CENTRED, HEADER, HEADS, LIST, TERMS, write_derivatives
+from dynamics.equations.network.normal_kernels import difference_of_products, joint_excess
 from dynamics.equations.network.pairs import pair_source
 from dynamics.equations.network.series import Functions, series_table
+from dynamics.kernels.jit import entry
 
-# One entry point for all kernels: every further one would cost seconds of compiling.
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(i8, i8, f8, f8[::1], f8[::1], f8[::1], f8[:, ::1], f8[:, ::1])")
-def call(which, link, c, unit, numbers, out, rows, table):
-    write_row(0, unit[0], unit[1], numbers, rows[0])
-    write_row(link, unit[2], unit[3], numbers, rows[1])
-    if which == 0:
-        out[0], out[1], out[2], out[3] = pair_values(link, c, rows[0], rows[1], numbers)
-    elif which == 1:
-        out[0], out[1], out[2], out[3] = own_values(rows[0], numbers)
-    elif which == 2:
-        write_moments(link, c, rows[0], rows[1], numbers, table)
-    elif which == 3:
-        own_slopes(rows[0], numbers, table)
-    elif which == 4:
-        write_derivatives(unit[0], unit[1], 12, numbers, out)
-"""
-#: Students with a threshold have their own kernel for two neurons.
-MUTUAL = """
-    else:
-        out[0], out[1], out[2], out[3], out[4], out[5] = mutual_values(c, rows[0], rows[1], numbers)
-"""
 NAMES = ("pair", "own", "moments", "own_slopes", "derivatives", "mutual")
 SIZES = dict(zip(NAMES, (4, 4, 0, 0, 12, 6), strict=True))
 #: A polynomial in powers of z, and its text.
@@ -57,15 +36,36 @@ NEAR_ONE = 1.0 - 2.0**-27
 CORRELATIONS = (0.0, 0.3125, -0.75, 0.92578125, 0.9248046875, -0.9375, 1 - 2.0**-10, NEAR_ONE, -NEAR_ONE, 1.0, -1.0)
 
 
+@entry
+def call(which, link, c, unit, numbers, out, table):
+    """One entry point for all kernels: every further one would cost seconds of compiling."""
+    rows, own = np.full((2, LIST + 3 * int(numbers[TERMS]) + 4), np.nan), int(numbers[HEADS])
+    head = own + HEADER * link
+    if which != 4:
+        pair_kernels.write_row(own, unit[0], unit[1], numbers, rows[0])
+        pair_kernels.write_row(head, unit[2], unit[3], numbers, rows[1])
+    if which == 0:
+        out[0], out[1], out[2], out[3] = pair_kernels.pair_values(head, c, rows[0], rows[1], numbers)
+    elif which == 1:
+        out[0], out[1], out[2], out[3] = pair_kernels.own_values(rows[0], numbers)
+    elif which == 2:
+        pair_kernels.write_moments(head, c, rows[0], rows[1], numbers, table)
+    elif which == 3:
+        pair_kernels.own_slopes(rows[0], numbers, table)
+    elif which == 4:
+        write_derivatives(unit[0], unit[1], numbers, out)
+    else:
+        means = pair_kernels.mutual_values(c, rows[0], rows[1], numbers)
+        out[0], out[1], out[2], out[3], out[4], out[5] = means
+
+
 class Kernels:
-    """The kernels of one source, callable from Python; scratch holds nothing at first."""
+    """The kernels of pairs of some links; scratch holds nothing at first."""
 
     def __init__(self, student, teachers=(), **given):
         self.source = pair_source(hermite.expand(student), [hermite.expand(t) for t in teachers], **given)
         self.teachers = list(teachers)
         self.has_threshold = self.source.links[0].family in (ERF, RELU)
-        calls = CALLS + MUTUAL[1:] * self.has_threshold
-        self.call = load((*self.source.pieces, Piece("calls", calls))).namespace.call
 
     def __call__(self, name, c=0.0, a=(1.0, 0.0), b=None, link=0):
         if name == "mutual" and not self.has_threshold:
@@ -73,9 +73,8 @@ class Kernels:
             one, other = self("pair", c, a, b), self("pair", c, b, a)
             return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
         out, table = np.full(12, np.nan), np.full((5, 5), np.nan)
-        rows = np.full((2, self.source.row_size), np.nan)
         unit = np.array([*a, *(a if b is None else b)])
-        self.call(NAMES.index(name), link, c, unit, self.source.numbers, out, rows, table)
+        call(NAMES.index(name), link, c, unit, self.source.numbers, out, table)
         return table if name == "moments" else table[:4, :2] if name == "own_slopes" else out[: SIZES[name]]
 
 
@@ -102,20 +101,8 @@ def scales(name, q, b):
     return [abs(float(smoothed(name, 0, q, b))) + rho * slope, slope, slope / width]
 
 
-def normal_kernel(name):
-    text = f"""
-from dynamics.compiler.compilation import entry
-
-@entry("f8(f8, f8, f8, f8)")
-def value(a, b, c, d):
-    return {name}(a, b, c, d)
-"""
-    return load((*kernel_pieces("dynamics.equations.network.normal_kernels"), Piece("value", text))).namespace.value
-
-
 @pytest.mark.parametrize("places", [range(1), pytest.param(range(1, 4), marks=pytest.mark.long)], ids=["one", "others"])
 def test_the_joint_normal_distribution_is_right_to_rounding(places):
-    excess = normal_kernel("joint_excess")
     rng = np.random.default_rng(3)
     correlations = (0.1, 0.29, 0.31, -0.5, 0.74, 0.76, 0.9, 0.924, 0.926, -0.926, 0.99, 1 - 1e-6, NEAR_ONE, -NEAR_ONE)
     for number, r in enumerate(correlations):
@@ -126,15 +113,14 @@ def test_the_joint_normal_distribution_is_right_to_rounding(places):
                 lack = float((1 - mp.mpf(r)) * (1 + mp.mpf(r)))
                 exact = joint_normal(h, k, r) - mp.ncdf(h) * mp.ncdf(k)
             # Genz states 5e-16 for his rule; probabilities are at most 1.
-            assert abs(excess(h, k, r, lack) - float(exact)) < 3e-16
+            assert abs(joint_excess(h, k, r, lack) - float(exact)) < 3e-16
     for h, k in ((0.3, 0.5), (0.3, 0.3), (-0.2, 0.1), (0.0, 0.0)):
         product = float(mp.ncdf(h) * mp.ncdf(k))
-        assert abs(excess(h, k, 1.0, 0.0) + product - float(mp.ncdf(min(h, k)))) < 3e-16
-        assert abs(excess(h, k, -1.0, 0.0) + product - max(0.0, float(mp.ncdf(h) + mp.ncdf(k) - 1))) < 3e-16
+        assert abs(joint_excess(h, k, 1.0, 0.0) + product - float(mp.ncdf(min(h, k)))) < 3e-16
+        assert abs(joint_excess(h, k, -1.0, 0.0) + product - max(0.0, float(mp.ncdf(h) + mp.ncdf(k) - 1))) < 3e-16
 
 
 def test_differences_of_products_keep_their_digits():
-    difference = normal_kernel("difference_of_products")
     rng = np.random.default_rng(4)
     for _ in range(200):
         a, b, c = rng.uniform(0.5, 2.0, 3)
@@ -142,7 +128,7 @@ def test_differences_of_products_keep_their_digits():
         with mp.workdps(50):
             exact = mp.mpf(a) * mp.mpf(b) - mp.mpf(c) * mp.mpf(d)
             # Two rounded differences: of the products, and of their rounding errors.
-            assert abs(difference(a, b, c, d) - float(exact)) <= 4e-16 * abs(float(exact)) + 1e-31
+            assert abs(difference_of_products(a, b, c, d) - float(exact)) <= 4e-16 * abs(float(exact)) + 1e-31
 
 
 @pytest.mark.slow_to_compile
@@ -181,7 +167,7 @@ def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(studen
 @pytest.mark.parametrize("student", ["erf", "relu"])
 def test_without_biases_the_means_are_those_with_biases_of_zero(student):
     lean, full = kernels(student, centred=True), kernels(student)
-    assert lean.source.pieces != full.source.pieces
+    assert (lean.source.numbers[CENTRED], full.source.numbers[CENTRED]) == (1.0, 0.0)
     for n, s in enumerate(CORRELATIONS):
         rho_a, rho_b = LENGTHS[n % 4], LENGTHS[(n + n // 4) % 4]
         a, b, c = (rho_a**2, 0.0), (rho_b**2, 0.0), s * rho_a * rho_b

@@ -10,16 +10,9 @@ from numpy.polynomial.hermite_e import hermegauss
 
 import dynamics
 import hermite
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
+from dynamics.equations.network import network_step_erf_kernels, network_step_polynomial_kernels
 from dynamics.equations.network.step_source import ridge_units, step_source, step_units
 
-CALL = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(f8[:,::1], f8[::1], f8[::1], f8, f8, b1, i8, f8[::1], i8[::1], f8[::1], f8[:,::1])")
-def call(C, bias, weight, noise, d, exact, m, numbers, layout, work, out):
-    write_step_second(C, bias, weight, noise, d, exact, m, numbers, layout, work, out)
-"""
 POLYNOMIAL = {0: 0.2, 1: 0.5, 2: -0.3, 3: 0.4}
 pytestmark = pytest.mark.slow_to_compile
 BOTH = pytest.mark.parametrize("exact", [False, True], ids=["infinite-d", "finite-d"])
@@ -44,11 +37,10 @@ class Case:
         vectors = np.vstack([self.W, rows])
         bias = np.concatenate([self.b, [unit.bias for unit in units]])
         weight = np.concatenate([self.weight, [-unit.coefficient for unit in units]])
-        arrays = kernel_pieces("dynamics.equations.pairs.array_kernels")
-        call = load((*arrays, *source.pieces, Piece("calls", CALL))).namespace.call
+        kernels = network_step_polynomial_kernels if source.is_polynomial else network_step_erf_kernels
         out, work = np.full((m, m), np.nan), np.full(source.work_size, np.nan)
         given = (vectors @ vectors.T, bias, weight, self.noise, float(d) if exact else 1.0, exact, m)
-        call(*given, source.numbers, source.layout, work, out)
+        kernels.write_step_second(*given, source.numbers, source.layout, work, out)
         return out
 
     def by_quadrature(self, *grids, exact):

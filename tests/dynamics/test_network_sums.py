@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import mpmath as mp
@@ -9,42 +10,37 @@ import numpy as np
 import pytest
 
 from dynamics import Problem, Student, Teacher
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
-from dynamics.equations.network import system as network
-from dynamics.equations.network.system import MEANS, THEORY, NetworkSystem
+from dynamics.equations.network.layout_kernels import (
+    MEANS,
+    ONE_BY_ONE,
+    PAIRING,
+    PULLS_AT,
+    SLOPES_AT,
+    TEACHER_AT,
+    THEORY,
+)
+from dynamics.equations.network.list_kernels import HEADS
+from dynamics.equations.network.many_normals_kernels import bell_and_odd
+from dynamics.equations.network.network_kernels import rhs
+from dynamics.equations.network.pair_kernels import own_values, pair_values, write_row
+from dynamics.equations.network.system import NetworkSystem
+from dynamics.kernels.jit import entry
+from dynamics.threads.stopping import with_slot
 
 WIDTH = 21
-CALLS = """
-from dynamics.compiler.compilation import entry
-
-@entry("void(f8[::1], f8[::1], i8[::1], f8[::1])")
-def sum_pairs(y, parameters, sizes, work):
-    m = sizes[WIDTH]
-    rows = matrix(work, rows_at(sizes), m + sizes[UNITS], sizes[ROW_SIZE])
-    write_gram(y, sizes, matrix(work, 0, m + sizes[AXES], m + sizes[AXES]))
-    for i in range(m):
-        write_row(0, work[i * (m + sizes[AXES]) + i], y[m + i], parameters[sizes[NUMBERS_AT]:], rows[i])
-    add_neuron_means(y, parameters, sizes, work)
-"""
-#: The means of two neurons from those of a pair, in both orders.
-MUTUAL = """
-from dynamics.compiler.compilation import kernel
-
-@kernel
-def mutual_values(c, row_i, row_j, numbers):
-    value, slope_i, both, bend_i = list_pair(c, row_i, row_j, numbers)
-    _, slope_j, _, bend_j = list_pair(c, row_j, row_i, numbers)
-    return value, slope_i, slope_j, both, bend_i, bend_j
-"""
 CUBIC = "z + 0.3*z**3"
-PICK = """
-from dynamics.compiler.compilation import entry
 
-@entry("void(f8[::1], f8[::1], f8[::1])")
+
+@entry
+def call_rhs(y, out, parameters, sizes, work):
+    """Write the sums over all pairs of neurons into `work`, and more."""
+    rhs(0.0, y, out, parameters, sizes, work)
+
+
+@entry
 def pick(u, bell, odd):
     for n in range(len(u)):
         bell[n], odd[n] = bell_and_odd(u[n])
-"""
 
 
 def network_of(link, biases, rng, second_layer="trained"):
@@ -59,42 +55,48 @@ def network_of(link, biases, rng, second_layer="trained"):
     return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=12, initial_weights=W)
 
 
-def sums(problem, kernels, *, theory):
-    """Return Ψ, Ψ1, Ψ2 (3, m) of the neurons and A₀ (m, m) by the kernels of a module."""
-    system = NetworkSystem(problem)
-    (own, *_), here = own_kernels(problem), "dynamics.equations.network"
-    pieces = (
-        *system.pieces[: system.pieces.index(own)],
-        *kernels,
-        *kernel_pieces(f"{here}.polynomial_teacher_kernels", f"{here}.network_kernels"),
-        Piece("calls of the test", CALLS),
-    )
-    sizes, work = system.sizes.copy(), np.zeros(system.work_size)
-    sizes[THEORY] = theory
+def sums(problem, *, theory, pairing=None):
+    """Return Ψ, Ψ1, Ψ2 (3, m) of the neurons and A₀ (m, m), found as the system does or as `pairing` says."""
+    system, m = NetworkSystem(problem), WIDTH
+    sizes, work = with_slot(system.sizes), np.zeros(system.work_size)
+    sizes[THEORY], sizes[PAIRING] = theory, system.sizes[PAIRING] if pairing is None else pairing
+    # Without a teacher nothing else is in the sums.
+    parameters = system.parameters.copy()
+    first = sizes[TEACHER_AT]
+    parameters[first : first + system.teacher.parameters.size] = 0.0
     y = system.initial_state
-    load(pieces).namespace.sum_pairs(y, system.parameters, sizes, work)
-    n, units, m = WIDTH + problem.teacher.span, 0, WIDTH
-    at = n * n + (m + units) * system.pairs.row_size + m * (problem.teacher.span + 3)
-    return work[at : at + 3 * m].reshape(3, m), work[at + 3 * m : at + 3 * m + m * m].reshape(m, m)
+    call_rhs(y, np.empty_like(y), parameters, sizes, work)
+    return tuple(work[sizes[at] :][: rows * m].reshape(rows, m) for at, rows in ((PULLS_AT, 3), (SLOPES_AT, m)))
 
 
-def own_kernels(problem):
-    """The source of the sums that the system takes."""
-    link = NetworkSystem(problem).pairs.links[0]
-    return network._kernels_of_neurons(link, biased=problem.student.has_biases)
+def sums_of_pairs(problem):
+    """Return the same from the means of pairs, in both orders."""
+    system, m = NetworkSystem(problem), WIDTH
+    v, b, _, Q = system.unpack(system.initial_state)
+    numbers, rows = system.pairs.numbers, np.full((m, system.pairs.row_size), np.nan)
+    head = int(numbers[HEADS])
+    pulls, A = np.zeros((3, m)), np.zeros((m, m))
+    for i in range(m):
+        write_row(head, Q[i, i], b[i], numbers, rows[i])
+    for i in range(m):
+        for j in range(m):
+            value, first, both, second = (
+                own_values(rows[i], numbers) if i == j else pair_values(head, Q[i, j], rows[i], rows[j], numbers)
+            )
+            pulls[:, i] += v[j] * np.array([value, first, second])
+            A[i, j] = v[i] * v[j] * both
+    return problem.student.output_scale * pulls, problem.student.output_scale**2 * A
 
 
 @pytest.mark.slow_to_compile
-@pytest.mark.parametrize("link", ["erf", "relu", CUBIC])
+@pytest.mark.parametrize("link", ["erf", "relu", CUBIC, "2*erf(z/sqrt(2)) + 0.1 - z"])
 def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
     """To a thousand roundings of the largest sum."""
     problem = network_of(link, "trained", np.random.default_rng(3))
-    one_by_one = kernel_pieces("dynamics.equations.network.neuron_kernels")
-    if link == CUBIC:
-        one_by_one = (Piece("mutual_values of the test", MUTUAL), *one_by_one)
-    for theory in (0, MEANS):
-        pulls, slopes = sums(problem, own_kernels(problem), theory=theory)
-        expected, A = sums(problem, one_by_one, theory=theory)
+    expected, A = sums_of_pairs(problem)
+    pairings = (None,) if link == CUBIC else (None, ONE_BY_ONE)
+    for theory, pairing in itertools.product((0, MEANS), pairings):
+        pulls, slopes = sums(problem, theory=theory, pairing=pairing)
         np.testing.assert_allclose(pulls, expected, rtol=0.0, atol=1e-13 * np.abs(expected).max())
         np.testing.assert_allclose(slopes, A, rtol=0.0, atol=1e-13 * np.abs(A).max())
 
@@ -104,8 +106,8 @@ def test_all_pairs_at_once_are_the_pairs_one_by_one(link):
 def test_with_fixed_layers_what_moves_nothing_is_left_out(link):
     """K and K1 are zero then, K2 and K12 as ever."""
     problem = network_of(link, "fixed", np.random.default_rng(4), second_layer="fixed")
-    pulls, slopes = sums(problem, own_kernels(problem), theory=0)
-    whole, A = sums(problem, own_kernels(problem), theory=MEANS)
+    pulls, slopes = sums(problem, theory=0)
+    whole, A = sums(problem, theory=MEANS)
     assert not pulls[0].any()
     np.testing.assert_array_equal(pulls[2], whole[2])
     np.testing.assert_array_equal(slopes, A)
@@ -114,9 +116,7 @@ def test_with_fixed_layers_what_moves_nothing_is_left_out(link):
 def test_the_density_and_the_error_function_are_right_to_rounding():
     u = np.concatenate([[0.0, -0.0], np.geomspace(1e-9, 60.0, 400), -np.geomspace(1e-9, 60.0, 400), [np.inf, -np.inf]])
     bell, odd = np.empty_like(u), np.empty_like(u)
-    parts = ("normal", "power_sum", "threshold", "many_normals")
-    pieces = kernel_pieces(*(f"dynamics.equations.network.{part}_kernels" for part in parts))
-    load((*pieces, Piece("calls of the test", PICK))).namespace.pick(u, bell, odd)
+    pick(u, bell, odd)
     expected = [math.copysign(float(mp.erf(mp.mpf(abs(x)) / mp.sqrt(2))), x) for x in u]
     np.testing.assert_allclose(odd, expected, rtol=0.0, atol=5e-16)
     np.testing.assert_allclose(bell, [float(mp.exp(-(mp.mpf(x) ** 2) / 2)) for x in u], rtol=0.0, atol=5e-16)

@@ -14,23 +14,23 @@ from overlap_equations import overlap_rates
 from shared_links import MIXED
 
 import dynamics
-from dynamics.compiler.compilation import Piece, kernel_pieces, load
-from dynamics.compiler.stopping import with_slot
-from dynamics.compiler.workers import Workers
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.equations.finite_step.system import FiniteStepSystem
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.link_kernels import render
+from dynamics.equations.pairs.field_kernels import SCRATCH
+from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_field import SingleUnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.equations.spherical.system import SphericalSystem
-from dynamics.integrators import load_method
 from dynamics.integrators.descent.stepper import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.passes import few_rows, whole_field
-from dynamics.integrators.stepper import RHS
+from dynamics.integrators.large_flow.partial_kernels import add_teacher
+from dynamics.integrators.large_flow.partial_rows_kernels import force_of_sources
+from dynamics.integrators.large_flow.plan import LINK
+from dynamics.integrators.system_calls import bound_system
+from dynamics.threads.workers import Workers
 
 pytestmark = pytest.mark.kernels
 
@@ -40,19 +40,6 @@ TEACHERS = {
     "orthonormal": dynamics.Teacher.power_law(3, beta=1.0),
     "tilted": dynamics.Teacher([1.0, 0.5, 0.3], directions=TILTED),
 }
-
-PARTIAL = """
-from dynamics.compiler.compilation import entry
-
-@entry(
-    "void(i8[::1], f8[:,::1], f8[:,::1], f4[:,::1], f8[::1], b1[:,::1], f4[:,::1], f8[::1], f8[::1], f8[:,::1],"
-    " f8[::1], f4[::1])"
-)
-def call_partial(rows, u, sources, distant, mass, near, ahead, ahead_growth, active, F, growth, room):
-    force_of_sources(rows, u, sources, distant, mass, near, ahead, ahead_growth, F, growth, room)
-    for x in range(rows.size):
-        growth[x] += add_active(u[x], active, F[x])[0]
-"""
 
 
 class Start:
@@ -89,12 +76,9 @@ class Start:
 
 def right_hand_side(system, y=None):
     """The compiled right-hand side of a system, as methods call it."""
-    method = load_method("scipy:RK45", system.pieces)
     y = system.initial_state if y is None else y
-    out, work = np.full(y.size, np.nan), np.full(system.work_size, np.nan)
-    method.kernels.namespace.evaluate(
-        RHS, 0.0, y, out, (method.functions(), system.parameters, with_slot(system.sizes), work)
-    )
+    out = np.full(y.size, np.nan)
+    bound_system(system, np.full(system.work_size, np.nan)).rhs(0.0, y, out)
     return out
 
 
@@ -128,8 +112,8 @@ def by_two_passes(start):
 
 def by_two_passes_in_single_precision(start):
     F, growth = start.empty()
-    passes = load(whole_field(start.problem, rounds=True)).namespace
-    SingleUnitField(passes, Workers(*start.U.shape, 1), start.a, *start.U.shape).write(start.U, start.n, F, growth)
+    field = SingleUnitField(link_data(start.problem), Workers(*start.U.shape, 1), start.a, *start.U.shape)
+    field.write(start.U, start.n, F, growth)
     return start.of_field(F, growth)
 
 
@@ -170,17 +154,19 @@ def by_a_cluster_and_its_rest(start):
 
 def by_sources_in_single_precision(start):
     """Rows that are no sources, though these are the same vectors: some of them near, each to itself."""
-    here = "dynamics.integrators.large_flow"
-    names = [*few_rows(), "dynamics.equations.pairs.rounding_kernels"]
-    names += [f"{here}.plan", *(f"{here}.{name}_kernels" for name in ("plan", "partial", "partial_rows"))]
-    text = (render(start.problem.activation.coefficients), Piece("precision", 'REAL = "f4"'), *kernel_pieces(*names))
-    passes = load((*text, Piece("call", PARTIAL))).namespace
     F, growth = start.empty()
+    stepper = LargeFlowStepper(start.problem, rtol=1e-8, atol=1e-10)
+    plan, rows, scratch = (
+        stepper._divider.assemble(np.full(M, True), np.full(M, -1), np.ones(M)).plan,
+        np.arange(M),
+        np.empty(SCRATCH),
+    )
     distant, near = start.U.astype(np.float32), np.empty((M, M), dtype=np.bool_)
     none, room = np.empty((0, start.U.shape[1]), dtype=np.float32), np.empty(100 * M, dtype=np.float32)
-    passes.call_partial(
-        np.arange(M), start.U, start.U, distant, start.n, near, none, np.empty(0), start.a, F, growth, room
-    )
+    sources = start.U, distant, start.n, near, none, np.empty(0)
+    force_of_sources(rows, start.U, sources, F, growth, room, scratch, plan)
+    for i in rows:
+        growth[i] += add_teacher(plan[LINK], start.U[i], -1, plan[2], F[i], scratch)[0]
     assert near.diagonal().all()
     assert not near.all()
     return start.of_field(F, growth)

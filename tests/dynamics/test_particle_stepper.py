@@ -8,7 +8,7 @@ import pytest
 import dynamics
 from dynamics.equations.mean_field.axis import AxisSystem
 from dynamics.equations.mean_field.start import start_particles
-from dynamics.integrators import Status, load_method
+from dynamics.integrators import Status
 from dynamics.integrators.particles import stepper as particle_stepper
 from dynamics.integrators.particles.stepper import ParticleStepper
 
@@ -95,8 +95,7 @@ def test_large_states_are_swept_and_others_are_not():
 def stepper(rtol=1e-6, atol=1e-8):
     question = problem("he4", None, (1.0,), None)
     system = AxisSystem(question, *start_particles(question, 100, "graded"), (0.5, 0.1))
-    compiled = load_method("explicit", system.pieces)
-    return ParticleStepper(system, compiled, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
 
 
 def test_a_stepper_stops_when_asked_and_rejects_what_is_too_long():

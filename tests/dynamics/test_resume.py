@@ -289,8 +289,8 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
     assert (
-        "must hold a run of overlaps or quadratic or committee or spherical or correlation or network or mean-field or tokens, but "
-        "its answer is 'weather'" in refusal(changed("other", renamed))
+        "must hold a run of overlaps or quadratic or committee or spherical or correlation or network or mean-field or tokens or "
+        "system, but its answer is 'weather'" in refusal(changed("other", renamed))
     )
 
     def older(other):

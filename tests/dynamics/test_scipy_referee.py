@@ -10,8 +10,8 @@ NAMES = ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"]
 
 
 def rotation(name, **options):
-    pieces = toy(ROTATION, events=ROTATION_EVENTS)
-    return make_stepper(f"scipy:{name}", pieces, [1.0, 0.0], [2.0], [0], np.zeros(1), num_events=4, **options)
+    functions = toy(ROTATION, events=ROTATION_EVENTS)
+    return make_stepper(f"scipy:{name}", functions, [1.0, 0.0], [2.0], [0], np.zeros(1), num_events=4, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,12 +8,17 @@ import pytest
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod, is_small
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper, division, landing, step_control, stepper
 from dynamics.integrators.large_flow.device import step as device_step
-from dynamics.integrators.methods import load_method
+from dynamics.integrators.small_flow import (
+    cluster_kernels,
+    division_kernels,
+    small_flow_kernels,
+    small_landing_kernels,
+    small_slots,
+)
 from dynamics.integrators.small_flow.stepper import NOTICED, SmallFlowStepper
 from dynamics.runs.loop import run
 from dynamics.runs.soundness import Soundness
@@ -72,17 +77,14 @@ def test_the_answers_are_those_of_bdf(asked):
 
 
 def test_constants_are_those_of_the_large_flow_solver():
-    method = load_method("small-flow", VectorSystem(problem()).pieces)
-    own = method.kernels.namespace
-    divide, land, _ = (module.namespace for module in method.of_a_step)
     for name in ("GROUP", "MASS", "DISTANCE", "STILL", "LEAVE_DISTANCE", "LEAVE_STILL"):
-        assert getattr(divide, name) == getattr(division, name)
+        assert getattr(division_kernels, name) == getattr(division, name)
     for name in ("SAFETY", "LAG_SAFETY", "LARGEST_FACTOR", "SMALLEST_FACTOR"):
-        assert getattr(own, name) == getattr(step_control, name)
-    assert own.KAPPA == step_control.KAPPA
-    assert land.DISPLACED_SHARE == device_step.DISPLACED_SHARE
+        assert getattr(small_flow_kernels, name) == getattr(step_control, name)
+    assert cluster_kernels.KAPPA == step_control.KAPPA
+    assert small_landing_kernels.DISPLACED_SHARE == device_step.DISPLACED_SHARE
     assert pytest.approx(landing.NOTICED * stepper.LAG_TOLERANCE) == NOTICED
-    assert own.KEPT_TIMES == step_control.STALL_STEPS + 1
+    assert small_slots.KEPT_TIMES == step_control.STALL_STEPS + 1
 
 
 @pytest.mark.parametrize("method", ["stiff", "bdf"])

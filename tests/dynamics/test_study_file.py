@@ -17,12 +17,12 @@ import sweep_toys
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.commands.parsing import UsageError
-from dynamics.compiler.cores import available_cores
 from dynamics.study import __main__ as study
 from dynamics.study import cluster as sweep_cluster
 from dynamics.study.file import read_study_file
 from dynamics.study.grid import make_grid
 from dynamics.study.points import answered_points
+from dynamics.threads.cores import available_cores
 
 SMALL = """
 [problem]

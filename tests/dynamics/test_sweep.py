@@ -21,7 +21,6 @@ import xarray as xr
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.compiler.cores import available_cores, one_core
 from dynamics.runs.storage import StorageError
 from dynamics.study import cluster as sweep_cluster
 from dynamics.study import merge, point_file, sweeps
@@ -31,6 +30,7 @@ from dynamics.study.merge import CHUNK_BYTES, _chunks
 from dynamics.study.points import PointAnswer, PointDirectory, answered_points
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics.threads.cores import available_cores, one_core
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
 COMMON = SaveAt.at([1.0, 2.0])

@@ -13,12 +13,12 @@ import xarray as xr
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.compiler.cores import THREAD_VARIABLES
 from dynamics.study import __main__ as study
 from dynamics.study import pool as sweep_pool
 from dynamics.study.grid import changed_problem, make_grid
 from dynamics.study.pool import WorkerPool
 from dynamics.study.studies import STUDIES
+from dynamics.threads.cores import THREAD_VARIABLES
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
 PREDICTION = {"study": "prediction", "options": {"save_at": SaveAt.at([1.0, 2.0])}, "workers": 0}

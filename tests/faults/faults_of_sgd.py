@@ -38,8 +38,8 @@ SGD = (
     ),
     Fault(
         "sgd_check/engines/projected/network_kernels.py",
-        "work[4, i] += H[b, i] * work[0, i] / (lengths[i] * lengths[i])",
-        "work[4, i] += H[b, i] * work[0, i] / lengths[i]",
+        "work[4, i] += H[b, i] * work[0, i] / (radii[i] * radii[i])",
+        "work[4, i] += H[b, i] * work[0, i] / radii[i]",
         "power of the length in the tangential step",
         tests_of("sgd_check/test_network_sgd", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),

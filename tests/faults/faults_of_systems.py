@@ -38,8 +38,8 @@ SYSTEMS = (
     ),
     Fault(
         "dynamics/equations/overlaps/overlaps_kernels.py",
-        "bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + j]",
-        "bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + i]",
+        "B[i * m + j] * v[first + j]",
+        "B[i * m + j] * v[first + i]",
         "index of the norm in the Jacobian product",
         tests_of(
             "dynamics/test_kernels_of_overlaps",
@@ -48,15 +48,15 @@ SYSTEMS = (
     ),
     Fault(
         "dynamics/equations/pairs/vectors_kernels.py",
-        "            B[i, j] = -n[j] * g1(s)\n        B[i, i] = 0.0",
-        "            B[i, j] = -n[i] * g1(s)\n        B[i, i] = 0.0",
+        "weigh_row(-1.0, n, vector(work, last + i * m, m), vector(work, mP + i * m, m))",
+        "weigh_row(-1.0, n[::-1].copy(), vector(work, last + i * m, m), vector(work, mP + i * m, m))",
         "swapped neuron in the forces",
         tests_of("dynamics/test_vectors", "test_right_hand_side_is_the_written_equation"),
     ),
     Fault(
         "dynamics/equations/pairs/vectors_kernels.py",
-        "dB[i, j] = -n[j] * (g2(s) * turn + slope * mass)",
-        "dB[i, j] = -n[j] * g2(s) * turn",
+        "dB[i, j] = -n[j] * (dB[i, j] * turn + slope * mass)",
+        "dB[i, j] = -n[j] * dB[i, j] * turn",
         "missing term of the Jacobian product",
         tests_of(
             "dynamics/test_vectors", "test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation"
@@ -156,15 +156,15 @@ SYSTEMS = (
     ),
     Fault(
         "dynamics/integrators/descent/descent_kernels.py",
-        "share = n[i] / learned_kernel(1.0)",
+        "share = n[i] / whole",
         "share = n[i]",
         "mass not divided by g_3(1)",
         tests_of("dynamics/test_gradient_descent", "test_events_are_crossings_of_the_interpolant"),
     ),
     Fault(
         "dynamics/equations/overlaps/overlaps_kernels.py",
-        "out[P + p] += share * learned_kernel(c)",
-        "out[P + p] += share * g0(c)",
+        "write_learned(link, vector(y, 0, m * P), vector(work, 0, m * P))",
+        "write_g0(link, vector(y, 0, m * P), vector(work, 0, m * P))",
         "all degrees of the link in the learned mass",
         tests_of("dynamics/test_learned", "test_a_direction_is_learned_when_high_degrees_have_half_of_it"),
         compiled=True,

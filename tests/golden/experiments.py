@@ -120,7 +120,7 @@ SGD = {
     ),
     "sgd-tokens-composition": Case(
         partial(
-            sgd_check.tokens.simulate, COMPOSITION, learning_rate=0.25, steps=60, seeds=4, device="cpu", progress=False
+            sgd_check.tokens.simulate, COMPOSITION, learning_rate=0.25, steps=10, seeds=4, device="cpu", progress=False
         ),
         SINGLE,
         "torch",

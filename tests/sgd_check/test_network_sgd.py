@@ -14,8 +14,7 @@ from dynamics.problem import Problem, Student, Teacher
 from dynamics.runs import StorageError
 from sgd_check.engines import seeded_runs
 from sgd_check.engines.projected.engine import ProjectedEngine
-from sgd_check.engines.projected.links import link_piece, render_anywhere
-from sgd_check.engines.projected.network_source import horner_text
+from sgd_check.engines.projected.links import sampled_link_anywhere, scratch_size, write_both
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import OnlineEngine
 from sgd_check.engines.torch.links import make_link_anywhere
@@ -265,14 +264,13 @@ def test_a_callable_is_tabulated_where_a_series_would_fail(name):
 
 
 def test_a_table_is_the_function_to_rounding_with_its_tangents_beyond():
-    """tanh and its slope on [−32, 32], as a torch link and as rendered text; a line from there on."""
+    """tanh and its slope on [−32, 32], as a torch link and by compiled code; a line from there on."""
     link, z = hermite.expand(np.tanh), np.linspace(-32.0, 32.0, 4001)
     out = torch.empty(3, 1, z.size, 1, dtype=torch.float64)
     make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].fill(torch.from_numpy(z).reshape(1, -1, 1), out)
-    namespace = {}
-    exec(link_piece(render_anywhere(link)[0]).text, namespace)
-    rendered = getattr(namespace["sigma_and_slope"], "py_func", namespace["sigma_and_slope"])
-    for found in (out[[0, 2], 0, :, 0].numpy(), np.array([rendered(each) for each in z]).T):
+    compiled, (data, _) = np.empty((2, z.size)), sampled_link_anywhere(link)
+    write_both(data, z, *compiled, np.empty(scratch_size(data, z.size)))
+    for found in (out[[0, 2], 0, :, 0].numpy(), compiled):
         np.testing.assert_allclose(found[0], np.tanh(z), rtol=0, atol=2e-15)
         np.testing.assert_allclose(found[1], 1 - np.tanh(z) ** 2, rtol=0, atol=1e-12)
     square = hermite.expand(lambda z: z**2 + z)
@@ -287,15 +285,6 @@ def test_a_table_has_pieces_of_any_degree():
     link, z = hermite.expand(lambda z: np.maximum(z, 0.0)), np.linspace(-32.0, 32.0, 4001)
     value = make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].value(torch.from_numpy(z)).numpy()
     np.testing.assert_allclose(value, np.maximum(z, 0.0), rtol=0, atol=1e-13)
-
-
-def test_a_polynomial_is_summed_by_horners_rule():
-    target = Teacher.polynomial("(x1 - 0.5*x2 + x3^2)^3 + h4(x2)*x1 - x3/7 + 0.25").target
-    text = horner_text(target.exponents, "c[{}]", "x[:, {}]")
-    assert text.count("c[") == len(target.powers)
-    assert text.count("*") < target.exponents.sum()
-    x = np.random.default_rng(2).standard_normal((40, 3))
-    np.testing.assert_allclose(eval(text, {"x": x, "c": target.powers}), target.value(x), rtol=1e-12, atol=1e-12)
 
 
 # --- seeds, cuts and pauses -----------------------------------------------------------------------------------

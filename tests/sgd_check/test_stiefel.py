@@ -15,6 +15,7 @@ from dynamics.runs.storage import load_tree
 from dynamics.theory import frame_escape, frame_rivals
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
+from sgd_check.engines.projected.engine import Bench, SampleSizes
 from sgd_check.engines.projected.motion import frame_motion
 from sgd_check.verdicts.expectation import expectation
 
@@ -42,15 +43,15 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
     asked = frame(directions, width, label_noise=0.5)
     motion, rng = frame_motion(asked, 1), np.random.default_rng(5)
     W, n, a = motion.start["weights"].copy(), width**-0.5, asked.teacher.coefficients
+    buffers = Bench(SampleSizes(width, directions, 180, 1), motion.scratch).buffers
     for _ in range(40):
         x, gamma, noise = rng.standard_normal(directions + width), rng.gamma(90.0), 0.5 * rng.standard_normal()
         embedded = np.append(x, np.sqrt(2.0 * gamma))
         U = np.vstack([W, np.zeros(width)]).T / np.sqrt(n)
         label = a @ (x[:directions] ** 2 - 1.0) / np.sqrt(2.0) + noise
         expected = polar_step(U, embedded, label, 0.02, n)
-        work = np.empty((7, width))
-        arguments = (x[None].copy(), np.array([[gamma]]), np.array([[noise]]), work)
-        assert motion.take(W, np.array([0.02]), *motion.constants, *arguments) == 1
+        draws = (x[None].copy(), np.array([[gamma]]), np.array([[noise]]))
+        assert motion.take(W, np.array([0.02]), motion.constants, draws, buffers) == 1
         # The complement is turned; the teacher's axes and the inner products of the neurons are not.
         np.testing.assert_allclose(W[:directions] / np.sqrt(n), expected.T[:directions], atol=1e-13)
         np.testing.assert_allclose(W.T @ W, n * np.eye(width), atol=1e-12)

@@ -1,21 +1,15 @@
-"""Compiled kernels of the flow in weights, whose Euler steps are gradient descent; executed after `classes_kernels`.
+"""Compiled functions of the flow in weights, whose Euler steps are gradient descent.
 
 State y = [Ŵ (m, D)]; parameters and sizes are those of the flow in unit vectors, which does the work.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.classes.classes_kernels import event_values as flow_event_values
-    from dynamics.equations.classes.classes_kernels import rhs as flow_rhs
-else:
-    # The names are taken over below by the functions of this equation.
-    flow_rhs, flow_event_values = rhs, event_values  # noqa: F821
+from dynamics.equations.classes.classes_kernels import event_values as flow_event_values
+from dynamics.equations.classes.classes_kernels import rhs as flow_rhs
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
 
 
 @kernel
@@ -36,9 +30,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """ŵ' = ρ (u' + ½ (ln n)' u)."""
     m, D = sizes[0], sizes[2]
     size = m * D + m
-    state, rate = work[:size], work[size : 2 * size]
+    state, rate = vector(work, 0, size), vector(work, size, size)
     write_units(y, sizes, state)
-    flow_rhs(t, state, rate, parameters, sizes, work[2 * size :])
+    flow_rhs(t, state, rate, parameters, sizes, vector(work, 2 * size, work.size - 2 * size))
     for i in range(m):
         rho = np.exp(0.5 * state[m * D + i])
         for k in range(i * D, i * D + D):
@@ -49,8 +43,9 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence and learned mass of the flow."""
     size = sizes[0] * sizes[2] + sizes[0]
-    write_units(y, sizes, work[:size])
-    flow_event_values(t, work[:size], out, parameters, sizes, work[size:])
+    state = vector(work, 0, size)
+    write_units(y, sizes, state)
+    flow_event_values(t, state, out, parameters, sizes, vector(work, size, work.size - size))
 
 
 @kernel

@@ -36,11 +36,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.classes import class_step_kernels as kernels
 from dynamics.equations.classes.system import ClassSystem
 from dynamics.equations.finite_step.step_moment_tables import MOST_DIAGRAMS
 from dynamics.equations.finite_step.system import check_polynomial
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.interface import Functions
+from dynamics.equations.pairs.link import link_data
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.moments import count_diagrams, mean_derivatives
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.classes.class_step_kernels")
+FUNCTIONS = Functions(kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal)
 
 
 class ClassStepSystem(ClassSystem):
@@ -63,17 +64,17 @@ class ClassStepSystem(ClassSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         check_polynomial(problem)
         super().__init__(problem)
+        self.functions = FUNCTIONS
         axes, link, teacher = self.axes, problem.activation, problem.teacher
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
         hat = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
         _check_sizes(hat, m + P, classes)
-        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         unit, log_norm = self.initial_state[:-m].reshape(self.shape), self.initial_state[-m:]
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self.shape = (classes, m, r)
         whole, share = step_theory == "finite-d", learning_rate / batch_size
-        self.parameters = np.concatenate(
+        numbers = np.concatenate(
             [
                 teacher.coefficients,
                 self.teacher.ravel(),
@@ -83,11 +84,12 @@ class ClassStepSystem(ClassSystem):
                 np.append(hat, np.zeros(4)),
             ]
         )
-        sign_matters = problem.information_exponent % 2
-        self.sizes = np.array([m, P, r, classes, hat.size - 1, sign_matters, whole, *axes.kind[:r]], dtype=np.int64)
+        self.parameters = np.concatenate([numbers, link_data(problem)])
+        counts = [m, P, r, classes, hat.size - 1, problem.information_exponent % 2, whole, numbers.size]
+        self.sizes = np.array([*counts, *axes.kind[:r]], dtype=np.int64)
         M, half = m + P, hat.size * (hat.size + 1) // 2
         of_moments = 2 * M * M + classes + 6 * hat.size**2 + 5 * half * M + 5 * (M + 2)
-        self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, m * M)
+        self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, 2 * m * M)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for U and K; plain for ln n."""

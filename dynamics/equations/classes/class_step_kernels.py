@@ -1,31 +1,42 @@
-"""Compiled kernels of the mean steps of SGD on inputs of covariance Σ; executed after those of links and arrays.
+"""Compiled functions of the mean steps of SGD on inputs of covariance Σ.
 
 State y = [U (m, r) | K (classes, m, m) | ln n (m)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two weights
-| f̂ (degree + 4)], sizes = [m, P, r, classes, degree, sign_matters, whole | class of every axis of the teacher (r)]. The
-equations are those of `dynamics.equations.classes.class_step`; a diagram (e, r, s) is one of `hermite.moments`.
+| f̂ (degree + 4) | data of the link], sizes = [m, P, r, classes, degree, sign_matters, whole, place of the link | class
+of every axis of the teacher (r)]. The equations are those of `dynamics.equations.classes.class_step`; a diagram
+(e, r, s) is one of `hermite.moments`.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
+from dynamics.equations.pairs.link import g0, g2, learned_kernel, link_at, write_both
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product
+from dynamics.kernels.views import matrix, vector
 
 #: A squared norm beyond this multiple of Σ a counts as infinite, as in the equation of isotropic inputs.
 LARGEST_NORM = 1e4
+LINK, HEADER = 7, 8
 
 
 @kernel
-def write_forces(y: Vector, parameters: Vector, sizes: Integers, A: Matrix, F: Matrix, Q: Matrix, w: Vector) -> None:
-    """Write A = a g'(C), F = diag(e) − n g'(G), the Gram matrix Q of neurons and directions, and w = (n, −a)."""
+def clear(numbers: Vector) -> None:
+    """Set all numbers to 0."""
+    for x in range(numbers.size):
+        numbers[x] = 0.0
+
+
+@kernel
+def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector, w: Vector, scratch: Vector) -> None:
+    """Write w = (n, −a), and A = a g'(C), F = diag(e) − n g'(G) and the Gram matrix of all vectors, Q, to `work`.
+
+    `scratch` has place for 2 m (m + P) numbers.
+    """
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[3]
+    M, at = m + P, m * P + m * m
+    A, F, Q = matrix(work, 0, m, P), matrix(work, m * P, m, m), matrix(work, at, M, M)
     U, rows = matrix(y, 0, m, r), matrix(parameters, P, P, r)
-    Q[:, :] = 0.0
+    clear(vector(work, at, M * M))
     for c in range(classes):
         K = matrix(y, m * r + c * m * m, m, m)
         for i in range(m):
@@ -34,22 +45,30 @@ def write_forces(y: Vector, parameters: Vector, sizes: Integers, A: Matrix, F: M
     for p in range(P):
         w[m + p] = -parameters[p]
         for i in range(m):
-            Q[i, m + p] = Q[m + p, i] = np.dot(U[i], rows[p])
+            total = 0.0
+            for k in range(r):
+                total += U[i, k] * rows[p, k]
+            Q[i, m + p] = Q[m + p, i] = total
         for q in range(P):
-            Q[m + p, m + q] = np.dot(rows[p], rows[q])
+            total = 0.0
+            for k in range(r):
+                total += rows[p, k] * rows[q, k]
+            Q[m + p, m + q] = total
         Q[m + p, m + p] = 1.0
     for i in range(m):
         Q[i, i] = 1.0
         w[i] = np.exp(y[m * r + classes * m * m + i])
+    value, slope = matrix(scratch, 0, m, M), matrix(scratch, m * M, m, M)
+    link = link_at(parameters, sizes[LINK])
+    write_both(link, vector(work, at, m * M), vector(scratch, 0, m * M), vector(scratch, m * M, m * M))
     for i in range(m):
         total = 0.0
         for p in range(P):
-            C = Q[i, m + p]
-            A[i, p] = parameters[p] * g1(C)
-            total += 2.0 * parameters[p] * g0(C) - A[i, p] * C
+            A[i, p] = parameters[p] * slope[i, m + p]
+            total += 2.0 * parameters[p] * value[i, m + p] - A[i, p] * Q[i, m + p]
         for j in range(m):
-            F[i, j] = -w[j] * g1(Q[i, j])
-            total -= F[i, j] * Q[i, j] + 2.0 * w[j] * g0(Q[i, j])
+            F[i, j] = -w[j] * slope[i, j]
+            total -= F[i, j] * Q[i, j] + 2.0 * w[j] * value[i, j]
         F[i, i] += total
 
 
@@ -58,13 +77,14 @@ def write_parts(y: Vector, parameters: Vector, sizes: Integers, parts: Matrix) -
     """Write the share of every class in the Gram matrix of neurons and directions, one row of M² numbers each."""
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[3]
     M = m + P
-    parts[:, :] = 0.0
+    for c in range(classes):
+        clear(parts[c])
     for c in range(classes):
         for i in range(m):
             for j in range(m):
                 parts[c, i * M + j] = y[m * r + (c * m + i) * m + j]
     for k in range(r):
-        row = parts[sizes[7 + k]]
+        row = parts[sizes[HEADER + k]]
         for p in range(P):
             theta = parameters[P + p * r + k]
             for i in range(m):
@@ -78,7 +98,8 @@ def write_parts(y: Vector, parameters: Vector, sizes: Integers, parts: Matrix) -
 def write_pair_means(c: float, degree: int, hat: Vector, Z: Matrix) -> None:
     """Means of φ^(R)(z_i) ψ^(S)(z_j) at z_i·z_j = c, one row of (degree + 1)² numbers for each of six pairs (φ, ψ)."""
     size = degree + 1
-    Z[:, :] = 0.0
+    for q in range(6):
+        clear(Z[q])
     for R in range(size):
         for S in range(size):
             power = 1.0
@@ -159,13 +180,15 @@ def write_share(
     Y, P, power = matrix(work, o, most, M), matrix(work, o + most * M, most, M), matrix(work, o + 2 * most * M, M, M)
     ends = matrix(work, o + 2 * most * M + M * M, 5, M + 2)
     write_pair_means(Q[i, j], degree, hat, Z)
-    J[:, :] = 0.0
-    ends[:, :] = 0.0
-    power[:, :] = 1.0
+    for a in range(M):
+        clear(J[a])
+        for b in range(M):
+            power[a, b] = 1.0
+    clear(vector(work, o + 2 * most * M + M * M, 5 * (M + 2)))
     for e in range(size):
         rows = write_halves(e, i, j, degree, hat, w, Q, H)
-        product(H[:rows], power, Y[:rows])
-        P[:, :] = 0.0
+        product(matrix(work, 6 * size * size, rows, M), power, matrix(work, o, rows, M))
+        clear(vector(work, o + most * M, most * M))
         join_halves(e, degree, whole, hat, Z, H, Y, P, ends)
         for a in range(M):
             for b in range(M):
@@ -190,7 +213,7 @@ def write_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector, se
     m, P, r, classes, degree = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]
     M = m + P
     o = m * P + m * m
-    Q, w, parts = matrix(work, o, M, M), work[o + M * M : o + M * M + M], matrix(work, o + M * M + M, classes, M * M)
+    Q, w, parts = matrix(work, o, M, M), vector(work, o + M * M, M), matrix(work, o + M * M + M, classes, M * M)
     o += M * M + M + classes * M * M + classes * m * m
     J, share, rest = matrix(work, o, M, M), matrix(work, o + M * M, classes, 1), work[o + M * M + classes :]
     counts = parameters[P + P * r + classes : P + P * r + 2 * classes]
@@ -206,23 +229,19 @@ def write_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector, se
 
 
 @kernel
-def move_class(
-    c: int,
-    parameters: Vector,
-    sizes: Integers,
-    A: Matrix,
-    F: Matrix,
-    part: Matrix,
-    second: Vector,
-    V: Matrix,
-    out: Vector,
-) -> None:
+def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
     """Write s (V + Vᵀ) + s² H of a class, V its part of (F | A) X, of which D is the product with (F | A)ᵀ."""
     m, P, classes = sizes[0], sizes[1], sizes[3]
+    M, mm = m + P, m * m
+    A, F = matrix(work, 0, m, P), matrix(work, m * P, m, m)
+    o = m * P + mm + M * M + M
+    part, students = matrix(work, o + c * M * M, M, M), matrix(work, o + c * M * M, m, M)
+    o += classes * M * M
+    second, V = vector(work, o + c * mm, mm), matrix(work, o + classes * mm, m, M)
     of_class = P + P * sizes[2]
     s = parameters[of_class + c]
     of_drift, of_noise = parameters[of_class + 2 * classes + 1], parameters[of_class + 2 * classes + 2]
-    product(F, part[:m], V)
+    product(F, students, V)
     for i in range(m):
         for p in range(P):
             for b in range(m + P):
@@ -238,10 +257,17 @@ def move_class(
             out[i * m + j] = s * (V[i, j] + V[j, i]) + s * s * (of_drift * drift + of_noise * second[i * m + j])
 
 
-@counting_kernel
+@kernel
 def blown_up(y: Vector, parameters: Vector, m: int, P: int) -> bool:
     """Whether a squared norm is beyond `LARGEST_NORM` of the teacher's."""
-    return bool(np.max(y[y.size - m :]) > np.log(LARGEST_NORM * np.sum(parameters[:P])))
+    total = 0.0
+    for p in range(P):
+        total += parameters[p]
+    bound = np.log(LARGEST_NORM * total)
+    largest = y[y.size - m]
+    for x in range(y.size - m, y.size):
+        largest = max(largest, y[x])
+    return bool(largest > bound)
 
 
 @kernel
@@ -250,21 +276,22 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[3]
     M, mm, logs = m + P, m * m, m * r + classes * m * m
     if blown_up(y, parameters, m, P):
-        out[:] = np.nan
+        for x in range(out.size):
+            out[x] = np.nan
         return
     A, F = matrix(work, 0, m, P), matrix(work, m * P, m, m)
     o = m * P + mm
-    Q, w, parts = matrix(work, o, M, M), work[o + M * M : o + M * M + M], matrix(work, o + M * M + M, classes, M * M)
+    w, parts = vector(work, o + M * M, M), matrix(work, o + M * M + M, classes, M * M)
     o += M * M + M + classes * M * M
-    second, V = matrix(work, o, classes, mm), matrix(work, o + classes * mm, m, M)
-    write_forces(y, parameters, sizes, A, F, Q, w)
+    second = matrix(work, o, classes, mm)
+    write_forces(y, parameters, sizes, work, w, vector(work, o + classes * mm, 2 * m * M))
     write_parts(y, parameters, sizes, parts)
     write_noise(y, parameters, sizes, work, second)
-    growth = out[logs:]
-    growth[:] = 0.0
+    growth = vector(out, logs, m)
+    clear(growth)
     for c in range(classes):
-        own = out[m * r + c * mm : m * r + (c + 1) * mm]
-        move_class(c, parameters, sizes, A, F, parts[c].reshape(M, M), second[c], V, own)
+        own = vector(out, m * r + c * mm, mm)
+        move_class(c, parameters, sizes, work, own)
         for i in range(m):
             growth[i] += own[i * m + i]
     for x in range(classes * mm):
@@ -276,7 +303,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
         for k in range(r):
             for p in range(P):
                 dU[i, k] += A[i, p] * parameters[P + p * r + k]
-            dU[i, k] = parameters[P + P * r + sizes[7 + k]] * dU[i, k] - 0.5 * growth[i] * U[i, k]
+            dU[i, k] = parameters[P + P * r + sizes[HEADER + k]] * dU[i, k] - 0.5 * growth[i] * U[i, k]
 
 
 @kernel
@@ -284,6 +311,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     """About the diagonal of the Jacobian of the flow: what multiplies U and K, and −4 n g(1) Σ s K_ii of ln n."""
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[3]
     logs, of_class = m * r + classes * m * m, P + P * r
+    link = link_at(parameters, sizes[LINK])
     rhs(t, y, out, parameters, sizes, work)
     F = matrix(work, m * P, m, m)
     for i in range(m):
@@ -293,8 +321,8 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
                 theta, C = parameters[P + p * r + k], 0.0
                 for q in range(r):
                     C += parameters[P + p * r + q] * y[i * r + q]
-                rate += parameters[p] * g2(C) * theta * theta
-            out[i * r + k] = parameters[of_class + sizes[7 + k]] * rate - 0.5 * out[logs + i]
+                rate += parameters[p] * g2(link, C) * theta * theta
+            out[i * r + k] = parameters[of_class + sizes[HEADER + k]] * rate - 0.5 * out[logs + i]
         for c in range(classes):
             for j in range(m):
                 rate = parameters[of_class + c] * (F[i, i] + F[j, j])
@@ -303,25 +331,27 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
         stretch = 0.0
         for c in range(classes):
             stretch += parameters[of_class + c] * y[m * r + (c * m + i) * m + i]
-        out[logs + i] = -4.0 * np.exp(y[logs + i]) * g0(1.0) * stretch
+        out[logs + i] = -4.0 * np.exp(y[logs + i]) * g0(link, 1.0) * stretch
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, r, logs = sizes[0], sizes[1], sizes[2], sizes[0] * sizes[2] + sizes[3] * sizes[0] * sizes[0]
+    link = link_at(parameters, sizes[LINK])
+    whole = learned_kernel(link, 1.0)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[logs + i]) / learned_kernel(1.0)
+        share = np.exp(y[logs + i]) / whole
         for p in range(P):
             C = 0.0
             for k in range(r):
                 C += parameters[P + p * r + k] * y[i * r + k]
             if C > 0.0 or sizes[5] == 0:
                 out[p] = max(out[p], C * C - 0.5)
-            out[P + p] += share * learned_kernel(C)
+            out[P + p] += share * learned_kernel(link, C)
 
 
 @kernel

@@ -1,44 +1,48 @@
-"""Compiled kernels of the overlap flow on inputs of covariance Σ; executed after g0 = g, g1 = g', g2 = g''.
+"""Compiled functions of the overlap flow on inputs of covariance Σ.
 
-State y = [U (m, D) | ln n (m)], parameters = [a (P) | Θ (P, r) | s (D)], sizes = [m, P, D, r, sign_matters]. The
-equations are those of `dynamics.equations.classes.system`. One right-hand side costs 4 m² D + 4 m P r operations.
+State y = [U (m, D) | ln n (m)], parameters = [a (P) | Θ (P, r) | s (D) | data of the link], sizes = [m, P, D, r,
+sign_matters, place of the link]. The equations are those of `dynamics.equations.classes.system`. One right-hand side
+costs 4 m² D + 4 m P r operations.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.equations.pairs.link import g0, learned_kernel, link_at, write_both, write_g2
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product_until
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product_until
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
+LINK = 5
 
 
 @kernel
-def class_forces(
-    y: Vector, parameters: Vector, sizes: Integers, C: Matrix, G: Matrix, A: Matrix, B: Matrix, e: Vector, n: Vector
-) -> None:
-    """Write C, G, A = a g'(C), B = n g'(G), e of the system, and n."""
+def class_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector, e: Vector, n: Vector) -> None:
+    """Write e of the system and n, and C, G, A = a g'(C), B = n g'(G), g(C) and g(G) to `work`."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
-    U, rows = matrix(y, 0, m, D), matrix(parameters, P, P, r)
+    mP, mm = m * P, m * m
+    both = mP + mm
+    U, rows, link = matrix(y, 0, m, D), matrix(parameters, P, P, r), link_at(parameters, sizes[LINK])
+    C, G = matrix(work, 0, m, P), matrix(work, mP, m, m)
+    A, B = matrix(work, both, m, P), matrix(work, both + mP, m, m)
+    toward, apart = matrix(work, 2 * both, m, P), matrix(work, 2 * both + mP, m, m)
     product_until(U, U.T, G, sizes)
     for i in range(m):
         n[i] = np.exp(y[m * D + i])
-    for i in range(m):
-        total = 0.0
         for p in range(P):
             c = 0.0
             for k in range(r):
                 c += rows[p, k] * U[i, k]
             C[i, p] = c
-            A[i, p] = parameters[p] * g1(c)
-            total += 2.0 * parameters[p] * g0(c) - A[i, p] * c
+    write_both(link, vector(work, 0, both), vector(work, 2 * both, both), vector(work, both, both))
+    for i in range(m):
+        total = 0.0
+        for p in range(P):
+            A[i, p] *= parameters[p]
+            total += 2.0 * parameters[p] * toward[i, p] - A[i, p] * C[i, p]
         for j in range(m):
-            s = G[i, j]
-            B[i, j] = n[j] * g1(s)
-            total += B[i, j] * s - 2.0 * n[j] * g0(s)
+            B[i, j] *= n[j]
+            total += B[i, j] * G[i, j] - 2.0 * n[j] * apart[i, j]
         e[i] = total
 
 
@@ -46,14 +50,13 @@ def class_forces(
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """U' = Y diag(s) − diag(ℓ'/2) U, ℓ' = (ln n)' = 2 Σ_l s_l U_il Y_il, Y = diag(e) U − B U + A Θ."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
-    mP, mm = m * P, m * m
-    C, A = matrix(work, 0, m, P), matrix(work, mP, m, P)
-    G, B = matrix(work, 2 * mP, m, m), matrix(work, 2 * mP + mm, m, m)
-    o = 2 * mP + 2 * mm
+    both = m * P + m * m
+    A, B = matrix(work, both, m, P), matrix(work, both + m * P, m, m)
+    o = 3 * both
     BU, toward = matrix(work, o, m, D), matrix(work, o + m * D, m, r)
     o += m * D + m * r
-    e, n = work[o:], work[o + m :]
-    class_forces(y, parameters, sizes, C, G, A, B, e, n)
+    e, n = vector(work, o, m), vector(work, o + m, m)
+    class_forces(y, parameters, sizes, work, e, n)
     U, dU = matrix(y, 0, m, D), matrix(out, 0, m, D)
     product_until(B, U, BU, sizes)
     product_until(A, matrix(parameters, P, P, r), toward, sizes)
@@ -76,11 +79,13 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     """About the diagonal of the Jacobian: what multiplies U_il, the bend of its force, and −4 n g(1) Σ s U² of ln n."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
     rhs(t, y, out, parameters, sizes, work)
-    mP, mm = m * P, m * m
-    C, B = matrix(work, 0, m, P), matrix(work, 2 * mP + mm, m, m)
-    o = 2 * mP + 2 * mm + m * D + m * r
-    e, n = work[o:], work[o + m :]
-    first = P + P * r
+    both = m * P + m * m
+    B, bend = matrix(work, both + m * P, m, m), matrix(work, 2 * both, m, P)
+    o = 3 * both + m * D + m * r
+    e, n = vector(work, o, m), vector(work, o + m, m)
+    link, first = link_at(parameters, sizes[LINK]), P + P * r
+    own = g0(link, 1.0)
+    write_g2(link, vector(work, 0, m * P), vector(work, 2 * both, m * P))
     for i in range(m):
         stretch = 0.0
         for k in range(D):
@@ -89,28 +94,30 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
             if k < r:
                 for p in range(P):
                     theta = parameters[P + p * r + k]
-                    rate += parameters[p] * g2(C[i, p]) * theta * theta
+                    rate += parameters[p] * bend[i, p] * theta * theta
             out[i * D + k] = parameters[first + k] * rate - 0.5 * out[m * D + i]
             stretch += parameters[first + k] * u * u
-        out[m * D + i] = -4.0 * n[i] * g0(1.0) * stretch
+        out[m * D + i] = -4.0 * n[i] * own * stretch
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    link = link_at(parameters, sizes[LINK])
+    whole = learned_kernel(link, 1.0)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[m * D + i]) / learned_kernel(1.0)
+        share = np.exp(y[m * D + i]) / whole
         for p in range(P):
             c = 0.0
             for k in range(r):
                 c += parameters[P + p * r + k] * y[i * D + k]
             if c > 0.0 or sizes[4] == 0:
                 out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += share * learned_kernel(c)
+            out[P + p] += share * learned_kernel(link, c)
 
 
 @kernel

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.classes import class_descent_kernels as descent
+from dynamics.equations.classes import classes_kernels as kernels
+from dynamics.equations.interface import Functions
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.pairs.link import link_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.classes.classes_kernels")
-DESCENT_KERNELS = "dynamics.equations.classes.class_descent_kernels"
+FUNCTIONS = Functions(kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal)
+#: Euler steps alone are taken of these.
+DESCENT = Functions(descent.rhs, descent.event_values, descent.normalise)
 
 
 class ClassSystem(OverlapSystem):
@@ -44,6 +47,7 @@ class ClassSystem(OverlapSystem):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
+        self.functions = FUNCTIONS
         weights, axes, teacher = problem.reduced_weights(), problem.input_axes(), problem.teacher
         if axes is None:
             msg = "Argument `problem` must have `inputs`, but has none."
@@ -52,16 +56,16 @@ class ClassSystem(OverlapSystem):
         squared_norm = np.sum(weights**2, axis=1)
         self.axes = axes
         self.shape = weights.shape
-        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = np.concatenate(
             [(weights / np.sqrt(squared_norm)[:, None]).ravel(), np.log(squared_norm)]
         )
         rows = np.eye(r) if teacher.directions is None else teacher.directions
         self.teacher: Array = np.ascontiguousarray(rows)
-        self.parameters: Array = np.concatenate([teacher.coefficients, self.teacher.ravel(), axes.eigenvalues])
-        sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, weights.shape[1], r, sign_matters], dtype=np.int64)
-        self.work_size = 2 * m * P + 2 * m * m + m * self.shape[1] + m * r + 3 * m
+        numbers = np.concatenate([teacher.coefficients, self.teacher.ravel(), axes.eigenvalues])
+        self.parameters: Array = np.concatenate([numbers, link_data(problem)])
+        D, sign_matters = weights.shape[1], problem.information_exponent % 2
+        self.sizes: Integers = np.array([m, P, D, r, sign_matters, numbers.size], dtype=np.int64)
+        self.work_size = 3 * m * (m + P) + m * D + m * r + 2 * m
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""
@@ -93,7 +97,7 @@ class ClassDescentSystem(ClassSystem):
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
-        self.pieces = (*self.pieces, *kernel_pieces(DESCENT_KERNELS))
+        self.functions = DESCENT
         self.work_size += 2 * self.initial_state.size
         self.initial_state = problem.reduced_weights().ravel()
 

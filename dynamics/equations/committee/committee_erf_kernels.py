@@ -1,4 +1,4 @@
-"""Gaussian means of the link σ(z) = erf(z/√2), closed form; executed before `committee_kernels`, which says the layout.
+"""Gaussian means of the link σ(z) = erf(z/√2) in closed form; `committee_kernels` says the layout.
 
 Two means are I2 and I3 of Saad & Solla 1995. For their I4, the factor σ'_i σ'_j ∝ exp(−(λ_i² + λ_j²)/2) is a change of
 measure: under it x is Gaussian with covariance A = 1 − U (1 + UᵀU)⁻¹ Uᵀ, U = (w_i, w_j), and the mean of ē² is a sum
@@ -7,33 +7,31 @@ of I2 with the covariances v_a·A v_b.
 
 import math
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel
-def table_size(sizes: Integers) -> int:
+def erf_table_size(M: int) -> int:
     """Return the numbers of scratch for tables: v_a·A v_b, and the two columns of B = Vᵀ U (1 + UᵀU)⁻¹."""
-    M = sizes[0] + sizes[1]
-    return int(M * (M + 2))
+    return M * (M + 2)
 
 
 @kernel
-def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write no tables: closed forms need none."""
+def write_erf_row(i: int, parameters: Vector, sizes: Integers, work: Vector, N: Matrix) -> float:
+    """Write N_ib = w_b E σ'_i σ'_b; return k_i = Σ_b w_b E σ''_i σ_b = −Σ_b N_ib C_ib/(1 + C_ii)."""
+    m, M = sizes[0], sizes[0] + sizes[1]
+    first, total = 1.0 + work[i * M + i], 0.0
+    for b in range(M):
+        c, second = work[i * M + b], 1.0 + work[b * M + b]
+        slopes = 2.0 / math.pi / math.sqrt(first * second - c * c)
+        N[i, b] = slopes if b < m else -parameters[b - m] * slopes
+        total -= N[i, b] * c
+    return float(total / first)
 
 
 @kernel
-def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, float, float]:
-    """Return E σ_i σ_b, E σ'_i σ'_b and E σ''_i σ_b."""
-    M = sizes[0] + sizes[1]
-    c, first, second = work[i * M + b], 1.0 + work[i * M + i], 1.0 + work[b * M + b]
-    slopes = 2.0 / math.pi / math.sqrt(first * second - c * c)
-    return 2.0 / math.pi * math.asin(c / math.sqrt(first * second)), slopes, -slopes * c / first
-
-
-@kernel
-def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
+def erf_learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
     """Return E σ_i σ_b of the degrees from sizes[5], 0 or 3, on."""
     M = sizes[0] + sizes[1]
     ratio = work[i * M + b] / math.sqrt((1.0 + work[i * M + i]) * (1.0 + work[b * M + b]))
@@ -41,7 +39,7 @@ def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
 
 
 @kernel
-def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
+def erf_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d.
 
     Under the changed measure E[|x|² f] = tr A E f + Σ_ab (v_a·A² v_b) E ∂_a ∂_b f, and a mean of second derivatives is

@@ -1,28 +1,49 @@
-"""Compiled kernels of the committee's overlap equations; executed after the kernels of its link.
+"""Compiled functions of the committee's overlap equations.
 
-State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses]
-with theory 0 for the flow, 1 for the step's limit d → ∞ and 2 for the step at finite d; parameters = [a (P) |
-T (P, P) | τ² | η | d | B | numbers of the link].
-Vectors v_b are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their
-weights in the error. The first M² numbers of `work` hold C, the next the link's tables. The equations are those of
-`dynamics.equations.committee.system`.
+State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses,
+family of the link] with theory 1 for the step's limit d → ∞ and 2 for the step at finite d; parameters = [a (P) |
+T (P, P) | τ² | η | d | B | numbers of the link]. Vectors v_b are the m neurons and then the P directions, M = m + P in
+number, C their Gram matrix, w = (1, −a) their weights in the error. The first M² numbers of `work` hold C, the next the
+link's tables. The equations are those of `dynamics.equations.committee.system`; a family of links has a right-hand side
+of its own for steps, whose terms of second order take long to compile.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.equations.committee.committee_erf_kernels import (
+    erf_learned_mean,
+    erf_second,
+    erf_table_size,
+    write_erf_row,
+)
+from dynamics.equations.committee.committee_polynomial_kernels import (
+    polynomial_learned_mean,
+    polynomial_second,
+    polynomial_table_size,
+    write_mean_derivatives,
+    write_polynomial_row,
+    write_step_tables,
+)
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import is_stopped, product_until
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.committee.committee_polynomial_kernels import *
-    from dynamics.equations.pairs.array_kernels import *
+#: Families of links, and their place in `sizes`.
+ERF, POLYNOMIAL = 0, 1
+FAMILY = 6
+
+
+@kernel
+def table_size(sizes: Integers) -> int:
+    """Return the numbers of scratch for the link's tables."""
+    M = sizes[0] + sizes[1]
+    return int(erf_table_size(M) if sizes[FAMILY] == ERF else polynomial_table_size(M, sizes[3]))
 
 
 @kernel
 def write_gram(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Gram matrix C = [S R; Rᵀ T] of all vectors, then the link's tables of it."""
+    """Gram matrix C = [S R; Rᵀ T] of all vectors, then the mean derivatives of a polynomial."""
     m, P = sizes[0], sizes[1]
     M = m + P
     for i in range(m):
@@ -34,52 +55,103 @@ def write_gram(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> 
     for p in range(P):
         for q in range(P):
             work[(m + p) * M + m + q] = parameters[P + p * P + q]
-    write_tables(parameters, sizes, work)
+    if sizes[FAMILY] == POLYNOMIAL:
+        write_mean_derivatives(parameters, sizes, work)
 
 
 @kernel
 def write_forces(parameters: Vector, sizes: Integers, work: Vector, N: Matrix, k: Vector) -> None:
     """N_ib = w_b E σ'_i σ'_b and k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b N_ib v_b + k_i w_i."""
-    m, P = sizes[0], sizes[1]
-    for i in range(m):
+    for i in range(sizes[0]):
         if is_stopped(sizes):
             return
-        k[i] = 0.0
-        for b in range(m + P):
-            weight = 1.0 if b < m else -parameters[b - m]
-            _, slopes, bend = pair_means(i, b, sizes, work)
-            N[i, b] = weight * slopes
-            k[i] += weight * bend
+        if sizes[FAMILY] == ERF:
+            k[i] = write_erf_row(i, parameters, sizes, work, N)
+        else:
+            k[i] = write_polynomial_row(i, parameters, sizes, work, N)
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """R' = −(F)_R, S' = −(F_S + F_Sᵀ) + η (second/B + (1 − 1/B) D), F = N C + diag(k) C, D = F (N + diag(k))ᵀ."""
+    """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = N C + diag(k) C; N, F and k stay in `work`."""
     m, P = sizes[0], sizes[1]
     M = m + P
     write_gram(y, parameters, sizes, work)
     place = M * M + table_size(sizes)
-    N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), work[place + 2 * m * M :]
+    N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), vector(work, place + 2 * m * M, m)
     write_forces(parameters, sizes, work, N, k)
     C = matrix(work, 0, M, M)
     product_until(N, C, F, sizes)
     for i in range(m):
         for b in range(M):
             F[i, b] += k[i] * C[i, b]
-    rate, batch = parameters[P + P * P + 1], parameters[P + P * P + 3]
-    # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    mean_rate = rate - rate / batch if sizes[4] == 2 else 0.0
     for i in range(m):
         for p in range(P):
             out[i * P + p] = -F[i, m + p]
         for j in range(i + 1):
             change = -F[i, j] - F[j, i]
-            if sizes[4] > 0:
-                change += rate / batch * step_second(i, j, parameters, sizes, work)
-            if mean_rate > 0.0:
-                change += mean_rate * (F[i, j] * k[j] + np.dot(F[i], N[j]))
             out[m * P + i * m + j] = change
             out[m * P + j * m + i] = change
+
+
+@kernel
+def place_of_second(sizes: Integers) -> int:
+    """Return where the terms of second order, (m, m), lie in `work`."""
+    m, M = sizes[0], sizes[0] + sizes[1]
+    return int(M * M + table_size(sizes) + 2 * m * M + m)
+
+
+@kernel
+def add_step(out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Add η (second/B + (1 − 1/B) D) to S', D = F (N + diag(k))ᵀ; `work` holds second, and F, N and k of `rhs`."""
+    m, P = sizes[0], sizes[1]
+    M = m + P
+    place = M * M + table_size(sizes)
+    N, F, k = matrix(work, place, m, M), matrix(work, place + m * M, m, M), vector(work, place + 2 * m * M, m)
+    second = matrix(work, place_of_second(sizes), m, m)
+    rate, batch = parameters[P + P * P + 1], parameters[P + P * P + 3]
+    # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
+    mean_rate = rate - rate / batch if sizes[4] == 2 else 0.0
+    for i in range(m):
+        for j in range(i + 1):
+            change = rate / batch * second[i, j]
+            if mean_rate > 0.0:
+                drift = F[i, j] * k[j]
+                for b in range(M):
+                    drift += F[i, b] * N[j, b]
+                change += mean_rate * drift
+            out[m * P + i * m + j] += change
+            if j < i:
+                out[m * P + j * m + i] += change
+
+
+@kernel
+def erf_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write R' and S' of steps of a finite learning rate for erf(z/√2)."""
+    rhs(t, y, out, parameters, sizes, work)
+    m = sizes[0]
+    second = matrix(work, place_of_second(sizes), m, m)
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        for j in range(i + 1):
+            second[i, j] = erf_second(i, j, parameters, sizes, work)
+    add_step(out, parameters, sizes, work)
+
+
+@kernel
+def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write R' and S' of steps of a finite learning rate for a polynomial."""
+    rhs(t, y, out, parameters, sizes, work)
+    write_step_tables(parameters, sizes, work)
+    m = sizes[0]
+    second = matrix(work, place_of_second(sizes), m, m)
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        for j in range(i + 1):
+            second[i, j] = polynomial_second(i, j, parameters, sizes, work)
+    add_step(out, parameters, sizes, work)
 
 
 @kernel
@@ -89,7 +161,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     M = m + P
     write_gram(y, parameters, sizes, work)
     place = M * M + table_size(sizes)
-    N, k = matrix(work, place, m, M), work[place + 2 * m * M :]
+    N, k = matrix(work, place, m, M), vector(work, place + 2 * m * M, m)
     write_forces(parameters, sizes, work, N, k)
     for i in range(m):
         own = N[i, i] + k[i]
@@ -97,6 +169,14 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
             out[i * P + p] = -own
         for j in range(m):
             out[m * P + i * m + j] = -own - N[j, j] - k[j]
+
+
+@kernel
+def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
+    """Return E σ_i σ_b of the degrees that count."""
+    if sizes[FAMILY] == ERF:
+        return erf_learned_mean(i, b, sizes, work)
+    return polynomial_learned_mean(i, b, sizes, work)
 
 
 @kernel

@@ -1,31 +1,27 @@
-"""Gaussian means of a polynomial link by Wick's theorem; executed before `committee_kernels`, which says the layout.
+"""Gaussian means of a polynomial link by Wick's theorem; `committee_kernels` says the layout.
 
 A projection λ_a has a variance v_a that is not 1, so that the mean derivatives F_ak = E σ^(k)(λ_a) depend on it: each
 is a polynomial in v_a, F_ak = Σ_j F_(k+2j) ((v_a − 1)/2)^j / j!, of the mean derivatives F_k at v = 1, the numbers of
 the link. Tables in `work` after C are those of `step_diagram_kernels`.
 """
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.committee.step_diagram_kernels import *
+from dynamics.equations.committee.step_diagram_kernels import diagram_second, diagram_size, write_diagram_tables
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
 
 
 @kernel
-def table_size(sizes: Integers) -> int:
+def polynomial_table_size(M: int, K: int) -> int:
     """Return the numbers of scratch for tables."""
-    M = sizes[0] + sizes[1]
-    return int(diagram_size(M, sizes[3]) - M * M)
+    return int(diagram_size(M, K) - M * M)
 
 
 @kernel
-def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Mean derivatives of σ at every vector, and for the step what the diagrams need besides."""
-    m, P, K = sizes[0], sizes[1], sizes[3]
-    M = m + P
+def write_mean_derivatives(parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Mean derivatives of σ at every vector."""
+    P, K = sizes[1], sizes[3]
+    M = sizes[0] + P
     numbers = P + P * P + 4
     own = M * M
     for a in range(M):
@@ -37,8 +33,13 @@ def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
                 j += 1
                 factor *= 0.5 * (v - 1.0) / j
             work[own + a * (K + 4) + k] = total
-    if sizes[4] == 0:
-        return
+
+
+@kernel
+def write_step_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Weights of all vectors, and what diagrams need besides C and the mean derivatives."""
+    m, P, K = sizes[0], sizes[1], sizes[3]
+    M = m + P
     weights = diagram_size(M, K) - M
     for a in range(M):
         work[weights + a] = 1.0 if a < m else -parameters[a - m]
@@ -46,25 +47,29 @@ def write_tables(parameters: Vector, sizes: Integers, work: Vector) -> None:
 
 
 @kernel
-def pair_means(i: int, b: int, sizes: Integers, work: Vector) -> tuple[float, float, float]:
-    """Return E σ_i σ_b, E σ'_i σ'_b and E σ''_i σ_b."""
-    M, K = sizes[0] + sizes[1], sizes[3]
-    c = work[i * M + b]
-    F, G = work[M * M + i * (K + 4) :], work[M * M + b * (K + 4) :]
-    value = slopes = bend = 0.0
-    for k in range(K, -1, -1):
-        value = F[k] * G[k] + value * c / (k + 1)
-        slopes = F[k + 1] * G[k + 1] + slopes * c / (k + 1)
-        bend = F[k + 2] * G[k] + bend * c / (k + 1)
-    return value, slopes, bend
+def write_polynomial_row(i: int, parameters: Vector, sizes: Integers, work: Vector, N: Matrix) -> float:
+    """Write N_ib = w_b E σ'_i σ'_b; return k_i = Σ_b w_b E σ''_i σ_b."""
+    m, K = sizes[0], sizes[3]
+    M, total = m + sizes[1], 0.0
+    F = vector(work, M * M + i * (K + 4), K + 4)
+    for b in range(M):
+        G, c = vector(work, M * M + b * (K + 4), K + 4), work[i * M + b]
+        slopes = bend = 0.0
+        for k in range(K, -1, -1):
+            slopes = F[k + 1] * G[k + 1] + slopes * c / (k + 1)
+            bend = F[k + 2] * G[k] + bend * c / (k + 1)
+        weight = 1.0 if b < m else -parameters[b - m]
+        N[i, b] = weight * slopes
+        total += weight * bend
+    return total
 
 
 @kernel
-def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
+def polynomial_learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
     """Return E σ_i σ_b of the degrees from sizes[5] on."""
     M, K = sizes[0] + sizes[1], sizes[3]
     c = work[i * M + b]
-    F, G = work[M * M + i * (K + 4) :], work[M * M + b * (K + 4) :]
+    F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + b * (K + 4), K + 4)
     value = 0.0
     for k in range(K, -1, -1):
         value = (F[k] * G[k] if k >= sizes[5] else 0.0) + value * c / (k + 1)
@@ -87,7 +92,7 @@ def empty_parity(parameters: Vector, sizes: Integers) -> int:
 
 
 @kernel
-def step_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
+def polynomial_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j |x|²], of theory 1 its part of order d."""
     P = sizes[1]
     noise, d = parameters[P + P * P], parameters[P + P * P + 2]

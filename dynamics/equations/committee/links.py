@@ -1,8 +1,8 @@
 """Links of which a committee's Gaussian means are known exactly at every norm: erf(z/√2) and polynomials.
 
 The overlap kernel g(s) of a link serves unit vectors alone; here projections have any variance. Both kinds of link say
-which modules of kernels define `pair_means`, `learned_mean` and `step_second` for them, which numbers these take, how
-much scratch they need for M vectors, and E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
+which family of the compiled functions they are, which numbers these take, how much scratch they need for M vectors, and
+E σ(λ_a) σ(λ_b) for λ ~ N(0, gram).
 
 Of a vector of length ρ the part of degree k is that of σ(ρ z) with the Hermite polynomial h_k(z), z ~ N(0, 1), so that
 each length has coefficients of its own. In E σ_a σ_b it makes the term with C_ab^k: degree 1 of erf(z/√2), which is
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import hermite
+from dynamics.equations.committee.committee_kernels import ERF, POLYNOMIAL
 from hermite.moments import mean_derivatives
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-_HERE = "dynamics.equations.committee"
 #: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
 LARGEST_STEP_DEGREE = 12
 
@@ -33,7 +33,7 @@ LARGEST_STEP_DEGREE = 12
 class ErfLink:
     """The link erf(z/√2): E σ_a σ_b = (2/π) arcsin(C_ab / √((1 + C_aa)(1 + C_bb)))."""
 
-    kernels: tuple[str, ...] = (f"{_HERE}.committee_erf_kernels",)
+    family: int = ERF
     degree: int = 0
 
     @property
@@ -58,7 +58,7 @@ class PolynomialLink:
     """A polynomial: E σ_a σ_b = Σ_k F_ak F_bk C_ab^k / k!, F_ak = E σ^(k)(λ_a)."""
 
     numbers: Array  # the mean derivatives F_k at variance 1, k = 0 … K
-    kernels: tuple[str, ...] = (f"{_HERE}.step_diagram_kernels", f"{_HERE}.committee_polynomial_kernels")
+    family: int = POLYNOMIAL
 
     @property
     def degree(self) -> int:

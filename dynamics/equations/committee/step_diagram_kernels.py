@@ -1,4 +1,4 @@
-"""Gaussian means of a finite step for polynomial links, by Wick's theorem; executed before what asks for them.
+"""Gaussian means of a finite step for polynomial links, by Wick's theorem.
 
 Vectors a = 0 … M − 1 have covariances C, weights w_a in the error ē = Σ_a w_a σ_a, and mean derivatives F_ak of their
 functions at their variances and biases. Products of four series are sums over diagrams as in `hermite.moments`,
@@ -13,13 +13,10 @@ up to K, `work` begins with C (M, M) and F (M, K + 4), F = 0 beyond K, and ends 
 Y = H C^(∘e)/e!, and C^(∘e)/e! for e = 0 … K.
 """
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product
+from dynamics.kernels.views import matrix, vector
 
 
 @kernel
@@ -50,7 +47,7 @@ def write_diagram_tables(M: int, K: int, work: Vector) -> None:
 def write_contractions(i: int, j: int, M: int, K: int, work: Vector) -> None:
     """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
     c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
-    F, G = work[M * M + i * (K + 4) :], work[M * M + j * (K + 4) :]
+    F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + j * (K + 4), K + 4)
     Z = M * M + 2 * M * (K + 4)
     for R in range(K):
         for S in range(K):

@@ -20,19 +20,25 @@ forms for erf(z/√2), finite sums for polynomials.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.committee import committee_kernels as kernels
 from dynamics.equations.committee.links import committee_link
-from dynamics.equations.interface import FlowSystem
+from dynamics.equations.interface import FlowSystem, Functions
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.committee"
+FLOW = Functions(kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal)
+#: The functions of steps, by the family of the link.
+STEPS = {
+    kernels.ERF: replace(FLOW, rhs=kernels.erf_step_rhs),
+    kernels.POLYNOMIAL: replace(FLOW, rhs=kernels.polynomial_step_rhs),
+}
 STEP_THEORIES = ("infinite-d", "finite-d")
 
 
@@ -56,9 +62,7 @@ class CommitteeSystem(FlowSystem):
         teacher, start = problem.teacher, problem.start()
         self.problem = problem
         self._link = committee_link(problem.activation, for_step=learning_rate is not None)
-        self.pieces = kernel_pieces(
-            "dynamics.equations.pairs.array_kernels", *self._link.kernels, f"{_HERE}.committee_kernels"
-        )
+        self.functions = FLOW if learning_rate is None else STEPS[self._link.family]
         length = np.sqrt(start.squared_norm)
         self.initial_state: Array = np.concatenate(
             [
@@ -74,10 +78,11 @@ class CommitteeSystem(FlowSystem):
         # Where no degree counts the kernels begin after the last one.
         self._first = part.first_degree if part.is_defined else self._link.degree + 1
         self.sizes: Integers = np.array(
-            [m, P, problem.information_exponent % 2, self._link.degree, theory, self._first], dtype=np.int64
+            [m, P, problem.information_exponent % 2, self._link.degree, theory, self._first, self._link.family],
+            dtype=np.int64,
         )
         M = m + P
-        self.work_size = M * M + self._link.table_size(M) + 2 * m * M + m
+        self.work_size = M * M + self._link.table_size(M) + 2 * m * M + m + m * m
         self.num_events = 2 * P
         self._gram, self._inverse_gram = gram, np.linalg.pinv(gram)
         self._weights = np.concatenate([np.ones(m), -teacher.coefficients])

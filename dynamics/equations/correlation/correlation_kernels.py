@@ -8,8 +8,8 @@ powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.learned`. Th
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.correlation.correlation_kernels import event_values, jacobian_diagonal, normalise, rhs
 from dynamics.equations.correlation.step_means import signal_slope, step_means
-from dynamics.equations.interface import FlowSystem
+from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.spherical.system import squared_error
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class CorrelationSystem(FlowSystem):
     """
 
     name = "correlation"
+    functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
 
     def __init__(self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1) -> None:
         slope = signal_slope(problem)
         drag = step_means(problem).drag if learning_rate > 0.0 else np.zeros(1)
         own = problem.learned_part.coefficients**2
         self.problem, self.batch_size = problem, batch_size
-        self.pieces = kernel_pieces("dynamics.equations.correlation.correlation_kernels")
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)

@@ -40,23 +40,15 @@ with the degree K about as E h_K⁴ does, like 9^K.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces, load
-from dynamics.equations.finite_step.step_moment_tables import MomentTables, moment_tables
+from dynamics.equations.finite_step.step_moment_tables import moment_tables
+from dynamics.equations.finite_step.step_moments_kernels import write_step_moments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dynamics.compiler.compilation import Piece
     from hermite.arrays import Array
-
-_HERE = "dynamics.equations.finite_step"
-KERNELS = f"{_HERE}.step_moments_kernels"
-STANDALONE = ("dynamics.equations.pairs.array_kernels", KERNELS, f"{_HERE}.step_moments_entry_kernels")
 
 
 class MomentParts(NamedTuple):
@@ -72,16 +64,14 @@ class MomentParts(NamedTuple):
 class StepMoments:
     """Moments for one polynomial link, m neurons and P directions; an object serves one thread at a time.
 
-    `pieces` holds the kernels, among them `step_moments`, to be compiled with those of a system that calls it, and
-    `tables` what that takes. `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises
-    ValueError if the link has too many diagrams.
+    `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises ValueError if the link has too
+    many diagrams.
     """
 
     def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
-        self.pieces: tuple[Piece, ...] = kernel_pieces(KERNELS)
-        self.tables: MomentTables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
+        self._tables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
         self._shape = (width, num_directions)
-        self._work = np.zeros(self.tables.work_size)
+        self._work = np.zeros(self._tables.work_size)
 
     def __call__(
         self,
@@ -97,13 +87,11 @@ class StepMoments:
         """
         m, P = self._shape
         parts = MomentParts(np.empty((m, P)), *(np.empty((m, m)) for _ in range(4)))
-        teacher = (teacher_coefficients, teacher_gram, label_noise)
-        tables = (self.tables.numbers, self.tables.layout, self._work)
-        _evaluator()(teacher_overlap, student_overlap, *teacher, *tables, *parts)
+        tables = (self._tables.numbers, self._tables.layout, self._work)
+        write_step_moments(
+            (teacher_overlap, student_overlap),
+            (teacher_coefficients, teacher_gram, float(label_noise)),
+            tables,
+            parts[:],
+        )
         return parts
-
-
-@lru_cache(maxsize=1)
-def _evaluator() -> Callable[..., None]:
-    namespace = load(kernel_pieces(*STANDALONE)).namespace
-    return cast("Callable[..., None]", namespace.evaluate_step_moments)

@@ -1,4 +1,4 @@
-"""Compiled kernels of the exact one-step moments; derivation and tables are in `dynamics.equations`.
+"""Compiled functions of the exact one-step moments, derived in `dynamics.equations.finite_step.step_moments`.
 
 Vectors v_a are the m neurons and then the P directions, M = m + P in number, Q their Gram matrix, w = (n, −a) their
 weights in the error. A row of U, X or Y holds one number per vector a:
@@ -10,22 +10,26 @@ made of it hold the rows j = i … m − 1 of one i at a time. What the tables `
 place of `layout` each size or offset stands, is said in `dynamics.equations.finite_step.step_moment_tables`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.products import product
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product
+#: R (m, P) and S (m, m); a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
+State = tuple[Matrix, Matrix]
+Teacher = tuple[Vector, Matrix, float]
+Tables = tuple[Vector, Integers, Vector]
+#: E[ΔR]/η, the part of E[ΔS] of first order, D, and second = base + d · slope.
+Parts = tuple[Matrix, Matrix, Matrix, Matrix, Matrix]
 
 
 @kernel
-def write_powers(
-    R: Matrix, S: Matrix, a: Vector, T: Matrix, layout: Integers, work: Vector, w: Vector, rho: Vector
-) -> None:
+def write_powers(state: State, teacher: Teacher, layout: Integers, work: Vector, w: Vector, rho: Vector) -> None:
     """Weights w = (S_ii, −a), lengths ρ = √S_ii, and elementwise powers 0 … top of the Gram matrix of all vectors."""
+    R, S = state
+    a, T, _ = teacher
     m, P, top = layout[0], layout[1], layout[2]
     M = m + P
     power = layout[9]
@@ -34,8 +38,9 @@ def write_powers(
         rho[i] = np.sqrt(S[i, i])
     for p in range(P):
         w[m + p] = -a[p]
-    ones, Q = matrix(work, power, M, M), matrix(work, power + M * M, M, M)
-    ones[:, :] = 1.0
+    Q = matrix(work, power + M * M, M, M)
+    for x in range(M * M):
+        work[power + x] = 1.0
     for i in range(m):
         for j in range(i):
             Q[i, j] = Q[j, i] = S[i, j] / (rho[i] * rho[j])
@@ -51,23 +56,16 @@ def write_powers(
 
 
 @kernel
-def write_drift(
-    numbers: Vector,
-    layout: Integers,
-    work: Vector,
-    w: Vector,
-    rho: Vector,
-    teacher_first: Matrix,
-    student_first: Matrix,
-    drift_gram: Matrix,
-) -> None:
+def write_drift(tables: Tables, w: Vector, rho: Vector, parts: Parts) -> None:
     """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N = w g'(Q), κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib), and its products."""
+    numbers, layout, work = tables
+    teacher_first, student_first, drift_gram, _, _ = parts
     m, P, degree = layout[0], layout[1], layout[3]
     M = m + P
     power, place = layout[9], layout[10]
     Q = matrix(work, power + M * M, M, M)
     N, F = matrix(work, place, m, M), matrix(work, place + m * M, m, M)
-    kappa = work[place + 2 * m * M : place + 2 * m * M + m]
+    kappa = vector(work, place + 2 * m * M, m)
     for i in range(m):
         kappa[i] = 0.0
         for b in range(M):
@@ -150,10 +148,9 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
 
 
 @kernel
-def pair_moments(
-    i: int, j: int, noise: float, numbers: Vector, layout: Integers, work: Vector, s: float
-) -> tuple[float, float]:
+def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tuple[float, float]:
     """Sum all terms of one pair: the part of `second` without d, and its slope in d, both divided by ρ_i ρ_j."""
+    numbers, layout, work = tables
     m, groups = layout[0], layout[7]
     M = m + layout[1]
     degree = layout[3]
@@ -174,11 +171,11 @@ def pair_moments(
             t = terms + 8 * y
             left = layout[t] + (layout[t + 1] * i + layout[t + 2] * j + layout[t + 3] * (m - i)) * M
             right = layout[t + 4] + (layout[t + 5] * i + layout[t + 6] * j + layout[t + 7] * (m - i)) * M
-            product = 0.0
+            both = 0.0
             for b in range(M):
-                product += work[left + b] * work[right + b]
-            alike += numbers[weights + 2 * y] * product
-            mixed += numbers[weights + 2 * y + 1] * product
+                both += work[left + b] * work[right + b]
+            alike += numbers[weights + 2 * y] * both
+            mixed += numbers[weights + 2 * y + 1] * both
         if x == 0:
             alike += noise * noise
         base += alike * hb + mixed * hs
@@ -187,33 +184,27 @@ def pair_moments(
 
 
 @kernel
-def step_moments(
-    R: Matrix,
-    S: Matrix,
-    a: Vector,
-    T: Matrix,
-    noise: float,
-    numbers: Vector,
-    layout: Integers,
-    work: Vector,
-    teacher_first: Matrix,
-    student_first: Matrix,
-    drift_gram: Matrix,
-    base: Matrix,
-    slope: Matrix,
-) -> None:
+def step_moments(state: State, teacher: Teacher, tables: Tables, parts: Parts) -> None:
     """Write E[ΔR]/η, the parts of E[ΔS] of first order, D, and second = base + d · slope, for one sample."""
+    _, layout, work = tables
     m, M = layout[0], layout[0] + layout[1]
-    w, rho = work[:M], work[M : M + m]
-    write_powers(R, S, a, T, layout, work, w, rho)
-    write_drift(numbers, layout, work, w, rho, teacher_first, student_first, drift_gram)
+    w, rho = vector(work, 0, M), vector(work, M, m)
+    write_powers(state, teacher, layout, work, w, rho)
+    write_drift(tables, w, rho, parts)
     write_singles(layout, work, w)
     work[layout[23]] = 1.0
     Q = matrix(work, layout[9] + M * M, M, M)
+    base, slope = parts[3], parts[4]
     for i in range(m):
         write_mixed(i, layout, work)
         for j in range(i, m):
-            first, second = pair_moments(i, j, noise, numbers, layout, work, Q[i, j])
+            first, second = pair_moments(i, j, teacher[2], tables, Q[i, j])
             size = rho[i] * rho[j]
             base[i, j] = base[j, i] = size * first
             slope[i, j] = slope[j, i] = size * second
+
+
+@entry
+def write_step_moments(state: State, teacher: Teacher, tables: Tables, parts: Parts) -> None:
+    """Write the moments of one state, called from Python; arguments as `step_moments`."""
+    step_moments(state, teacher, tables, parts)

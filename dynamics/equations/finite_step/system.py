@@ -29,18 +29,19 @@ counts as infinite, and the run ends there.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.finite_step.step_moments import StepMoments
+from dynamics.equations.finite_step import finite_step_kernels as kernels
+from dynamics.equations.finite_step.step_moment_tables import moment_tables
+from dynamics.equations.overlaps.overlaps_kernels import LINK
 from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.pairs.link import link_data
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
-
-KERNELS = "dynamics.equations.finite_step.finite_step_kernels"
 
 
 class FiniteStepSystem(OverlapSystem):
@@ -57,16 +58,17 @@ class FiniteStepSystem(OverlapSystem):
         m, P = problem.width, problem.num_directions
         check_polynomial(problem)
         super().__init__(problem)
+        self.functions = replace(self.functions, rhs=kernels.rhs, jacobian_product=kernels.jacobian_product)
         whole = step_theory == "finite-d"
-        moments = StepMoments(link.coefficients, m, P, slope_only=not whole)
-        tables = moments.tables
+        tables = moment_tables(link.coefficients, m, P, slope_only=not whole)
         share = learning_rate / batch_size
         weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
-        self.pieces = (*self.pieces, *moments.pieces, *kernel_pieces(KERNELS))
-        self.parameters = np.concatenate(
+        numbers = np.concatenate(
             [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]
         )
+        self.parameters = np.concatenate([numbers, link_data(problem)])
         self.sizes = np.concatenate([self.sizes, tables.layout])
+        self.sizes[LINK] = numbers.size
         of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
         self.work_size = max(self.work_size, self.initial_state.size + of_noise)
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations.interface import Functions
+from dynamics.equations.mean_field import mean_field_axis_kernels
 from dynamics.equations.mean_field.sphere_moments import zonal_coefficients, zonal_polynomials, zonal_powers
 from dynamics.equations.mean_field.system import MeanFieldSystem, learned_powers, link_powers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dynamics.problem import Problem
     from hermite.arrays import Array
 
 #: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
@@ -30,10 +29,10 @@ MOST_POWERS = 13
 class AxisSystem(MeanFieldSystem):
     """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
 
-    lanes = 2048
-
-    def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
-        super().__init__(problem, projections, weights, levels, "mean_field_axis_kernels")
+    particles = mean_field_axis_kernels.PARTICLES
+    functions = Functions(
+        mean_field_axis_kernels.rhs, mean_field_axis_kernels.event_values, mean_field_axis_kernels.normalise
+    )
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
@@ -67,7 +66,7 @@ class AxisSystem(MeanFieldSystem):
         return zonal_powers(self.problem.dimension, count).ravel()
 
     def _scratch_size(self) -> int:
-        return 2 * self.lanes
+        return 2 * self.particles.lanes
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""

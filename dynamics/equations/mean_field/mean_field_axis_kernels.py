@@ -1,4 +1,4 @@
-"""Compiled motion of particles along one axis; executed after `mean_field_kernels`, which says the layout.
+"""Compiled motion of particles along one axis, laid out as `mean_field_kernels` says.
 
 State y = α (N). Moment l is the mean of the zonal polynomial C_l of R^d, so the potential is Σ_l f_l C_l(α) with the
 forces f, and α' = −(1 − α²) Σ_l f_l C_l'(α), where C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2).
@@ -10,14 +10,14 @@ the moments, and slopes the coefficients of Φ' in zonal polynomials of R^(d+2),
 has no slope; its place holds the constant of Φ. Scratch: two rows of lanes.
 """
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.mean_field.mean_field_layout_kernels import scalars_start
-
+from dynamics.equations.mean_field.mean_field_kernels import (
+    Particles,
+    scalars_start,
+    write_events,
+    write_rates,
+)
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 LANES = 2048
 
@@ -271,3 +271,26 @@ def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
     """Keep |α| ≤ 1: a particle that rounding carries past a pole is put on it."""
     for i in range(count):
         y[i] = min(max(y[i], -1.0), 1.0)
+
+
+PARTICLES = Particles(
+    LANES, block_sums, moments_from_sums, slopes_from_forces, block_rates, block_potentials, block_normalise
+)
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the velocities of all particles, and (ln n)' where masses grow."""
+    write_rates(y, out, parameters, sizes, work, PARTICLES)
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the events of `write_events`."""
+    write_events(y, out, parameters, sizes, work, PARTICLES)
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Put particles that rounding carries out of the ball |a| ≤ 1 back on its surface."""
+    block_normalise(y, sizes[0], sizes)

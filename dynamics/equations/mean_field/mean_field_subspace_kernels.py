@@ -1,4 +1,4 @@
-"""Compiled motion of particles in r axes; executed after `mean_field_kernels`, which says the layout.
+"""Compiled motion of particles in r axes, laid out as `mean_field_kernels` says.
 
 State y = projections a (N, r), u = 1 − |a|². Moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes
 go on with [K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1.
@@ -9,8 +9,13 @@ its adjoint (K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.equations.mean_field.mean_field_kernels import (
+    Particles,
+    write_events,
+    write_rates,
+)
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 
 LANES = 64
 
@@ -155,3 +160,26 @@ def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
         if square > 1.0:
             for axis in range(r):
                 y[i * r + axis] /= np.sqrt(square)
+
+
+PARTICLES = Particles(
+    LANES, block_sums, moments_from_sums, slopes_from_forces, block_rates, block_potentials, block_normalise
+)
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the velocities of all particles, and (ln n)' where masses grow."""
+    write_rates(y, out, parameters, sizes, work, PARTICLES)
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the events of `write_events`."""
+    write_events(y, out, parameters, sizes, work, PARTICLES)
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Put particles that rounding carries out of the ball |a| ≤ 1 back on its surface."""
+    block_normalise(y, sizes[0], sizes)

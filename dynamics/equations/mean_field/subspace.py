@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations.interface import Functions
+from dynamics.equations.mean_field import mean_field_subspace_kernels
 from dynamics.equations.mean_field.sphere_moments import coordinate_moments, multinomial
 from dynamics.equations.mean_field.system import MeanFieldSystem, learned_powers, link_powers
 
@@ -30,11 +32,16 @@ LARGEST_MONOMIALS = 4000
 class SubspaceSystem(MeanFieldSystem):
     """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
-    lanes = 64
+    particles = mean_field_subspace_kernels.PARTICLES
+    functions = Functions(
+        mean_field_subspace_kernels.rhs,
+        mean_field_subspace_kernels.event_values,
+        mean_field_subspace_kernels.normalise,
+    )
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)
-        super().__init__(problem, projections, weights, levels, "mean_field_subspace_kernels")
+        super().__init__(problem, projections, weights, levels)
 
     def _enumerate(self, problem: Problem) -> None:
         axes = problem.teacher.span
@@ -96,7 +103,7 @@ class SubspaceSystem(MeanFieldSystem):
 
     def _scratch_size(self) -> int:
         count = 2 * len(self._exponents) + self._powers_of_rest + self.problem.teacher.span + 1
-        return count * self.lanes
+        return count * self.particles.lanes
 
     def _monomials(self, a: Array) -> Array:
         values = np.ones((len(self._exponents), a.shape[0]))

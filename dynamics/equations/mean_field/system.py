@@ -34,17 +34,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
 from dynamics.equations.interface import System
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from dynamics.equations.mean_field.mean_field_kernels import Particles
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.mean_field"
-KERNELS = ("mean_field_layout_kernels", "mean_field_kernels")
 #: Particles treated at a time by numpy.
 BLOCK = 16384
 #: Speed below which a particle counts as resting.
@@ -55,24 +53,20 @@ class MeanFieldSystem(System):
     """State and observables of particles with projections (N, r) and positive masses (N,); its subclasses know moments.
 
     For the spherical student the masses sum to 1 and stay. `levels` are fractions of E f*² below which the loss is
-    timed; the events are these, then the directions' learned masses. `kernels` names the module of the particles'
-    kernels.
+    timed; the events are these, then the directions' learned masses.
     """
 
     name = "mean-field"
-    #: Particles treated at a time by the compiled kernels, which have the same number.
-    lanes: int
+    #: The compiled kernels of the particles.
+    particles: Particles
     #: Bound on a particle's speed where the slopes of the field, as the kernels have them, sum to 1 in size.
     steepness = 1.0
 
-    def __init__(
-        self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float], kernels: str
-    ) -> None:
+    def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self.problem = problem
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
-        self.pieces = kernel_pieces(*(f"{_HERE}.{name}" for name in (*KERNELS, kernels)))
         self.grows = problem.kind == "homogeneous"
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
@@ -94,7 +88,7 @@ class MeanFieldSystem(System):
             [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
         )
         self.num_events = len(levels) + problem.num_directions
-        self.work_size = 3 * self.coefficients.size + self.lanes + self._scratch_size()
+        self.work_size = 3 * self.coefficients.size + self.particles.lanes + self._scratch_size()
         self._levels = np.array(levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:

@@ -1,19 +1,17 @@
-"""Φ of many numbers and Φ_2 of many pairs at once; executed after `threshold_kernels` and `power_sum_kernels`.
+"""Φ of many numbers and Φ_2 of many pairs at once.
 
 Nothing here branches but where a pair is rare, so that a compiler does four or eight numbers in one instruction.
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, inlined_kernel, kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.network.power_sum_kernels import *
-    from dynamics.equations.network.threshold_kernels import *
+from dynamics.equations.network.normal_kernels import SQRT_HALF, exponential, normal_density
+from dynamics.equations.network.power_sum_kernels import largest_size, write_power_sums
+from dynamics.equations.network.threshold_kernels import excess, root_determinant
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import inlined_kernel, kernel
 
 #: Of R in (1 + 2x) exp(x²) erfc(x) = 1 + s R(s - 1), s = 2x/(x + 3.75): Chebyshev's expansion in s - 1 (Shepherd and
 #: Laframboise 1981), cut where it is exact to 3e-16; highest power first, odd and even powers by turns.
@@ -77,7 +75,7 @@ def write_mehler_factors(h: Vector, g: Matrix) -> None:
             g[n, j] = (h[j] * g[n - 1, j] - lower * g[n - 2, j]) * higher
 
 
-@counting_kernel
+@kernel
 def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
     """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs i ≠ j, r = C_ij/√(T_i T_j), by Mehler's series.
 
@@ -102,18 +100,11 @@ def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix
         write_power_sums(own, g, r, terms, stop, row)
         for j in range(stop):
             row[j] *= r[j]
-        if beyond:
-            write_distant_excesses(i, T, inverse, h, gram, row)
+        for j in range(i if beyond else 0):
+            if abs(gram[j] * inverse[i] * inverse[j]) > MEHLER_REACH:
+                root = root_determinant(gram[j], T[i], T[j])
+                row[j] = excess(gram[j], root, inverse[i] * inverse[j], h[i], h[j])
     mirror(out)
-
-
-@kernel
-def write_distant_excesses(i: int, T: Vector, inverse: Vector, h: Vector, gram: Vector, row: Vector) -> None:
-    """Write those of neuron i with the neurons j < i that are beyond the reach of Mehler's series."""
-    for j in range(i):
-        if abs(gram[j] * inverse[i] * inverse[j]) > MEHLER_REACH:
-            root = root_determinant(gram[j], T[i], T[j])
-            row[j] = excess(gram[j], root, inverse[i] * inverse[j], h[i], h[j])
 
 
 @kernel

@@ -1,7 +1,7 @@
 """Mean derivatives of a polynomial at any variance and bias."""
 
-from dynamics.compiler.arrays import Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

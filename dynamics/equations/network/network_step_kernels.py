@@ -1,29 +1,38 @@
-"""Compiled kernels of a network's mean steps; executed after those of the flow and of the noise, `write_step_second`.
+"""Compiled kernels of a network's mean steps, of which the noise is that of erf or of polynomial neurons.
 
 State, events and constraints are those of `network_kernels`, whose Jacobian diagonal serves as it is. `parameters` and
 `sizes` of the flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout | exact | U |
 place of the layout | place of η | place in `work`], for U units of the teacher; `numbers` and `layout` are those of
-`dynamics.equations.network.step_source`. The equations are those of `dynamics.equations.network.step_system`.
+`dynamics.equations.network.step_source`, and `write_second` is the kernel that writes the noise of its links. The
+equations are those of `dynamics.equations.network.step_system`.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.network.layout_kernels import *
-    from dynamics.equations.network.network_kernels import rhs as flow_rhs
-    from dynamics.equations.network.network_kernels import write_all_means, write_gradient
-    from dynamics.equations.network.network_step_erf_kernels import write_step_second
-    from dynamics.equations.network.product_kernels import jacobian_product as flow_jacobian_product
-    from dynamics.equations.pairs.array_kernels import matrix
-else:
-    # The names are taken over below by the functions of this equation.
-    flow_rhs, flow_jacobian_product = rhs, jacobian_product
+from dynamics.equations.network import (
+    network_kernels,
+    network_step_erf_kernels,
+    network_step_polynomial_kernels,
+    product_kernels,
+)
+from dynamics.equations.network.layout_kernels import (
+    AXES,
+    DECAY_W,
+    FORCES_AT,
+    MEANS,
+    PRODUCTS_AT,
+    RATE_W,
+    SCALE,
+    SPHERE,
+    THEORY,
+    WIDTH,
+)
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import matrix, vector
 
 # From the end of `sizes`, whose last number says whether the step is given up.
-EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, SCRATCH_AT = -6, -5, -4, -3, -2
+EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
 # Step of the central difference, about the cube root of the spacing of float64.
 DIFFERENCE = 6e-6
 
@@ -32,7 +41,7 @@ DIFFERENCE = 6e-6
 def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix, bias: Vector, weight: Vector) -> None:
     """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
     m, r, units = sizes[WIDTH], sizes[AXES], sizes[STEP_UNITS]
-    given = parameters[sizes[STEP_AT] + 4 :]
+    given = vector(parameters, sizes[STEP_AT] + 4, units * (2 + r))
     theta = matrix(given, 2 * units, units, r)
     for i in range(m):
         bias[i], weight[i] = y[m + i], parameters[SCALE] * y[i]
@@ -52,20 +61,24 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[m + p, m + q] = total
 
 
-@counting_kernel
-def write_step_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> Matrix:
+@kernel
+def write_step_noise(
+    write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> Matrix:
     """S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|²."""
-    m, M, at = sizes[WIDTH], sizes[WIDTH] + sizes[STEP_UNITS], sizes[SCRATCH_AT]
+    m, M, at = sizes[WIDTH], sizes[WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
     at += M * M + m * m
-    bias, weight = work[at : at + M], work[at + M : at + 2 * M]
+    bias, weight = vector(work, at, M), vector(work, at + M, M)
+    scratch = vector(work, at + 2 * M, work.size - at - 2 * M)
     write_step_vectors(y, parameters, sizes, C, bias, weight)
-    step = parameters[sizes[STEP_AT] :]
-    units = sizes[STEP_UNITS]
-    numbers, layout = step[4 + units * (2 + sizes[AXES]) :], sizes[sizes[LAYOUT_AT] :]
-    write_step_second(
-        C, bias, weight, step[3], step[2], sizes[EXACT] == 1, m, numbers, layout, work[at + 2 * M :], S
-    )  # fmt: skip
+    step = sizes[STEP_AT]
+    place = step + 4 + sizes[STEP_UNITS] * (2 + sizes[AXES])
+    numbers = vector(parameters, place, parameters.size - place)
+    layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
+    write_second(
+        C, bias, weight, parameters[step + 3], parameters[step + 2], sizes[EXACT] == 1, m, numbers, layout, scratch, S
+    )
     for i in range(m):
         for j in range(m):
             S[i, j] *= parameters[RATE_W] ** 2 * weight[i] * weight[j]
@@ -73,11 +86,14 @@ def write_step_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vecto
 
 
 @kernel
-def add_step_terms(y: Vector, scale: float, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add `scale` times the terms of order η, after `write_gradient`: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
+def add_step_terms(
+    write_second: Callable[..., None], y: Vector, scale: float, out: Vector,
+    parameters: Vector, sizes: Integers, work: Vector,
+) -> None:  # fmt: skip
+    """Add `scale` times the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
     m, r = sizes[WIDTH], sizes[AXES]
-    S, first = write_step_noise(y, parameters, sizes, work), 2 * m + m * r
-    N, F = matrix(work, forces_at(sizes), m, m + r), matrix(work, products_at(sizes), m, m + r)
+    S, first = write_step_noise(write_second, y, parameters, sizes, work), 2 * m + m * r
+    N, F = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m + r)
     rate, share = scale * parameters[sizes[STEP_AT]], 1.0 / parameters[sizes[STEP_AT] + 1]
     decay = parameters[DECAY_W]
     for i in range(m):
@@ -102,29 +118,54 @@ def add_step_terms(y: Vector, scale: float, out: Vector, parameters: Vector, siz
 
 
 @kernel
-def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Velocity of the flow and what finite steps add."""
-    flow_rhs(t, y, out, parameters, sizes, work)
-    if sizes[THEORY] != MEANS:
-        add_step_terms(y, 1.0, out, parameters, sizes, work)
-
-
-@kernel
-def jacobian_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write the derivative of `rhs` along v: exact for the flow, a central difference for the terms of order η."""
-    flow_jacobian_product(t, y, v, out, parameters, sizes, work)
+def add_product_terms(
+    write_second: Callable[..., None], t: float, y: Vector, v: Vector, out: Vector,
+    parameters: Vector, sizes: Integers, work: Vector,
+) -> None:  # fmt: skip
+    """Add the derivative along v of the terms of order η, a central difference."""
     largest = 0.0
     for x in range(v.size):
         largest = max(largest, abs(v[x]))
     if largest == 0.0:
         return
     epsilon = DIFFERENCE / largest
-    beside = work[work.size - y.size :]
+    beside, rates = vector(work, work.size - y.size, y.size), vector(work, work.size - 2 * y.size, y.size)
     for sign in (1.0, -1.0):
         for x in range(y.size):
             beside[x] = y[x] + sign * epsilon * v[x]
-        write_all_means(beside, parameters, sizes, work)
-        write_gradient(beside, parameters, sizes, work)
-        add_step_terms(beside, sign * 0.5 / epsilon, out, parameters, sizes, work)
+        network_kernels.rhs(t, beside, rates, parameters, sizes, work)
+        add_step_terms(write_second, beside, sign * 0.5 / epsilon, out, parameters, sizes, work)
+
+
+@kernel
+def erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the velocity of the flow and what finite steps of erf neurons add."""
+    network_kernels.rhs(t, y, out, parameters, sizes, work)
+    if sizes[THEORY] != MEANS:
+        add_step_terms(network_step_erf_kernels.write_step_second, y, 1.0, out, parameters, sizes, work)
+
+
+@kernel
+def polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the velocity of the flow and what finite steps of polynomial neurons add."""
+    network_kernels.rhs(t, y, out, parameters, sizes, work)
+    if sizes[THEORY] != MEANS:
+        add_step_terms(network_step_polynomial_kernels.write_step_second, y, 1.0, out, parameters, sizes, work)
+
+
+@kernel
+def erf_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:  # fmt: skip
+    """Write the derivative of `erf_rhs` along v: exact for the flow."""
+    product_kernels.jacobian_product(t, y, v, out, parameters, sizes, work)
+    add_product_terms(network_step_erf_kernels.write_step_second, t, y, v, out, parameters, sizes, work)
+
+
+@kernel
+def polynomial_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:  # fmt: skip
+    """Write the derivative of `polynomial_rhs` along v: exact for the flow."""
+    product_kernels.jacobian_product(t, y, v, out, parameters, sizes, work)
+    add_product_terms(network_step_polynomial_kernels.write_step_second, t, y, v, out, parameters, sizes, work)

@@ -1,17 +1,14 @@
-"""The noise of a step of polynomial neurons; executed after `step_diagram_kernels` and `network_series_kernels`.
+"""The noise of a step of polynomial neurons.
 
 `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the place
 of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
 """
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.committee.step_diagram_kernels import *
-    from dynamics.equations.network.network_series_kernels import write_series_means
+from dynamics.equations.committee.step_diagram_kernels import diagram_second, diagram_size, write_diagram_tables
+from dynamics.equations.network.network_series_kernels import write_series_means
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
 
 
 @kernel
@@ -26,9 +23,9 @@ def write_step_second(
         work[weights + a] = weight[a]
         for b in range(M):
             work[a * M + b] = C[a, b]
-        D = work[M * M + a * (K + 4) : M * M + (a + 1) * (K + 4)]
+        D = vector(work, M * M + a * (K + 4), K + 4)
         place, degree = layout[2 + 2 * a], layout[3 + 2 * a]
-        write_series_means(C[a, a], bias[a], numbers[place : place + degree + 1], D)
+        write_series_means(C[a, a], bias[a], vector(numbers, place, degree + 1), D)
     write_diagram_tables(M, K, work)
     for i in range(m):
         for j in range(i + 1):

@@ -1,11 +1,11 @@
-"""The normal distribution in one and two dimensions; executed before the kernels that use it."""
+"""The normal distribution in one and two dimensions."""
 
 import math
 
 import numpy as np
 
-from dynamics.compiler.compilation import exact_kernel, kernel
-from dynamics.compiler.fused import fused_multiply_add
+from dynamics.kernels.fused import fused_multiply_add
+from dynamics.kernels.jit import exact_kernel, kernel
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
@@ -67,8 +67,10 @@ def sine(x: float) -> float:
 
 
 @kernel
-def plackett(first: int, last: int, half: float, h: float, k: float) -> float:
-    """Return ∫ exp(-(h² + k² - 2hk sin θ)/2cos²θ) dθ/2π over 0 … 2 · half by the nodes from `first` to `last`."""
+def plackett(r: float, h: float, k: float) -> float:
+    """Return ∫ exp(-(h² + k² - 2hk sin θ)/2cos²θ) dθ/2π over 0 … arcsin r, by few nodes where they do."""
+    first, last = (0, 12) if abs(r) < 0.75 else (12, 32)
+    half = 0.5 * math.asin(r)
     product, squares = h * k, 0.5 * (h * h + k * k)
     total = 0.0
     for n in range(first, last):
@@ -88,10 +90,7 @@ def joint_excess(h: float, k: float, r: float, lack: float) -> float:
         return math.atan2(r, math.sqrt(lack)) / (2.0 * math.pi)
     if abs(r) > 0.925:
         return joint_tail(-h, -k, r, lack) - normal_cdf(h) * normal_cdf(k)
-    half = 0.5 * math.asin(r)
-    if abs(r) < 0.75:
-        return plackett(0, 12, half, h, k)
-    return plackett(12, 32, half, h, k)
+    return plackett(r, h, k)
 
 
 @kernel

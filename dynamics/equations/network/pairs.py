@@ -1,4 +1,4 @@
-r"""Kernels for pairs of units: the means K = E σ_a σ_b and their derivatives, as source, chosen by the links.
+r"""What kernels of pairs of units take of the links: the means K = E σ_a σ_b and their derivatives.
 
 Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b,
 K12 = E σ'_a σ'_b and K2 = E σ''_a σ_b; ∂K/∂c = K12, ∂K/∂q_a = K2/2 and ∂K/∂b_a = K1. They are closed for pairs of
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import Piece, kernel_pieces
-from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE, Link, known_link
+from dynamics.equations.network.families import POLYNOMIAL, SIGN, TABLE, Link, known_link
+from dynamics.equations.network.list_kernels import HEADER, LIST, ROOT, SERIES, TERMS
 from dynamics.equations.network.series import needed_terms, series_table
 
 if TYPE_CHECKING:
@@ -23,20 +23,16 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.network"
-#: Length of the head of a row, and least size of the table of square roots.
-_HEAD, _ROOTS = 9, 40
+#: Least size of the table of square roots.
+_ROOTS = 40
 
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """Source of the kernels of all pairs of one network, and the numbers that they take.
+    """The numbers that the kernels of all pairs of one network take, those of `pair_kernels`.
 
     Attributes
     ----------
-    pieces : tuple of Piece
-        Source of `write_row`, `pair_values`, `own_values`, `write_moments`, `own_slopes` and `write_derivatives`, and
-        of `mutual_values` where the student's link is a relu or erf.
     numbers : ndarray
         What they know of the links.
     row_size : int
@@ -45,7 +41,6 @@ class PairSource:
         The student's link and those of the teacher.
     """
 
-    pieces: tuple[Piece, ...]
     numbers: Array
     row_size: int
     links: tuple[Link, ...]
@@ -53,7 +48,7 @@ class PairSource:
     @property
     def is_series(self) -> bool:
         """Whether some pair is a series, which is cut."""
-        return bool(self.numbers[2])
+        return bool(self.numbers[SERIES])
 
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
@@ -76,7 +71,7 @@ class PairSource:
         """
         if not self.is_series:
             return 0.0
-        terms = int(self.numbers[0])
+        terms = int(self.numbers[TERMS])
         tails = np.empty((2, link.size))
         for n, known in enumerate(self.links):
             tails[:, link == n] = known.tails(terms, q[link == n], b[link == n])
@@ -98,7 +93,7 @@ def pair_source(
     biases: Sequence[float] | None = None,
     teacher_biases: Sequence[Sequence[float]] = (),
 ) -> PairSource:
-    """Return the kernels of a student's link with itself and with the distinct links of the teacher's units.
+    """Return the numbers of a student's link and the distinct links of the teacher's units.
 
     Parameters
     ----------
@@ -108,7 +103,7 @@ def pair_source(
         Links of the teacher, numbered from 1; its directions are unit vectors.
     biases : sequence of float, optional
         All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
-        the source needs no Φ_2 and is several times as fast.
+        kernels need no Φ_2 and are several times as fast.
     teacher_biases : sequence of sequences of float, optional
         Those of the units of each link of the teacher; by default 0.
 
@@ -132,10 +127,7 @@ def pair_source(
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
     centred = all(given is not None and not any(given) for given in values)
-    # That the teacher alone has biases is rare.
-    alone = values[0] == (0.0,) and not centred
-    pieces = _constants(links, mixed=alone), *_pieces(links[0].family, centred=centred)
-    return PairSource(pieces, _numbers(links, terms, is_series), _HEAD + 3 * terms + 4, tuple(links))
+    return PairSource(_numbers(links, terms, is_series, centred), LIST + 3 * terms + 4, tuple(links))
 
 
 def _distinct(values: Sequence[float]) -> tuple[float, ...]:
@@ -143,44 +135,15 @@ def _distinct(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
 
 
-def _constants(links: Sequence[Link], *, mixed: bool) -> Piece:
-    """Return what the kernels need not compile where all links are alike, by far the most frequent case.
-
-    Of any others, or if `mixed`, all branches are compiled, so that one source serves them all.
-    """
-    family = links[0].family
-    alike = {family} if family != ERF else {ERF, SIGN}
-    mixed = mixed or any(link.has_line or link.family not in alike for link in links)
-    found = {
-        "HAS_LISTS": mixed,
-        "HAS_LINES": mixed,
-        "HAS_RELU": mixed or family == RELU,
-        "HAS_SIGNS": mixed or family == ERF,
-        "HAS_POLYNOMIALS": mixed or family == POLYNOMIAL,
-        "HAS_TABLES": mixed or family == TABLE,
-    }
-    return Piece("constants", "".join(f"{name} = {value}\n" for name, value in found.items()))
-
-
-def _pieces(student: int, *, centred: bool) -> tuple[Piece, ...]:
-    """Return the source for a student of one family; that for biases 0 needs no Φ_2."""
-    thresholds = ("threshold", "centred_pairs" if centred else "biased_pairs", "one_sided", "moment", "line")
-    own = {
-        family: (*thresholds, f"{name}_neuron", "threshold_student") for family, name in ((RELU, "relu"), (ERF, "erf"))
-    }
-    chosen = ("normal", "series", "list", "smooth_own", *own.get(student, ("list_student",)))
-    return kernel_pieces(*(f"{_HERE}.{part}_kernels" for part in chosen))
-
-
-def _numbers(links: Sequence[Link], terms: int, is_series: bool) -> Array:
-    """Return [terms, place of the heads, whether it is a series, whether a link has a line, square roots, heads, …]."""
+def _numbers(links: Sequence[Link], terms: int, is_series: bool, centred: bool) -> Array:
+    """Return `numbers` of `list_kernels`."""
     roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
-    heads = 4 + roots.size
+    heads = ROOT + roots.size
     parts = [link.numbers for link in links]
-    starts = heads + 6 * len(links) + np.cumsum([0, *(part.size for part in parts)])
+    starts = heads + HEADER * len(links) + np.cumsum([0, *(part.size for part in parts)])
     table = [
         [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
         for link, start in zip(links, starts, strict=False)
     ]
     lines = any(link.has_line for link in links)
-    return np.concatenate([[terms, heads, is_series, lines], roots, np.ravel(table), *parts])
+    return np.concatenate([[terms, heads, is_series, lines, centred, links[0].family], roots, np.ravel(table), *parts])

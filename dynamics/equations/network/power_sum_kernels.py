@@ -1,7 +1,7 @@
-"""Sums of powers for many numbers at once; executed before the loops over neurons that are made of them."""
+"""Sums of powers for many numbers at once."""
 
-from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel

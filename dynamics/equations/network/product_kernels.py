@@ -1,20 +1,38 @@
-"""The product of the network's Jacobian with a vector; executed after `network_kernels`.
+"""The product of the network's Jacobian with a vector.
 
 Every mean is E σ_i^(p) σ_j^(q) =: E_pq of a pair, and dE_pq = E_(p+1)(q+1) dC_ij + E_(p+2)q dC_ii/2 + E_p(q+2) dC_jj/2
 + E_(p+1)q db_i + E_p(q+1) db_j; for a neuron with itself `own_slopes` gives the derivatives in Q_ii and b_i.
 """
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.network.layout_kernels import *
-    from dynamics.equations.network.list_student_kernels import *
-    from dynamics.equations.network.network_kernels import *
-    from dynamics.equations.network.unit_teacher_kernels import *
-    from dynamics.equations.pairs.array_kernels import *
+from dynamics.equations.network.layout_kernels import (
+    AXES,
+    DECAY_V,
+    DEGREE,
+    FORCES_AT,
+    FURTHER,
+    MEANS_AT,
+    MOMENTS,
+    PULLS_AT,
+    RATE_B,
+    RATE_V,
+    RATE_W,
+    ROW_SIZE,
+    ROWS_AT,
+    SCALE,
+    SCRATCH_AT,
+    SPHERE,
+    UNITS,
+    WIDTH,
+    numbers_of_links,
+)
+from dynamics.equations.network.list_kernels import HEADS
+from dynamics.equations.network.network_kernels import rhs, write_gram, write_symmetric
+from dynamics.equations.network.pair_kernels import own_slopes, own_values, write_moments
+from dynamics.equations.network.teacher_kernels import write_polynomial_changes, write_unit_changes
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import is_stopped, product_until
+from dynamics.kernels.views import matrix
 
 
 @kernel
@@ -22,14 +40,18 @@ def write_mean_changes(
     y: Vector, v: Vector, dC: Matrix, dmeans: Matrix, dpulls: Matrix, dA: Matrix,
     parameters: Vector, sizes: Integers, work: Vector,
 ) -> None:  # fmt: skip
-    """Write how the numbers of `write_all_means`, which must be in place, change along v."""
+    """Write how the means that `rhs` leaves in `work` change along v."""
     m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    numbers = parameters[sizes[NUMBERS_AT] :]
+    numbers = numbers_of_links(parameters, sizes)
+    head = int(numbers[HEADS])
     C = matrix(work, 0, m + r, m + r)
-    rows = matrix(work, rows_at(sizes), m + sizes[UNITS], sizes[ROW_SIZE])
-    E, slopes = matrix(work, teacher_scratch_at(sizes), 5, 5), matrix(work, teacher_scratch_at(sizes), 4, 2)
+    rows = matrix(work, sizes[ROWS_AT], m + sizes[UNITS], sizes[ROW_SIZE])
+    E, slopes = matrix(work, sizes[SCRATCH_AT], 5, 5), matrix(work, sizes[SCRATCH_AT], 4, 2)
     for i in range(m):
-        write_teacher_changes(i, y[m + i], v[m + i], C[i], dC[i], rows, parameters, sizes, work, dmeans[i])
+        if sizes[UNITS] > 0:
+            write_unit_changes(i, v[m + i], C[i], dC[i], rows, parameters, sizes, work, dmeans[i])
+        else:
+            write_polynomial_changes(i, y[m + i], v[m + i], C[i], dC[i], parameters, sizes, work, dmeans[i])
         weight, dweight, db, dq = scale * y[i], scale * v[i], v[m + i], dC[i, i]
         value, first, square, second = own_values(rows[i], numbers)
         own_slopes(rows[i], numbers, slopes)
@@ -43,7 +65,7 @@ def write_mean_changes(
         weight, dweight, db, half = scale * y[i], scale * v[i], v[m + i], 0.5 * dC[i, i]
         for j in range(i):
             other, dother, dbj, halfj, dc = scale * y[j], scale * v[j], v[m + j], 0.5 * dC[j, j], dC[i, j]
-            write_moments(0, C[i, j], rows[i], rows[j], numbers, E)
+            write_moments(head, C[i, j], rows[i], rows[j], numbers, E)
             for k in range(3):
                 change = E[k + 1, 1] * dc + E[k + 2, 0] * half + E[k, 2] * halfj + E[k + 1, 0] * db + E[k, 1] * dbj
                 dpulls[k, i] += dother * E[k, 0] + other * change
@@ -60,16 +82,15 @@ def jacobian_product(
     """Write the derivative of `rhs` of the flow along v: dF = dN C + N dC."""
     m, r, scale, rate = sizes[WIDTH], sizes[AXES], parameters[SCALE], parameters[RATE_W]
     n, first = m + r, 2 * m + m * r
-    place = teacher_scratch_at(sizes) + MOMENTS + sizes[DEGREE] + 5
+    place = sizes[SCRATCH_AT] + MOMENTS + sizes[DEGREE] + FURTHER
     dC, dmeans = matrix(work, place, n, n), matrix(work, place + n * n, m, r + 3)
     place += n * n + m * (r + 3)
     dpulls, dA = matrix(work, place, 3, m), matrix(work, place + 3 * m, m, m)
     place += 3 * m + m * m
     dN, dF, turned = matrix(work, place, m, n), matrix(work, place + m * n, m, n), matrix(work, place + 2 * m * n, m, n)
-    C, N = matrix(work, 0, n, n), matrix(work, forces_at(sizes), m, n)
-    means, pulls = matrix(work, means_at(sizes), m, r + 3), matrix(work, pulls_at(sizes), 3, m)
-    write_all_means(y, parameters, sizes, work)
-    write_gradient(y, parameters, sizes, work)
+    C, N = matrix(work, 0, n, n), matrix(work, sizes[FORCES_AT], m, n)
+    means, pulls = matrix(work, sizes[MEANS_AT], m, r + 3), matrix(work, sizes[PULLS_AT], 3, m)
+    rhs(t, y, out, parameters, sizes, work)
     write_gram(v, sizes, dC)
     for a in range(r):
         dC[m + a, m + a] = 0.0
@@ -100,4 +121,4 @@ def jacobian_product(
         out[m + i] = -parameters[RATE_B] * scale * (v[i] * pulls[1, i] + y[i] * dpulls[1, i])
         for a in range(r):
             out[2 * m + i * r + a] = -dF[i, m + a]
-    write_symmetric(dF, m, out[first:])
+    write_symmetric(dF, m, first, out)

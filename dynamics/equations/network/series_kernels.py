@@ -1,4 +1,4 @@
-"""Reading the tables of `dynamics.equations.network.series`; executed before `list_kernels`.
+"""Reading the tables of `dynamics.equations.network.series`.
 
 A table begins with: whether biases are trained, the numbers of biases or their panels, of panels of ρ, of nodes in b
 and in ρ, and of columns; then biases, edges in ρ, Chebyshev coefficients.
@@ -6,8 +6,8 @@ and in ρ, and of columns; then biases, edges in ρ, Chebyshev coefficients.
 
 import math
 
-from dynamics.compiler.arrays import Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel
@@ -38,8 +38,12 @@ def inner_place(x: float, edge: int, numbers: Vector) -> float:
 
 
 @kernel
-def read_table(q: float, b: float, first: int, count: int, start: int, numbers: Vector, out: Vector) -> None:
-    """Write columns `first` … `first` + `count` - 1 at ρ = √q and b; not-a-number where the table does not reach."""
+def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out: Vector) -> None:
+    """Write columns of the table at `start`, from `first` - `start` on, at ρ = √q and b.
+
+    They are not-a-number where the table does not reach.
+    """
+    count = out.size
     trained = numbers[start] > 0.0
     biases, panels = int(numbers[start + 1]), int(numbers[start + 2])
     nodes_b, nodes_q, columns = int(numbers[start + 3]), int(numbers[start + 4]), int(numbers[start + 5])
@@ -54,7 +58,7 @@ def read_table(q: float, b: float, first: int, count: int, start: int, numbers: 
         return
     x = inner_place(length, edges_q + panel, numbers)
     y = inner_place(b, edges_b + block, numbers) if trained else 0.0
-    place = edges_q + panels + 1 + (block * panels + panel) * nodes_b * nodes_q * columns + first
+    place = edges_q + panels + 1 + (block * panels + panel) * nodes_b * nodes_q * columns + first - start
     along_b, next_b = 1.0, y
     for _ in range(nodes_b):
         along_q, next_q = along_b, along_b * x
@@ -64,14 +68,3 @@ def read_table(q: float, b: float, first: int, count: int, start: int, numbers: 
             place += columns
             along_q, next_q = next_q, 2.0 * x * next_q - along_q
         along_b, next_b = next_b, 2.0 * y * next_b - along_b
-
-
-@kernel
-def series_list(q: float, b: float, scale: float, count: int, start: int, numbers: Vector, out: Vector) -> None:
-    """Write λ^j D_j/√j! at the scale λ, from the columns E_0, E_1/ρ, E_2/ρ², E_3/ρ² …."""
-    read_table(q, b, 4, count, start, numbers, out)
-    ratio = scale / math.sqrt(q)
-    power = scale
-    for j in range(1, count):
-        out[j] *= power
-        power *= scale if j == 1 else ratio

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import hermite
-from dynamics.compiler.compilation import Piece, kernel_pieces
 from dynamics.equations.committee.links import LARGEST_STEP_DEGREE, diagram_size
+from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
 from hermite.moments import mean_derivatives
 
 if TYPE_CHECKING:
@@ -26,16 +26,8 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.network"
-_NUMBERS = f"{_HERE}.network_series_kernels"
-_THRESHOLD = (f"{_HERE}.normal_kernels", f"{_HERE}.threshold_kernels")
-_POLYNOMIAL = (
-    "dynamics.equations.committee.step_diagram_kernels",
-    _NUMBERS,
-    f"{_HERE}.network_step_polynomial_kernels",
-)
-#: Families of links by their number in the kernels.
-RELU, SIGN, ERF, SERIES, UNKNOWN = range(5)
+#: The family of a link whose mean step is not known.
+UNKNOWN = TABLE
 _KINDS = {"relu": RELU, "sign": SIGN, "erf": ERF}
 #: Numbers of a row of tables before D_0.
 HEAD = 9
@@ -61,9 +53,12 @@ class StepUnit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepSource:
-    """Kernels that define `write_step_second`, and what these take."""
+    """What the kernel `write_step_second` takes.
 
-    pieces: tuple[Piece, ...]
+    It is that of `network_step_polynomial_kernels` where neurons are polynomials, else of `network_step_erf_kernels`.
+    """
+
+    is_polynomial: bool
     numbers: Array
     layout: Integers
     work_size: int
@@ -79,7 +74,7 @@ def step_link(link: HermiteExpansion) -> StepLink:
 
 
 def _series(name: str, means: Sequence[float] | Array) -> StepLink:
-    return StepLink(name, SERIES, max(len(means) - 1, 0), tuple(float(mean) for mean in means) or (0.0,))
+    return StepLink(name, POLYNOMIAL, max(len(means) - 1, 0), tuple(float(mean) for mean in means) or (0.0,))
 
 
 def step_units(problem: Problem) -> tuple[StepUnit, ...]:
@@ -100,16 +95,16 @@ def step_units(problem: Problem) -> tuple[StepUnit, ...]:
 
 
 def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit], *, biased: bool) -> StepSource:
-    """Return the kernels for neurons of one link, whether they are `biased`, and the teacher's units.
+    """Return what the kernel takes for neurons of one link, whether they are `biased`, and the teacher's units.
 
     Raises ValueError, which names `sgd_check.simulate`, where the mean step does not close.
     """
     own, links = step_link(student), [unit.link for unit in units]
-    if own.kind not in (ERF, SERIES):
+    if own.kind not in (ERF, POLYNOMIAL):
         _refuse(f"neurons of {own.name}: it is known for 'erf' and polynomials")
     for link in links:
-        if link.kind == UNKNOWN or (own.kind == SERIES and link.kind != SERIES):
-            kinds = "polynomials" if own.kind == SERIES else "'erf', 'relu', 'step', 'sign' and polynomials"
+        if link.kind == UNKNOWN or (own.kind == POLYNOMIAL and link.kind != POLYNOMIAL):
+            kinds = "polynomials" if own.kind == POLYNOMIAL else "'erf', 'relu', 'step', 'sign' and polynomials"
             _refuse(f"neurons of {own.name} and a teacher of {link.name}: it is known for a teacher of {kinds}")
     vectors = [own] * width + links
     places = dict.fromkeys(vectors)
@@ -120,19 +115,16 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
         numbers += link.numbers
     top, M = max(link.degree for link in vectors), len(vectors)
     biased = biased or any(unit.bias for unit in units)
-    if own.kind == SERIES:
+    if own.kind == POLYNOMIAL:
         if top > LARGEST_STEP_DEGREE:
             _refuse(f"polynomials of degree {top}: it is known up to {LARGEST_STEP_DEGREE}")
         lacking = 2 if biased else _lacking_parity(places)
         layout = [max(top, 1), lacking, *(x for v in vectors for x in (at[v], v.degree))]
-        pieces, size = kernel_pieces(*_POLYNOMIAL), diagram_size(M, layout[0])
+        size = diagram_size(M, layout[0])
     else:
-        # Where all biases are 0 they are so under every change of measure, and pairs need no Φ_2.
-        pairs = f"{_HERE}.{'biased' if biased else 'centred'}_pairs_kernels"
-        layout = [top + 3, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
-        pieces = kernel_pieces(*_THRESHOLD, pairs, _NUMBERS, f"{_HERE}.network_step_erf_kernels")
+        layout = [top + 3, not biased, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
         size = M * (HEAD + layout[0] + M + 3)
-    return StepSource(pieces, np.array(numbers), np.array(layout, dtype=np.int64), size)
+    return StepSource(own.kind == POLYNOMIAL, np.array(numbers), np.array(layout, dtype=np.int64), size)
 
 
 def _refuse(where: str) -> None:

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
+from dynamics.equations.interface import Functions
+from dynamics.equations.network.network_kernels import event_values, jacobian_diagonal, normalise
+from dynamics.equations.network.network_step_kernels import erf_product, erf_rhs, polynomial_product, polynomial_rhs
 from dynamics.equations.network.step_source import step_source, step_units
 from dynamics.equations.network.system import NetworkSystem
 from hermite.text.messages import shown
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-KERNELS = "dynamics.equations.network.network_step_kernels"
+_OF_ERF = Functions(erf_rhs, event_values, normalise, jacobian_diagonal, erf_product)
+_OF_POLYNOMIALS = Functions(polynomial_rhs, event_values, normalise, jacobian_diagonal, polynomial_product)
 
 
 class NetworkStepSystem(NetworkSystem):
@@ -56,7 +59,7 @@ class NetworkStepSystem(NetworkSystem):
             raise ValueError(msg)
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
-        self.pieces = tuple(dict.fromkeys((*self.pieces, *source.pieces, *kernel_pieces(KERNELS))))
+        self.functions = _OF_POLYNOMIALS if source.is_polynomial else _OF_ERF
         step = [learning_rate, batch_size, problem.dimension, problem.label_noise**2]
         teacher = [[-unit.coefficient for unit in units], [unit.bias for unit in units]]
         directions = [unit.direction for unit in units]
@@ -64,4 +67,4 @@ class NetworkStepSystem(NetworkSystem):
         self.parameters: Array = np.concatenate([self.parameters, step, *teacher, *directions, source.numbers])
         self.sizes: Integers = np.concatenate([self.sizes, source.layout, [exact, *places]])
         M = m + len(units)
-        self.work_size += M * M + m * m + 2 * M + source.work_size + self.initial_state.size
+        self.work_size += M * M + m * m + 2 * M + source.work_size + 2 * self.initial_state.size

@@ -20,31 +20,51 @@ On the sphere each neuron keeps its length: diag(r) is taken from A, r_i = G_ii/
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numba import types
 
-from dynamics.compiler.compilation import compiler_is_off, kernel_pieces, load
-from dynamics.compiler.stopping import with_slot
-from dynamics.equations.interface import FlowSystem, load_functions
+from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.network.families import ERF, RELU
+from dynamics.equations.network.layout_kernels import (
+    BIASED_ERF,
+    BIASED_RELU,
+    CENTRAL_ERF,
+    CENTRAL_RELU,
+    DESCENT,
+    FLOW,
+    FURTHER,
+    LISTS,
+    MEANS,
+    MEANS_AT,
+    MOMENTS,
+    ONE_BY_ONE,
+    SQUARES_AT,
+    THEORY,
+)
+from dynamics.equations.network.network_kernels import (
+    evaluate_means,
+    event_values,
+    jacobian_diagonal,
+    normalise,
+    rhs,
+)
 from dynamics.equations.network.pairs import pair_source
+from dynamics.equations.network.product_kernels import jacobian_product
 from dynamics.equations.network.teachers import network_teacher
 from dynamics.equations.network.ties import check_no_ties
+from dynamics.kernels.jit import callback
+from dynamics.threads.stopping import with_slot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from dynamics.compiler.compilation import Piece
     from dynamics.equations.network.families import Link
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.network"
-#: Whole numbers and numbers in front of those of the teacher, room for moments; `layout_kernels` has the same.
-SIZES, PARAMETERS, MOMENTS = 10, 8, 25
-THEORY, FLOW, DESCENT, MEANS = 3, 0, 1, 2
+_VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
+#: Signature of a right-hand side and of events.
+_EVALUATION = types.void(types.float64, _VECTOR, _VECTOR, _VECTOR, _INTEGERS, _VECTOR)
 #: Neurons are looked at so much beyond where they are, for the end of a table.
 BEYOND = 1.0 + 1e-6
 #: Nodes of the mean squares in `stiffness`.
@@ -59,6 +79,7 @@ class NetworkSystem(FlowSystem):
     """
 
     name = "network"
+    functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
 
     def __init__(self, problem: Problem, step: float | None = None) -> None:
         m, r, start = problem.width, problem.teacher.span, problem.network_start()
@@ -71,12 +92,6 @@ class NetworkSystem(FlowSystem):
         self.pairs = pairs = pair_source(
             problem.activation, teacher.links, biases=fixed, teacher_biases=teacher.biases_by_link()
         )
-        self.pieces = (
-            *kernel_pieces("dynamics.equations.pairs.array_kernels", f"{_HERE}.layout_kernels"),
-            *pairs.pieces,
-            *_kernels_of_neurons(pairs.links[0], biased=student.has_biases),
-            *kernel_pieces(teacher.kernels, f"{_HERE}.network_kernels", f"{_HERE}.product_kernels"),
-        )
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
         rates = (
             *student.learning_rates,
@@ -86,14 +101,15 @@ class NetworkSystem(FlowSystem):
             problem.teacher.emergence_level,
         )
         self.parameters: Array = np.concatenate([rates, np.diag(Q), teacher.parameters, pairs.numbers])
-        at = PARAMETERS + m
+        n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
         layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
-        self.sizes: Integers = np.array([*layout, at, at + teacher.parameters.size, *teacher.sizes], dtype=np.int64)
-        n, means = m + r, m * (r + 3)
-        tables = n * n + (m + teacher.units) * pairs.row_size + means + 3 * m + m * m + 2 * m * n
+        places = at, at + teacher.parameters.size, _pairing(pairs.links[0], biased=student.has_biases)
+        # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
+        parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
+        self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)
         changes = n * n + means + 3 * m + m * m + 3 * m * n
-        self.work_size = tables + MOMENTS + teacher.degree + 5 + changes
+        self.work_size = int(parts[-1]) + MOMENTS + teacher.degree + FURTHER + changes
         self.num_events = r + teacher.components.size
 
     # --- states ---------------------------------------------------------------------------------------------
@@ -187,33 +203,19 @@ class NetworkSystem(FlowSystem):
 
     def _means(self, state: Array) -> tuple[float, Array, Array]:
         """Return loss, H (r, r) and f_α/f*_α."""
-        m, r, n = self.problem.width, self.problem.teacher.span, self.problem.width + self.problem.teacher.span
+        m, r = self.problem.width, self.problem.teacher.span
         events, work, sizes = np.empty(self.num_events), np.empty(self.work_size), with_slot(self.sizes)
         sizes[THEORY] = MEANS
         y = np.ascontiguousarray(state)
-        for name, out in ("rhs", np.empty_like(y)), ("event_values", events):
-            self._call(name, y, out, sizes, work)
+        of_events = self.functions.event_values
+        assert of_events is not None
+        functions = callback(self.functions.rhs, _EVALUATION), callback(of_events, _EVALUATION)
+        evaluate_means(*functions, y, np.empty_like(y), events, (self.parameters, sizes, work))
         v, _, M, _ = self.unpack(y)
-        at = n * n + (m + self.teacher.units) * self.pairs.row_size
-        means, pulls, A, _ = np.split(work[at:], np.cumsum([m * (r + 3), 3 * m, m * m]))
+        means, pulls, A, _ = np.split(work[sizes[MEANS_AT] :], np.cumsum([m * (r + 3), 3 * m, m * m]))
         mean = means.reshape(m, r + 3)[:, 0]
         loss = self.student.output_scale * v @ (pulls[:m] - mean) + self.teacher.square
         return float(loss), M.T @ A.reshape(m, m) @ M, events[r:]
-
-    def _call(self, name: str, y: Array, out: Array, sizes: Integers, work: Array) -> None:
-        """Call a compiled function, `rhs` or `event_values`, which methods use too."""
-        function = self._functions[name]
-        address = function if compiler_is_off() else function.address
-        self._evaluate(address, y, out, self.parameters, sizes, work)
-
-    @cached_property
-    def _evaluate(self) -> Callable[..., None]:
-        evaluate: Callable[..., None] = load(kernel_pieces(f"{_HERE}.observing_kernels")).namespace.evaluate
-        return evaluate
-
-    @cached_property
-    def _functions(self) -> Mapping[str, Any]:
-        return load_functions(self.pieces).functions
 
     def _normalised(self, state: Array) -> tuple[Array, Array, Array]:
         """Return C, G and n; a neuron of length 0, within the tolerance, has no direction: zeros."""
@@ -229,13 +231,12 @@ def _eigenvalues(H: Array) -> Array:
     return np.array(np.linalg.eigvalsh(H)[::-1], dtype=np.float64)
 
 
-def _kernels_of_neurons(link: Link, *, biased: bool) -> tuple[Piece, ...]:
-    """Return the source of `add_neuron_means` for a student's link, with several pairs at once where there is such."""
-    name = {ERF: "erf", RELU: "relu"}.get(link.family)
-    if name is None:
-        parts = ["power_sum", "list_neuron"]
-    elif link.has_line:
-        parts = ["neuron"]
-    else:
-        parts = ["power_sum", "many_normals", f"biased_{name}"] if biased else ["central", f"central_{name}"]
-    return kernel_pieces(*(f"{_HERE}.{part}_kernels" for part in parts))
+def _pairing(link: Link, *, biased: bool) -> int:
+    """Return how the means of all pairs of neurons are found, several at once where there is such a kernel."""
+    if link.family not in (RELU, ERF):
+        return LISTS
+    if link.has_line:
+        return ONE_BY_ONE
+    if biased:
+        return BIASED_RELU if link.family == RELU else BIASED_ERF
+    return CENTRAL_RELU if link.family == RELU else CENTRAL_ERF

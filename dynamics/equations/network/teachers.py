@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
-_HERE = "dynamics.equations.network"
 #: What is looked at on both sides of 0, and the difference that is a jump.
 NEAR, JUMP = 1e-12, 1e-6
 
@@ -27,12 +26,10 @@ class NetworkTeacher:
 
     Parameters
     ----------
-    kernels : str
-        Module of kernels that defines its means.
     links : tuple of HermiteExpansion
         The distinct links of its units.
     parameters, sizes : ndarray
-        As the module of kernels says.
+        As `teacher_kernels` says.
     degree : int
         Largest order of a component.
     biases, theta : ndarray
@@ -45,7 +42,6 @@ class NetworkTeacher:
         E ∂_a f* ∂_b f*, (r, r); NaN where a unit jumps.
     """
 
-    kernels: str
     links: tuple[HermiteExpansion, ...]
     parameters: Array
     sizes: Integers
@@ -80,7 +76,6 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
     inverse = 1.0 / (roots * values)
     mean = target.mean
     return NetworkTeacher(
-        kernels=f"{_HERE}.polynomial_teacher_kernels",
         links=(),
         parameters=np.concatenate([[mean], values / roots, [0.0], inverse]),
         sizes=np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()]),
@@ -117,7 +112,6 @@ def _unit_teacher(problem: Problem) -> NetworkTeacher:
             means[:, p, q] = means[:, q, p] = pair
     square, slopes = np.outer(weights, weights) * means
     return NetworkTeacher(
-        kernels=f"{_HERE}.unit_teacher_kernels",
         links=links,
         parameters=np.concatenate([weights, biases, theta.ravel()]),
         sizes=np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64),

@@ -1,45 +1,65 @@
-"""Compiled kernels of the coupled overlap flow; executed after the rendered link kernels g0 = g, g1 = g', g2 = g''.
+"""Compiled functions of the coupled overlap flow.
 
-State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal], sizes = [m, P,
-orthonormal, sign_matters]. The equations are those of `dynamics.equations.overlaps.system`. One right-hand side costs
-4 m² P + 2 m³ operations in BLAS products (2 m P² more for a general teacher Gram matrix) and one pass over C and G; a
-product with its Jacobian costs twice the m² P and m³ operations.
+State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
+sizes = [m, P, orthonormal, sign_matters, place of the link]. The equations are those of
+`dynamics.equations.overlaps.system`. One right-hand side costs 4 m² P + 2 m³ operations in BLAS products (2 m P² more
+for a general teacher Gram matrix) and one pass over C and G; a product with its Jacobian costs twice the m² P and m³
+operations.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
+from dynamics.equations.pairs.link import (
+    g0,
+    learned_kernel,
+    link_at,
+    write_both,
+    write_g0,
+    write_g1,
+    write_g2,
+    write_learned,
+)
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product_until
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix, product_until
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
+LINK = 4
+
+
+@kernel
+def weigh_row(weights: Vector, overlaps: Vector, values: Vector, slopes: Vector) -> tuple[float, float]:
+    """Multiply slopes g' by weights; return Σ weight g and Σ weight g' overlap."""
+    total = radial = 0.0
+    for j in range(slopes.size):
+        slope = weights[j] * slopes[j]
+        slopes[j] = slope
+        total += weights[j] * values[j]
+        radial += slope * overlaps[j]
+    return total, radial
 
 
 @kernel
 def pair_forces(
-    C: Matrix, G: Matrix, y: Vector, a: Vector, A: Matrix, B: Matrix, n: Vector, r: Vector, force: Vector
+    link: Vector, y: Vector, a: Vector, A: Vector, B: Vector, n: Vector, r: Vector, force: Vector, values: Vector
 ) -> None:
-    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii: one pass over C and G."""
-    m, P = C.shape
+    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii.
+
+    `values` is scratch for as many numbers as the larger of C and G has.
+    """
+    m = n.size
+    P = A.size // m
+    C, G = vector(y, 0, m * P), vector(y, m * P, m * m)
     for i in range(m):
         n[i] = np.exp(y[y.size - m + i])
+    write_both(link, C, values, A)
     for i in range(m):
-        total = radial = 0.0
-        for p in range(P):
-            slope = a[p] * g1(C[i, p])
-            A[i, p] = slope
-            total += a[p] * g0(C[i, p])
-            radial += slope * C[i, p]
-        for j in range(m):
-            slope = n[j] * g1(G[i, j])
-            B[i, j] = slope
-            total -= n[j] * g0(G[i, j])
-            radial -= slope * G[i, j]
-        force[i] = total
-        r[i] = radial
+        force[i], r[i] = weigh_row(a, vector(C, i * P, P), vector(values, i * P, P), vector(A, i * P, P))
+    write_both(link, G, values, B)
+    for i in range(m):
+        total, radial = weigh_row(n, vector(G, i * m, m), vector(values, i * m, m), vector(B, i * m, m))
+        force[i] -= total
+        r[i] -= radial
 
 
 @kernel
@@ -48,12 +68,14 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
     C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
-    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
     A, BC = matrix(work, 0, m, P), matrix(work, mP, m, P)
     o = 2 * mP
     B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
-    n, r = work[o + 3 * mm :], work[o + 3 * mm + m :]
-    pair_forces(C, G, y, parameters, A, B, n, r, dl)
+    n, r = vector(work, o + 3 * mm, m), vector(work, o + 3 * mm + m, m)
+    values = vector(work, o + 3 * mm + 2 * m, max(mP, mm))
+    link = link_at(parameters, sizes[LINK])
+    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, o, mm), n, r, dl, values)
     product_until(A, C.T, X, sizes)
     product_until(B, G, BG, sizes)
     product_until(B, C, BC, sizes)
@@ -78,68 +100,58 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
     C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
-    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
     A, B = matrix(work, 0, m, P), matrix(work, mP, m, m)
-    n, r = work[mP + mm :], work[mP + mm + m :]
-    pair_forces(C, G, y, parameters, A, B, n, r, dl)
+    n, r = vector(work, mP + mm, m), vector(work, mP + mm + m, m)
+    link = link_at(parameters, sizes[LINK])
+    values = vector(work, mP + mm + 2 * m, max(mP, mm))
+    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, mP, mm), n, r, dl, values)
+    write_g2(link, vector(y, 0, mP), vector(out, 0, mP))
+    write_g2(link, vector(y, mP, mm), vector(out, mP, mm))
+    own_value = g0(link, 1.0)
     for i in range(m):
         own = B[i, i] + r[i]
         for p in range(P):
-            bend = parameters[p] * g2(C[i, p])
+            bend = parameters[p] * dC[i, p]
             dC[i, p] = bend - own - C[i, p] * (bend * C[i, p] + A[i, p])
         dG[i, i] = 0.0
         for j in range(i):
-            s = G[i, j]
+            s, bend = G[i, j], dG[i, j]
             mass = n[i] + n[j]
-            rate = -own - B[j, j] - r[j] - mass * g2(s) + s * mass * (g2(s) * s + g1(s))
+            # B_ij + B_ji = (n_i + n_j) g'(s).
+            rate = -own - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
             dG[i, j] = rate
             dG[j, i] = rate
-        dl[i] = -4.0 * n[i] * g0(1.0)
+        dl[i] = -4.0 * n[i] * own_value
 
 
 @kernel
-def pair_forces_along(
-    C: Matrix,
-    G: Matrix,
-    dC: Matrix,
-    dG: Matrix,
-    y: Vector,
-    v: Vector,
-    a: Vector,
-    A: Matrix,
-    dA: Matrix,
-    B: Matrix,
-    dB: Matrix,
-    n: Vector,
-    r: Vector,
-    dr: Vector,
-    dforce: Vector,
-) -> None:
-    """Write A, B, n, r of `pair_forces` and the derivatives of A, B, r, force along v = [dC | dG | d ln n]."""
-    m, P = C.shape
+def write_forces_along(
+    link: Vector, y: Vector, v: Vector, a: Vector, A: Vector, dA: Vector, B: Vector, dB: Vector, n: Vector,
+    values: Vector,
+) -> None:  # fmt: skip
+    """Write A, B and n of `pair_forces`, and the derivatives of A and B along v = [dC | dG | d ln n].
+
+    `values` becomes g(G).
+    """
+    m = n.size
+    P = A.size // m
     first = y.size - m
+    C, G = vector(y, 0, m * P), vector(y, m * P, m * m)
     for i in range(m):
         n[i] = np.exp(y[first + i])
+    write_g1(link, C, A)
+    write_g2(link, C, dA)
+    write_g1(link, G, B)
+    write_g2(link, G, dB)
+    write_g0(link, G, values)
     for i in range(m):
-        total = radial = turn = 0.0
         for p in range(P):
-            slope, bend = a[p] * g1(C[i, p]), a[p] * g2(C[i, p]) * dC[i, p]
-            A[i, p] = slope
-            dA[i, p] = bend
-            total += slope * dC[i, p]
-            radial += slope * C[i, p]
-            turn += bend * C[i, p] + slope * dC[i, p]
+            A[i * P + p] *= a[p]
+            dA[i * P + p] *= a[p] * v[i * P + p]
         for j in range(m):
-            slope = n[j] * g1(G[i, j])
-            bend = n[j] * g2(G[i, j]) * dG[i, j] + slope * v[first + j]
-            B[i, j] = slope
-            dB[i, j] = bend
-            total -= slope * dG[i, j] + n[j] * g0(G[i, j]) * v[first + j]
-            radial -= slope * G[i, j]
-            turn -= bend * G[i, j] + slope * dG[i, j]
-        dforce[i] = total
-        r[i] = radial
-        dr[i] = turn
+            B[i * m + j] *= n[j]
+            dB[i * m + j] = n[j] * dB[i * m + j] * v[m * P + i * m + j] + B[i * m + j] * v[first + j]
 
 
 @kernel
@@ -153,8 +165,9 @@ def jacobian_product(
     """
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
+    first = mP + mm
     C, G, dC, dG = matrix(y, 0, m, P), matrix(y, mP, m, m), matrix(v, 0, m, P), matrix(v, mP, m, m)
-    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), out[mP + mm :]
+    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, first, m)
     A, dA, BdC, dBC = (
         matrix(work, 0, m, P),
         matrix(work, mP, m, P),
@@ -164,9 +177,25 @@ def jacobian_product(
     o = 4 * mP
     B, dB, dAC = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
     AdC, dBG, BdG = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), matrix(work, o + 5 * mm, m, m)
-    o += 6 * mm
-    n, r, dr = work[o:], work[o + m :], work[o + 2 * m :]
-    pair_forces_along(C, G, dC, dG, y, v, parameters, A, dA, B, dB, n, r, dr, ol)
+    n, r, dr = vector(work, o + 6 * mm, m), vector(work, o + 6 * mm + m, m), vector(work, o + 6 * mm + 2 * m, m)
+    write_forces_along(
+        link_at(parameters, sizes[LINK]), y, v, parameters, vector(work, 0, mP), vector(work, mP, mP),
+        vector(work, o, mm), vector(work, o + mm, mm), n, vector(work, o + 2 * mm, mm),
+    )  # fmt: skip
+    for i in range(m):
+        total = radial = turn = 0.0
+        for p in range(P):
+            total += A[i, p] * dC[i, p]
+            radial += A[i, p] * C[i, p]
+            turn += dA[i, p] * C[i, p] + A[i, p] * dC[i, p]
+        for j in range(m):
+            # dAC holds g(G).
+            total -= B[i, j] * dG[i, j] + n[j] * dAC[i, j] * v[first + j]
+            radial -= B[i, j] * G[i, j]
+            turn -= dB[i, j] * G[i, j] + B[i, j] * dG[i, j]
+        ol[i] = 4.0 * total
+        r[i] = radial
+        dr[i] = turn
     product_until(dA, C.T, dAC, sizes)
     product_until(A, dC.T, AdC, sizes)
     product_until(dB, G, dBG, sizes)
@@ -178,7 +207,6 @@ def jacobian_product(
         dAT = oC
         product_until(dA, matrix(parameters, P, P, P), oC, sizes)
     for i in range(m):
-        ol[i] *= 4.0
         for p in range(P):
             oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
         for j in range(m):
@@ -195,18 +223,20 @@ def jacobian_product(
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P = sizes[0], sizes[1]
-    C = matrix(y, 0, m, P)
-    first = m * P + m * m
+    C, masses = matrix(y, 0, m, P), matrix(work, 0, m, P)
+    link = link_at(parameters, sizes[LINK])
+    write_learned(link, vector(y, 0, m * P), vector(work, 0, m * P))
+    whole, first = learned_kernel(link, 1.0), m * P + m * m
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[first + i]) / learned_kernel(1.0)
+        share = np.exp(y[first + i]) / whole
         for p in range(P):
             c = C[i, p]
             if c > 0.0 or sizes[3] == 0:
                 out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += share * learned_kernel(c)
+            out[P + p] += share * masses[i, p]
 
 
 @kernel

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import FlowSystem, OfStates
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.problem.learned import LearnedPart
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 MARGIN_ROWS = 256
 #: Numbers of an overlap matrix of which the kernel is computed at once.
 BLOCK = 1 << 16
-KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.overlaps.overlaps_kernels")
 
 
 class OverlapSystem(FlowSystem):
@@ -41,19 +38,25 @@ class OverlapSystem(FlowSystem):
     name = "overlaps"
 
     def __init__(self, problem: Problem) -> None:
+        # Imported here because the functions of this module need no Numba.
+        from dynamics.equations.overlaps import overlaps_kernels as kernels
+        from dynamics.equations.pairs.link import link_data
+
+        self.functions = Functions(
+            kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal, kernels.jacobian_product
+        )
         m, P = problem.width, problem.num_directions
         teacher = problem.teacher
         start = problem.start()
         self.problem = problem
-        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
         )
         gram = np.empty(0) if teacher.is_orthonormal else teacher.gram().ravel()
-        self.parameters: Array = np.concatenate([teacher.coefficients, gram])
+        self.parameters: Array = np.concatenate([teacher.coefficients, gram, link_data(problem)])
         sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, teacher.is_orthonormal, sign_matters], dtype=np.int64)
-        self.work_size = 4 * m * P + 6 * m * m + 3 * m
+        self.sizes: Integers = np.array([m, P, teacher.is_orthonormal, sign_matters, P + gram.size], dtype=np.int64)
+        self.work_size = 4 * m * P + 6 * m * m + 3 * m + m * max(m, P)
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self.teacher_term = teacher_term(problem)

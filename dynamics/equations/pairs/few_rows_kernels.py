@@ -1,20 +1,21 @@
-"""Products of a block of a few rows with the rows of another matrix, in either precision, by loops.
+"""Products of a block of a few rows with the rows of another matrix, in either precision, by loops or by BLAS.
 
-BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. Here
-two rows times four others stay in registers, and a part of their columns in the first level of cache. Where
-OpenBLAS uses AVX-512 `few_rows_by_blas_kernels` takes the place of this file.
+BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. So
+loops keep two rows times four others in registers, and a part of their columns in the first level of cache. OpenBLAS's
+kernels for AVX-512 copy no factor of a small product; where BLAS has them
+(`has_kernels_for_small_matrices`) it is faster.
 """
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Real
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.views import row_part
+from dynamics.kernels.arrays import Real
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product
+from dynamics.kernels.views import row_part
 
 COLUMNS = 512
-# Products of numbers up to which no factor is copied.
-UNCOPIED = np.inf
+#: Products of numbers up to which BLAS copies no factor.
+UNCOPIED = 1e6
 
 
 @kernel
@@ -53,8 +54,11 @@ def add_overlaps(
 
 
 @kernel
-def overlaps_of_rows(rows: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
+def overlaps_of_rows(by_blas: bool, rows: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
     """Set out = rows othersᵀ."""
+    if by_blas:
+        product(rows, others.T, out)
+        return
     (R, D), S = rows.shape, others.shape[0]
     for x in range(R):
         for j in range(S):
@@ -100,8 +104,11 @@ def add_to_one(u: NDArray[Real], of_u: NDArray[Real], others: NDArray[Real], beg
 
 
 @kernel
-def sums_of_others(weights: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
+def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
     """Set out = weights others."""
+    if by_blas:
+        product(weights, others, out)
+        return
     (R, D), S = out.shape, others.shape[0]
     paired, fours = R - R % 2, S - S % 4
     for x in range(R):

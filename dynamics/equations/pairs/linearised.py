@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import System
+from dynamics.equations.interface import Functions, System
+from dynamics.equations.pairs import linearised_kernels as kernels
 from dynamics.equations.pairs.unit_vectors import teacher_rows
 from dynamics.problem.learned import ALL_DEGREES
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
-
-KERNELS = tuple(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", "neuron_products", "linearised"))
 
 
 class LinearisedSystem(System):
@@ -34,6 +32,7 @@ class LinearisedSystem(System):
     """
 
     name = "linearised"
+    functions = Functions(kernels.rhs, kernels.event_values, kernels.normalise)
 
     def __init__(self, problem: Problem) -> None:
         weights, P = problem.reduced_weights(), problem.num_directions
@@ -41,7 +40,6 @@ class LinearisedSystem(System):
         teacher, squares, kept = teacher_rows(problem, D), np.zeros(3), problem.activation.coefficients[:3]
         squares[: kept.size] = kept**2
         self.problem = problem
-        self.pieces = kernel_pieces(*KERNELS)
         self.initial_state: Array = weights.ravel()
         part = problem.learned_part
         counted = squares if part.definition == ALL_DEGREES else part.coefficients**2

@@ -1,20 +1,16 @@
-"""Compiled kernels of the linearised flow of links with k ≤ 2; executed after `neuron_products_kernels`.
+"""Compiled kernels of the linearised flow of links with k ≤ 2.
 
 State W (m, D), sizes = [m, P, D, rows of θ, sign_matters, terms of g_3], parameters = [a (P) | c_0², c_1², c_2² |
 θ (P, D) | g_3 in powers] or, with no row of θ, without it: the teacher's directions are the first P axes. The equations
 are those of `dynamics.equations.pairs.linearised`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
-    from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
+from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import matrix
 
 
 @kernel

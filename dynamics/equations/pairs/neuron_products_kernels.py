@@ -1,17 +1,13 @@
-"""Products of the rows of neurons with each other and with the teacher's directions; executed after `array_kernels`."""
+"""Products of the rows of neurons with each other and with the teacher's directions."""
 
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Integers, Matrix
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import product_until
+from dynamics.kernels.arrays import Integers, Matrix
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product_until
 
 
 @kernel
 def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Write left · right; one compiled function, because every inlined BLAS call costs compile time."""
+    """Write left · right."""
     product_until(left, right, out, sizes)
 
 

@@ -1,6 +1,6 @@
 """Bounds within which products of neurons may be taken in single precision, and the rounding of a coordinate."""
 
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.jit import kernel
 
 NEAR = 0.15  # overlap of two neurons from which on single precision is not enough
 # Coordinates and weights below which zero takes their place: products of smaller ones are subnormal in single

@@ -19,22 +19,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import System
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.interface import Functions, System
+from dynamics.equations.pairs import vectors_kernels as kernels
+from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-KERNELS = tuple(f"dynamics.equations.pairs.{name}_kernels" for name in ("array", "neuron_products", "vectors"))
+FUNCTIONS = Functions(
+    kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal, kernels.jacobian_product
+)
 
 
 class VectorSystem(System):
     """State and kernels of the coupled flow on unit vectors."""
 
     name = "vectors"
+    functions = FUNCTIONS
 
     def __init__(self, problem: Problem) -> None:
         U, log_norm = unit_vectors(problem)
@@ -42,15 +45,16 @@ class VectorSystem(System):
         P = problem.num_directions
         self.problem = problem
         self.shape = (m, D)
-        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
         self.parameters: Array = np.concatenate(
-            [problem.teacher.coefficients, self.teacher.ravel(), self.teacher.ravel() ** 2]
+            [problem.teacher.coefficients, self.teacher.ravel(), self.teacher.ravel() ** 2, link_data(problem)]
         )
         sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, D, self.teacher.shape[0], sign_matters], dtype=np.int64)
-        self.work_size = 2 * m * P + 2 * m * m + 2 * m * D + m
+        self.sizes: Integers = np.array(
+            [m, P, D, self.teacher.shape[0], sign_matters, P + 2 * self.teacher.size], dtype=np.int64
+        )
+        self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + m + 2 * m * max(m, P)
         self.num_events = 2 * P
 
     def absolute_tolerance(self, atol: float) -> Array:

@@ -1,62 +1,74 @@
-"""Compiled kernels of the coupled flow on unit vectors; executed after `neuron_products_kernels` and the link's.
+"""Compiled functions of the coupled flow on unit vectors.
 
-The link's kernels are g0 = g, g1 = g' and g2 = g''.
+State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P) |
+θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's directions are
+the first P axes. The equations are those of `dynamics.equations.pairs.vectors`. One right-hand side costs 4 m² D
+operations in BLAS products, a product with its Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D
+to the other.
 
-State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters], parameters = [a (P) | θ (P, D) | θ² (P, D)]
-or, with no row of θ, [a (P)]: the teacher's directions are the first P axes. The equations are those of
-`dynamics.equations.pairs.vectors`. One right-hand side costs 4 m² D operations in BLAS products, a product with its
-Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D to the other.
+`work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of g there, and what the
+Jacobian needs.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger
-from dynamics.compiler.views import vector
+from dynamics.equations.pairs.link import (
+    g0,
+    learned_kernel,
+    link_at,
+    write_both,
+    write_g0,
+    write_g1,
+    write_g2,
+    write_learned,
+)
+from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import is_stopped
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import is_stopped, matrix
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2, learned_kernel
-    from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
+LINK = 5
 
 
 @kernel
-def forces(
-    y: Vector,
-    U: Matrix,
-    a: Vector,
-    teacher: Matrix,
-    A: Matrix,
-    B: Matrix,
-    n: Vector,
-    F: Matrix,
-    growth: Vector,
-    sizes: Integers,
-) -> None:
-    """Write A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal, F = A θ + B U, Σ_p a g(C) − Σ_j n_j g(G)."""
-    m, P = A.shape
+def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> float:
+    """Multiply slopes g' by sign · weights; return Σ weight g."""
+    total = 0.0
+    for j in range(slopes.size):
+        slopes[j] *= sign * weights[j]
+        total += weights[j] * values[j]
+    return total
+
+
+@kernel
+def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write F = A θ + B U and Σ_p a_p g(C) − Σ_j n_j g(G), with A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    mP, mm = m * P, m * m
+    overlaps = mP + mm + m
+    last = overlaps + max(mP, mm)
+    U, teacher = matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D)
+    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
+    link = link_at(parameters, sizes[LINK])
     for i in range(m):
-        n[i] = np.exp(y[y.size - m + i])
-    pair_products(U, U, B, sizes)
-    project(U, teacher, A, sizes)
+        n[i] = np.exp(y[m * D + i])
+    project(U, teacher, matrix(work, overlaps, m, P), sizes)
     if is_stopped(sizes):
         return
+    write_both(link, vector(work, overlaps, mP), vector(work, last, mP), vector(work, 0, mP))
+    for i in range(m):
+        growth[i] = weigh_row(1.0, parameters, vector(work, last + i * P, P), vector(work, i * P, P))
+    pair_products(U, U, matrix(work, overlaps, m, m), sizes)
+    if is_stopped(sizes):
+        return
+    unit = g0(link, 1.0)
+    write_both(link, vector(work, overlaps, mm), vector(work, last, mm), vector(work, mP, mm))
     for i in range(m):
         # The force of a neuron on itself is radial, and its own part of the growth that of a unit vector.
-        total = n[i] * (g0(B[i, i]) - g0(1.0))
-        for j in range(m):
-            s = B[i, j]
-            total -= n[j] * g0(s)
-            B[i, j] = -n[j] * g1(s)
+        own = n[i] * (work[last + i * m + i] - unit)
+        growth[i] += own - weigh_row(-1.0, n, vector(work, last + i * m, m), vector(work, mP + i * m, m))
         B[i, i] = 0.0
-        for p in range(P):
-            s = A[i, p]
-            total += a[p] * g0(s)
-            A[i, p] = a[p] * g1(s)
-        growth[i] = total
     multiply(B, U, F, sizes)
     add_pull(A, teacher, F)
 
@@ -64,10 +76,9 @@ def forces(
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write u' = F − (F·u) u, (ln n)' = 4 [Σ_p a g(C) − Σ_j n g(G)]."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
+    m, D = sizes[0], sizes[2]
     U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
-    A, B, n = matrix(work, 0, m, P), matrix(work, m * P, m, m), vector(work, m * P + m * m, m)
-    forces(y, U, parameters, matrix(parameters, P, sizes[3], D), A, B, n, F, growth, sizes)
+    forces(y, F, growth, parameters, sizes, work)
     for i in range(m):
         growth[i] *= 4.0
         radial = 0.0
@@ -84,32 +95,37 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     H_kk = Σ_p a_p g''(C_p) θ_pk² − Σ_{j≠i} n_j g''(G_ij) u_jk². What it leaves out matters where a neuron is in motion.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
-    a, teacher = parameters, matrix(parameters, P, sizes[3], D)
+    mP, mm = m * P, m * m
+    overlaps = mP + mm + m
+    last = overlaps + 2 * max(mP, mm)
     U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
-    o, q = m * P, m * P + m * m + m
-    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
-    F, squares = matrix(work, q, m, D), matrix(work, q + m * D, m, D)
-    forces(y, U, a, teacher, A, B, n, F, growth, sizes)
-    pair_products(U, U, B, sizes)
+    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
+    F, squares = matrix(work, last, m, D), matrix(work, last + m * D, m, D)
+    link = link_at(parameters, sizes[LINK])
+    forces(y, F, growth, parameters, sizes, work)
+    # The overlaps of neurons are those that `forces` has written.
+    write_g2(link, vector(work, overlaps, mm), vector(work, mP, mm))
     for i in range(m):
         for j in range(m):
-            B[i, j] = -n[j] * g2(B[i, j])
+            B[i, j] *= -n[j]
         B[i, i] = 0.0
         for k in range(D):
             squares[i, k] = U[i, k] * U[i, k]
     multiply(B, squares, bend, sizes)
-    project(U, teacher, A, sizes)
+    project(U, matrix(parameters, P, sizes[3], D), matrix(work, overlaps, m, P), sizes)
+    write_g2(link, vector(work, overlaps, mP), vector(work, 0, mP))
     for i in range(m):
         for p in range(P):
-            A[i, p] = a[p] * g2(A[i, p])
+            A[i, p] *= parameters[p]
     add_pull(A, matrix(parameters, P + sizes[3] * D, sizes[3], D), bend)
+    unit = g0(link, 1.0)
     for i in range(m):
         radial = 0.0
         for k in range(D):
             radial += F[i, k] * U[i, k]
         for k in range(D):
             bend[i, k] = (1.0 - squares[i, k]) * bend[i, k] - U[i, k] * F[i, k] - radial
-        growth[i] = -4.0 * n[i] * g0(1.0)
+        growth[i] = -4.0 * n[i] * unit
 
 
 @kernel
@@ -122,37 +138,49 @@ def jacobian_product(
     difference of nearly equal forces is taken, so that products stay accurate however slow v is.
     """
     m, P, D = sizes[0], sizes[1], sizes[2]
-    a, teacher, lead = parameters, matrix(parameters, P, sizes[3], D), m * D
+    mP, mm, lead = m * P, m * m, m * D
+    overlaps, largest = mP + mm + m, max(mP, mm)
+    changes = overlaps + largest
+    last = changes + largest
+    r = last + 2 * lead
     U, V, dF, rate = matrix(y, 0, m, D), matrix(v, 0, m, D), matrix(out, 0, m, D), vector(out, lead, m)
-    o, q = m * P, m * P + m * m + m
-    A, B, n = matrix(work, 0, m, P), matrix(work, o, m, m), vector(work, o + m * m, m)
-    F, BdU, r = matrix(work, q, m, D), matrix(work, q + m * D, m, D), q + 2 * m * D
-    dB, dA = matrix(work, r, m, m), matrix(work, r + m * m, m, P)
-    pair_products(U, U, B, sizes)
-    pair_products(V, U, dB, sizes)
-    project(U, teacher, A, sizes)
-    project(V, teacher, dA, sizes)
+    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
+    F, BdU = matrix(work, last, m, D), matrix(work, last + lead, m, D)
+    dB, dA, values = matrix(work, r, m, m), matrix(work, r + mm, m, P), matrix(work, r + mm + mP, m, m)
+    dC, dG = matrix(work, changes, m, P), matrix(work, changes, m, m)
+    teacher, link = matrix(parameters, P, sizes[3], D), link_at(parameters, sizes[LINK])
+    project(U, teacher, matrix(work, overlaps, m, P), sizes)
+    project(V, teacher, dC, sizes)
+    write_g1(link, vector(work, overlaps, mP), vector(work, 0, mP))
+    write_g2(link, vector(work, overlaps, mP), vector(work, r + mm, mP))
+    for i in range(m):
+        total = 0.0
+        for p in range(P):
+            A[i, p] *= parameters[p]
+            dA[i, p] *= parameters[p] * dC[i, p]
+            total += A[i, p] * dC[i, p]
+        rate[i] = total
+    pair_products(U, U, matrix(work, overlaps, m, m), sizes)
+    pair_products(V, U, dG, sizes)
     for i in range(m):
         n[i] = np.exp(y[lead + i])
         for j in range(i):
-            dB[i, j] += dB[j, i]
-            dB[j, i] = dB[i, j]
-        dB[i, i] = 0.0
+            dG[i, j] += dG[j, i]
+            dG[j, i] = dG[i, j]
+        dG[i, i] = 0.0
+    write_g0(link, vector(work, overlaps, mm), vector(work, r + mm + mP, mm))
+    write_g1(link, vector(work, overlaps, mm), vector(work, mP, mm))
+    write_g2(link, vector(work, overlaps, mm), vector(work, r, mm))
+    unit = g0(link, 1.0)
     for i in range(m):
-        total = n[i] * (g0(B[i, i]) - g0(1.0)) * v[lead + i]
+        total = n[i] * (values[i, i] - unit) * v[lead + i]
         for j in range(m):
-            s, turn, mass = B[i, j], dB[i, j], v[lead + j]
-            slope = g1(s)
-            total -= n[j] * (slope * turn + g0(s) * mass)
+            slope, turn, mass = B[i, j], dG[i, j], v[lead + j]
+            total -= n[j] * (slope * turn + values[i, j] * mass)
             B[i, j] = -n[j] * slope
-            dB[i, j] = -n[j] * (g2(s) * turn + slope * mass)
+            dB[i, j] = -n[j] * (dB[i, j] * turn + slope * mass)
         B[i, i] = dB[i, i] = 0.0
-        for p in range(P):
-            s, turn = A[i, p], dA[i, p]
-            A[i, p] = a[p] * g1(s)
-            dA[i, p] = a[p] * g2(s) * turn
-            total += A[i, p] * turn
-        rate[i] = 4.0 * total
+        rate[i] = 4.0 * (rate[i] + total)
     multiply(B, U, F, sizes)
     multiply(dB, U, dF, sizes)
     multiply(B, V, BdU, sizes)
@@ -172,18 +200,20 @@ def jacobian_product(
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    C = matrix(work, 0, m, P)
+    C, masses, link = matrix(work, 0, m, P), matrix(work, m * P, m, P), link_at(parameters, sizes[LINK])
     project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C, sizes)
+    write_learned(link, vector(work, 0, m * P), vector(work, m * P, m * P))
+    whole = learned_kernel(link, 1.0)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * parameters[p]
     for i in range(m):
-        share = np.exp(y[m * D + i]) / learned_kernel(1.0)
+        share = np.exp(y[m * D + i]) / whole
         for p in range(P):
             c = C[i, p]
             if c > 0.0 or sizes[4] == 0:
-                out[p] = larger(out[p], c * c - 0.5)
-            out[P + p] += share * learned_kernel(c)
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * masses[i, p]
 
 
 @kernel

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from dynamics.compiler.stopping import give_way, whether_given_up
 from dynamics.equations.quadratic.motion import reduced_start, start_span
+from dynamics.threads.stopping import give_way, whether_given_up
 
 if TYPE_CHECKING:
     from typing import Self

@@ -1,34 +1,38 @@
-"""Compiled kernels of the finite spherical network; executed after the link kernels g0 = g, g1 = g', g2 = g''.
+"""Compiled kernels of the finite spherical network.
 
-State y = W (m, D), rows of length 1; sizes = [m, P, D, r, J, n, sign_matters] for m neurons, P directions in the first
-r of D axes, J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j and n levels of the loss; parameters =
-[a (P) | θ (P, r) | c c* (J) | levels (n) | E f*²]. The Gram matrix is made in strips of `STRIP` rows, which stay in the
-cache; one right-hand side costs 4 m² D operations in BLAS products and m² values of g'.
+State y = W (m, D), rows of length 1; sizes = [m, P, D, r, J, n, sign_matters, place of the link] for m neurons, P
+directions in the first r of D axes, J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j and n levels of the
+loss; parameters = [a (P) | θ (P, r) | c c* (J) | levels (n) | E f*² | link], the link as in
+`dynamics.equations.pairs.link`. The Gram matrix is made in strips of `STRIP` rows, which stay in the cache; one
+right-hand side costs 4 m² D operations in BLAS products and m² values of g'. Scratch: a strip (STRIP, m), and `BLOCK`
+values of the link.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.equations.pairs.link import BLOCK, learned_kernel, write_g0, write_g1
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import is_stopped, product
+from dynamics.kernels.views import matrix, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import is_stopped, matrix, product
-    from dynamics.equations.pairs.link_kernels import g0, g1, learned_kernel
-
-
-# Rows of the Gram matrix treated at a time; the same number stands in `spherical`.
+# Rows of the Gram matrix treated at a time.
 STRIP = 32
 
 
-@counting_kernel
+@kernel
 def strip_of_gram(y: Vector, first: int, count: int, sizes: Integers, work: Vector) -> Matrix:
-    """Write w_i·w_j of `count` neurons from `first` on with all."""
+    """Write w_i·w_j of `count` neurons from `first` on with all to the strip."""
     m, D = sizes[0], sizes[2]
     products = matrix(work, 0, count, m)
     product(matrix(y, first * D, count, D), matrix(y, 0, m, D).T, products)
     return products
+
+
+@kernel
+def link_of(parameters: Vector, sizes: Integers) -> Vector:
+    """Return the data of the link."""
+    return vector(parameters, sizes[7], parameters.size - sizes[7])
 
 
 @kernel
@@ -55,22 +59,27 @@ def pull(s: float, first: int, parameters: Vector, sizes: Integers) -> tuple[flo
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
-    W = matrix(y, 0, m, D)
+    W, link, values = matrix(y, 0, m, D), link_of(parameters, sizes), vector(work, STRIP * m, BLOCK)
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
         count = min(STRIP, m - first)
         forces = strip_of_gram(y, first, count, sizes, work)
+        for begin in range(0, count * m, BLOCK):
+            part = vector(work, begin, min(BLOCK, count * m - begin))
+            write_g1(link, part, values)
+            for k in range(part.size):
+                part[k] = values[k]
         for i in range(count):
-            for j in range(m):
-                forces[i, j] = g1(forces[i, j]) * (-1.0 / m)
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
         product(forces, W, matrix(out, first * D, count, D))
-    link = P + P * r
+    teacher = P + P * r
     for i in range(m):
+        for k in range(D):
+            out[i * D + k] *= -1.0 / m
         for p in range(P):
-            _, slope = pull(overlap(y, i, p, parameters, sizes), link, parameters, sizes)
+            _, slope = pull(overlap(y, i, p, parameters, sizes), teacher, parameters, sizes)
             for k in range(r):
                 out[i * D + k] += parameters[p] * slope * parameters[P + p * r + k]
         radial = 0.0
@@ -84,29 +93,31 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Level − loss per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g_3(C_ip)/(m g_3(1)) − a_p/2."""
     m, P, J, levels = sizes[0], sizes[1], sizes[4], sizes[5]
-    link = P + P * sizes[3]
+    teacher, link, values = P + P * sizes[3], link_of(parameters, sizes), vector(work, STRIP * m, BLOCK)
     loss = 0.0
     for first in range(0, m, STRIP):
         count = min(STRIP, m - first)
-        products = strip_of_gram(y, first, count, sizes, work)
-        for i in range(count):
-            for j in range(m):
-                loss += g0(products[i, j])
-    loss = loss / m / m + parameters[link + J + levels]
+        strip_of_gram(y, first, count, sizes, work)
+        for begin in range(0, count * m, BLOCK):
+            size = min(BLOCK, count * m - begin)
+            write_g0(link, vector(work, begin, size), values)
+            for k in range(size):
+                loss += values[k]
+    loss = loss / m / m + parameters[teacher + J + levels]
     for p in range(P):
         largest = mass = attraction = 0.0
         for i in range(m):
             c = overlap(y, i, p, parameters, sizes)
-            value, _ = pull(c, link, parameters, sizes)
+            value, _ = pull(c, teacher, parameters, sizes)
             attraction += value
-            mass += learned_kernel(c)
+            mass += learned_kernel(link, c)
             if c > 0.0 or sizes[6] == 0:
                 largest = max(largest, c * c)
         loss -= 2.0 * parameters[p] * attraction / m
         out[levels + p] = largest - 0.5
-        out[levels + P + p] = mass / m / learned_kernel(1.0) - 0.5 * parameters[p]
+        out[levels + P + p] = mass / m / learned_kernel(link, 1.0) - 0.5 * parameters[p]
     for n in range(levels):
-        out[n] = parameters[link + J + n] - loss
+        out[n] = parameters[teacher + J + n] - loss
 
 
 @kernel

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import System
+from dynamics.equations.interface import Functions, System
 from dynamics.equations.mean_field.system import link_powers, teacher_square
-from dynamics.equations.pairs.link_kernels import link_pieces
 from dynamics.equations.pairs.unit_vectors import unit_vectors
 
 if TYPE_CHECKING:
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
-KERNELS = ("dynamics.equations.pairs.array_kernels", "dynamics.equations.spherical.spherical_kernels")
-#: Rows of the Gram matrix treated at a time by the compiled kernels; the same number stands there.
-STRIP = 32
 #: Numbers of the Gram matrix treated at a time by numpy.
 PAIRS = 1 << 20
 
@@ -45,23 +40,27 @@ class SphericalSystem(System):
     name = "spherical"
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
+        # Imported here because the functions of this module need no Numba.
+        from dynamics.equations.pairs.link import BLOCK, link_data
+        from dynamics.equations.spherical.spherical_kernels import STRIP, event_values, normalise, rhs
+
+        self.functions = Functions(rhs, event_values, normalise)
         start, _ = unit_vectors(problem)
         teacher = problem.teacher
         m, P = problem.width, problem.num_directions
         student, other = link_powers(problem)
         self.problem = problem
         self.shape = start.shape
-        self.pieces = (*link_pieces(problem), *kernel_pieces(*KERNELS))
         self.initial_state: Array = start.ravel()
         self._rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
         self._pull = student * other
         scale = self.teacher_loss()
-        self.parameters: Array = np.concatenate(
-            [teacher.coefficients, self._rows.ravel(), self._pull, np.array(levels) * scale, [scale]]
-        )
+        fixed = [teacher.coefficients, self._rows.ravel(), self._pull, np.array(levels) * scale, [scale]]
+        link = link_data(problem)
+        self.parameters: Array = np.concatenate([*fixed, link])
         counts = [m, P, self.shape[1], teacher.span, self._pull.size, len(levels), problem.information_exponent % 2]
-        self.sizes: Integers = np.array(counts, dtype=np.int64)
-        self.work_size = STRIP * m
+        self.sizes: Integers = np.array([*counts, self.parameters.size - link.size], dtype=np.int64)
+        self.work_size = STRIP * m + BLOCK
         self.num_events = len(levels) + 2 * P
 
     def unpack(self, state: Array) -> Array:

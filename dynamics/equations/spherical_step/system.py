@@ -26,19 +26,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces
-from dynamics.equations.interface import System
+from dynamics.equations.interface import Functions, System
 from dynamics.equations.mean_field.system import link_powers, teacher_square
 from dynamics.equations.network.step_source import step_source, step_units
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.pairs.link import link_data
+from dynamics.equations.spherical_step.spherical_step_kernels import (
+    event_values,
+    normalise,
+    rhs_of_erf,
+    rhs_of_polynomials,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
-
-KERNELS = "dynamics.equations.spherical_step.spherical_step_kernels"
 
 
 class SphericalStepSystem(System):
@@ -57,12 +60,7 @@ class SphericalStepSystem(System):
         noise = step_source(problem.activation, m, units, biased=False)
         student, other = link_powers(problem)
         self.problem = problem
-        self.pieces = (
-            *link_pieces(problem),
-            *kernel_pieces("dynamics.equations.pairs.array_kernels"),
-            *noise.pieces,
-            *kernel_pieces(KERNELS),
-        )
+        self.functions = Functions(rhs_of_polynomials if noise.is_polynomial else rhs_of_erf, event_values, normalise)
         self.initial_state: Array = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel()])
         self._gram = teacher.gram()
         self._inverse_gram = np.linalg.pinv(self._gram)
@@ -70,10 +68,12 @@ class SphericalStepSystem(System):
         scale = self.teacher_loss()
         weights = np.array([1.0 / m] * m + [-unit.coefficient for unit in units])
         step = [learning_rate * problem.dimension / batch_size, problem.label_noise**2]
+        link = link_data(problem)
         fixed = (teacher.coefficients, self._gram.ravel(), self._pull, np.array(levels) * scale, [scale], step)
-        self.parameters: Array = np.concatenate([*fixed, np.zeros(M), weights, noise.numbers])
-        at = self.parameters.size - noise.numbers.size
-        counts = [m, P, self._pull.size, len(levels), problem.information_exponent % 2, M, at]
+        self.parameters: Array = np.concatenate([*fixed, np.zeros(M), weights, noise.numbers, link])
+        end = self.parameters.size - link.size
+        places = [end - noise.numbers.size, end]
+        counts = [m, P, self._pull.size, len(levels), problem.information_exponent % 2, M, *places]
         self.sizes: Integers = np.concatenate([np.array(counts, dtype=np.int64), noise.layout])
         self.work_size = M * M + 2 * m * M + m * m + noise.work_size
         self.num_events = len(levels) + 2 * P

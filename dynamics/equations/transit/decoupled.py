@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces, load
-from dynamics.compiler.cores import available_cores
 from dynamics.equations.transit.pieces import polynomial
 from dynamics.equations.transit.transit import logit_of_square, transit_table
+from dynamics.threads.cores import available_cores
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -184,7 +182,9 @@ def pair_loss(table: TransitTable, xi: Array, v: Array) -> Array:
 
 def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
     """Return the loss of many pairs by the compiled sum, in chunks of pairs."""
-    add_pair_losses = _kernels().add_pair_losses
+    # Imported here because Numba takes long to load, and fewer pairs do without it.
+    from dynamics.equations.transit.decoupled_kernels import add_pair_losses
+
     times = times.copy()  # compiled code takes no read-only arrays
     total = np.zeros_like(times)
     if a.size == 0:
@@ -211,14 +211,10 @@ def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: 
     return total
 
 
-@lru_cache(maxsize=1)
-def _kernels() -> Any:
-    return load(kernel_pieces("dynamics.equations.transit.decoupled_kernels")).namespace
-
-
 def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
     """Return the cells, the row at which R ≥ 0 begins, and the factors that lead from R to a cell."""
-    octave_edges = _kernels().octave_edges
+    from dynamics.equations.transit.decoupled_kernels import octave_edges
+
     fastest = float(np.sum(np.arange(table.powers.size) * np.abs(table.powers)))
     octaves = int(np.ceil(np.log2(1.0 + max(largest * fastest, 1.0))))
     waiting = octave_edges(octaves) / fastest

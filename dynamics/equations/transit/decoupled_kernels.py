@@ -5,8 +5,8 @@ Its cells hold g(1) − g, e^(−4Γ) and X as functions of R, the time to wait,
 
 import numpy as np
 
-from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
 
 _OCTAVE_BITS = 8
 _SHIFT = 52 - _OCTAVE_BITS
@@ -22,7 +22,7 @@ def octave_edges(octaves: int) -> Vector:
     return np.append((2.0 ** np.arange(octaves)[:, None] * within).ravel(), 2.0**octaves) - 1.0
 
 
-@entry("void(f8[::1], f8[::1], f8[::1], f8[::1], f8[::1], f8[:,::1], i8, f8[::1], f8, f8[::1])")
+@entry
 def add_pair_losses(
     loss: Vector,
     times: Vector,

@@ -1,22 +1,68 @@
-"""Stiff stepper: backward differentiation of order 1 to 5 with variable step, without matrices.
+"""Stiff stepper: backward differentiation of order 1 to 5 with variable step, without matrices."""
 
-Executed after `newton_kernels`.
-"""
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger, smaller
+from dynamics.integrators.bdf.newton_kernels import NOISE_WEIGHT, PRECONDITIONER_AGE, solve_step
+from dynamics.integrators.bdf.nordsieck_kernels import BIAS_SAME, add_scaled, choose_next, predict, shift, weighted_norm
+from dynamics.integrators.saving_kernels import saving_steps
+from dynamics.integrators.shared_kernels import (
+    SMALLEST_STEP,
+    SMALLEST_STEP_AT_ZERO,
+    STATUS_EVENT,
+    STATUS_MAX_STEPS,
+    STATUS_NOT_FINITE,
+    STATUS_REACHED,
+    STATUS_STEP_TOO_SMALL,
+    copy_row,
+    events_passed,
+)
+from dynamics.integrators.slots import (
+    ACCEPTED,
+    AGE,
+    CONSTANT,
+    EVALUATIONS,
+    FAILED_ITERATIONS,
+    FAILURES,
+    FIXED_ORDER,
+    FIXED_STEP,
+    GROWTH,
+    LARGEST_STEP,
+    MAX_ORDER,
+    NEXT_ORDER,
+    ORDER,
+    PAST_STEPS,
+    PENDING,
+    POLYNOMIAL,
+    RATE,
+    READY,
+    REJECTED,
+    ROW_CORRECTION,
+    ROW_NOISE,
+    ROW_NORDSIECK,
+    ROW_SLOPE,
+    ROW_START,
+    ROW_STATE,
+    ROW_WEIGHT,
+    RTOL,
+    SCALE,
+    STEP,
+    TIME,
+    TIME_START,
+    UNRESOLVED,
+    WAIT,
+)
+from dynamics.integrators.system_calls import System, normalise, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.bdf.newton_kernels import *
-    from dynamics.integrators.bdf.nordsieck_kernels import *
-    from dynamics.integrators.shared_kernels import *
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.system_calls import *
+    from collections.abc import Callable
+
+    from dynamics.integrators.saving_kernels import Arrays
 
 # Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up
 # to some thousand steps; those of a solution that is infinite at a finite time never end.
@@ -54,9 +100,9 @@ def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -
     counters[FAILURES] += 1
     factor = 0.25
     if error < np.inf:
-        factor = larger(0.1, smaller(0.9, 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6)))
+        factor = max(0.1, min(0.9, 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6)))
         if counters[FAILURES] > 1:
-            factor = smaller(factor, 0.2)
+            factor = min(factor, 0.2)
         if counters[FAILURES] > 3 and q > 1 and counters[FIXED_ORDER] == 0:
             counters[NEXT_ORDER] = q - 1
     else:
@@ -96,7 +142,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     size = weighted_norm(y, weight)
     # The first step is of first order: its error is about half the square of the relative change.
     h = np.sqrt(size) / speed if speed > 1e-5 and size > 1e-5 else 1e-6
-    h = smaller(h, scalars[LARGEST_STEP])
+    h = min(h, scalars[LARGEST_STEP])
     if scalars[FIXED_STEP] > 0.0:
         h = scalars[FIXED_STEP]
     for i in range(y.size):
@@ -134,7 +180,7 @@ def advance(
         if tried >= max_steps:
             return STATUS_MAX_STEPS
         tried += 1
-        h = fixed if fixed > 0.0 else smaller(scalars[STEP], scalars[LARGEST_STEP])
+        h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
         for i in range(y.size):
             noise = NOISE_WEIGHT * h * vectors[ROW_NOISE, i]
             vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]) + noise)
@@ -165,7 +211,7 @@ def advance(
 def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.
-    x = larger((t - scalars[TIME]) / scalars[SCALE], -1.0)
+    x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
     for i in range(out.size):
         value = vectors[ROW_NORDSIECK + q, i]
@@ -173,3 +219,24 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
             value = vectors[ROW_NORDSIECK + j, i] + value * x
         out[i] = value
     normalise(out, system)
+
+
+save_through = saving_steps(advance, interpolate)
+
+
+@entry
+def advance_through(
+    targets: Vector,
+    max_steps: int,
+    states: Matrix,
+    arrays: Arrays,
+    numbers: tuple[Vector, Integers, Vector],
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+    jacobian_diagonal: Callable[..., None],
+    jacobian_product: Callable[..., None],
+) -> int:
+    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    system = (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
+    return save_through(targets, max_steps, states, arrays, system)

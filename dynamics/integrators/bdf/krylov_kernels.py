@@ -1,8 +1,5 @@
 """Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
 
-Executed after `slots` and `system_calls`; compiled beside the other kernels of the method, which call
-`solve_linear` by its address.
-
 Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
 analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
 unless the step exceeds the fastest relaxation by a factor of 1e5 or more: what is slow is then lost in the rounding of
@@ -15,18 +12,27 @@ P. N. Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equation
 450: length of the difference.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import smaller
-from dynamics.compiler.views import matrix
-
-if TYPE_CHECKING:
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.system_calls import System, is_given_up, jacobian_product, rhs
+from dynamics.integrators.slots import (
+    EVALUATIONS,
+    HESSENBERG,
+    MAX_KRYLOV,
+    PRODUCTS,
+    ROW_DIRECTION,
+    ROW_FILTER,
+    ROW_KRYLOV,
+    ROW_PRODUCT,
+    ROW_RESIDUAL,
+    ROW_SLOPE,
+    ROW_SOLUTION,
+    ROW_TRIAL,
+    ROW_WEIGHT,
+)
+from dynamics.integrators.system_calls import System, is_given_up, jacobian_product, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import matrix
 
 
 @kernel
@@ -130,9 +136,9 @@ def solve_linear(
         solution[i] = vectors[ROW_WEIGHT, i] * vectors[ROW_RESIDUAL, i]
         total += solution[i] * solution[i]
     residual = np.sqrt(total)
-    goal = residual * smaller(1.0, reduction)
+    goal = residual * min(1.0, reduction)
     h[0, MAX_KRYLOV] = residual
-    count: int = smaller(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
+    count: int = min(0, n)  # 0, but no literal, for which second copies of what the loop calls would be compiled
     if residual > goal:
         for i in range(n):
             # Without any product the best guess is the preconditioned residual; otherwise the solution starts at 0.

@@ -1,31 +1,40 @@
 """The nonlinear equation of one step of the stiff stepper.
 
-Executed after `nordsieck_kernels` and before `bdf_kernels`. `krylov_kernels`, which solve the linear equations, are
-compiled beside it.
-
 References
 ----------
 P. N. Brown and A. C. Hindmarsh, Reduced storage matrix methods in stiff ODE systems, J. Appl. Math. Comput. 31 (1989)
 40: inexact Newton iteration with GMRES, and its tolerances.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.invocation import invoke
-from dynamics.compiler.numbers import larger, smaller
+from dynamics.integrators.bdf.krylov_kernels import solve_linear
+from dynamics.integrators.bdf.nordsieck_kernels import add_scaled, weighted_norm
+from dynamics.integrators.slots import (
+    AGE,
+    CONSTANT,
+    DIAGONALS,
+    EVALUATIONS,
+    HAS_PRODUCT,
+    ITERATIONS,
+    POLYNOMIAL,
+    RATE,
+    ROW_CORRECTION,
+    ROW_DIAGONAL,
+    ROW_FILTER,
+    ROW_NOISE,
+    ROW_NORDSIECK,
+    ROW_RESIDUAL,
+    ROW_SLOPE,
+    ROW_SOLUTION,
+    ROW_TRIAL,
+    ROW_WEIGHT,
+    RTOL,
+)
+from dynamics.integrators.system_calls import System, jacobian_diagonal, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
-if TYPE_CHECKING:
-    from dynamics.integrators.bdf.nordsieck_kernels import *
-    from dynamics.integrators.shared_kernels import *
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.system_calls import *
-
-# Place of the address of `krylov_kernels.solve_linear`: the last.
-SOLVE_LINEAR = -1
 # Bounds of the nonlinear iteration, as in CVODE but for the linear one, 0.05 there. What the linear solver leaves of a
 # fast component is no part of the solution, and the prediction of the next step multiplies it by up to 30: with 0.05 it
 # is the error of which the step is chosen, and steps are half as long.
@@ -50,8 +59,8 @@ def set_filter(vectors: Matrix, gamma: float) -> float:
     """
     largest = 1.0
     for i in range(vectors.shape[1]):
-        divisor = 1.0 + larger(0.0, -gamma * vectors[ROW_DIAGONAL, i])
-        largest = larger(largest, divisor)
+        divisor = 1.0 + max(0.0, -gamma * vectors[ROW_DIAGONAL, i])
+        largest = max(largest, divisor)
         vectors[ROW_FILTER, i] = 1.0 / (vectors[ROW_WEIGHT, i] * divisor)
     return largest
 
@@ -79,11 +88,11 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         add_scaled(vectors[ROW_NOISE], vectors[ROW_NOISE], -0.5)
     counters[AGE] += 1
     noise = set_filter(vectors, gamma) * ROUNDING / scalars[RTOL]
-    reach = larger(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
-    if noise > LARGEST_NOISE * reach and len(system[0]) > JACOBIAN_PRODUCT + 1:
+    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
+    if noise > LARGEST_NOISE * reach and counters[HAS_PRODUCT] == 1:
         reach = 0.0
     # Differences are less accurate than the right-hand side, so that what they leave is no sign of its rounding.
-    rounding = smaller(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
+    rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
     previous = largest = 0.0
     smallest = np.inf
     for iteration in range(MAX_ITERATIONS):
@@ -93,23 +102,23 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         for i in range(n):
             residual[i] = gamma * f[i] - inverse * vectors[ROW_NORDSIECK + 1, i] - e[i]
         # The largest component must shrink to the tolerance of the linear equations: the 2-norm is made to do as much.
-        reduction = LINEAR_FACTOR * goal / larger(weighted_norm(residual, weight), 1e-300)
-        invoke(system[0][SOLVE_LINEAR], (t, gamma, reduction, reach, vectors, scalars, counters, system))
+        reduction = LINEAR_FACTOR * goal / max(weighted_norm(residual, weight), 1e-300)
+        solve_linear(t, gamma, reduction, reach, vectors, scalars, counters, system)
         size = weighted_norm(step, weight)
         for i in range(n):
             e[i] += step[i]
             y[i] = vectors[ROW_NORDSIECK, i] + e[i]
         if iteration > 0:
-            scalars[RATE] = larger(0.3 * scalars[RATE], size / previous)
-        if size * smaller(1.0, scalars[RATE]) <= goal:
+            scalars[RATE] = max(0.3 * scalars[RATE], size / previous)
+        if size * min(1.0, scalars[RATE]) <= goal:
             return True
-        if not size < np.inf or (iteration > 0 and size > larger(DIVERGENCE * previous, rounding)):
+        if not size < np.inf or (iteration > 0 and size > max(DIVERGENCE * previous, rounding)):
             return False
         if iteration > 0:
-            largest, smallest = larger(largest, size), smaller(smallest, size)
+            largest, smallest = max(largest, size), min(smallest, size)
         previous = size
-    if largest > smaller(rounding, ALIKE * smallest):
+    if largest > min(rounding, ALIKE * smallest):
         return False
     for i in range(n):
-        vectors[ROW_NOISE, i] = larger(vectors[ROW_NOISE, i], abs(step[i]) / h)
+        vectors[ROW_NOISE, i] = max(vectors[ROW_NOISE, i], abs(step[i]) / h)
     return True

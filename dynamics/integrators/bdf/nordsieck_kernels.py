@@ -1,6 +1,6 @@
 """History of the stiff stepper: coefficients of backward differentiation with variable step and order.
 
-It is kept as z_j = h^j y^(j)/j!. Executed after `shared_kernels`.
+It is kept as z_j = h^j y^(j)/j!.
 
 The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
 of step needs no interpolation.
@@ -12,18 +12,35 @@ P. N. Brown, G. D. Byrne and A. C. Hindmarsh, VODE, SIAM J. Sci. Stat. Comput. 1
 constants, and the choice of step and order.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger, smaller
-from dynamics.compiler.views import vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.shared_kernels import copy_row
-    from dynamics.integrators.slots import *
+from dynamics.integrators.shared_kernels import copy_row
+from dynamics.integrators.slots import (
+    ACCEPTED,
+    CONSTANT,
+    CONSTANT_DOWN,
+    CONSTANT_SAVED,
+    CONSTANT_UP,
+    FIXED_ORDER,
+    GROWTH,
+    MAX_ORDER,
+    NEXT_ORDER,
+    ORDER,
+    PAST_STEPS,
+    POLYNOMIAL,
+    ROW_CORRECTION,
+    ROW_NORDSIECK,
+    ROW_SAVED,
+    ROW_TRIAL,
+    ROW_WEIGHT,
+    SAVED_CONSTANT,
+    SCALE,
+    STEP,
+    WAIT,
+)
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
@@ -40,12 +57,12 @@ def weighted_norm(v: Vector, weight: Vector) -> float:
     for i in range(0, n, 4):
         p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
         r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
-        a, b, c, d = larger(a, p), larger(b, q), larger(c, r), larger(d, s)
+        a, b, c, d = max(a, p), max(b, q), max(c, r), max(d, s)
         total += (p + q) + (r + s)
     for i in range(n, v.size):
-        a = larger(a, abs(v[i]) * weight[i])
+        a = max(a, abs(v[i]) * weight[i])
         total += abs(v[i]) * weight[i]
-    return larger(larger(a, b), larger(c, d)) if total < np.inf else np.inf
+    return max(a, b, c, d) if total < np.inf else np.inf
 
 
 @kernel
@@ -154,7 +171,7 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
     n, q, weight = vectors.shape[1], counters[ORDER], vectors[ROW_WEIGHT]
     if scalars[GROWTH] <= 1.0:
         # The step before was rejected: try the same length once more.
-        counters[WAIT] = larger(counters[WAIT], 2)
+        counters[WAIT] = max(counters[WAIT], 2)
     best, order = 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6), q
     if counters[WAIT] <= 0 and counters[FIXED_ORDER] == 0:
         counters[WAIT] = 2
@@ -181,5 +198,5 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
         copy_row(vectors[ROW_SAVED], vectors[ROW_CORRECTION])
         scalars[SAVED_CONSTANT] = scalars[CONSTANT_SAVED]
     counters[NEXT_ORDER] = order
-    scalars[STEP] = scalars[SCALE] * smaller(best, scalars[GROWTH])
+    scalars[STEP] = scalars[SCALE] * min(best, scalars[GROWTH])
     scalars[GROWTH] = LARGEST_GROWTH

@@ -1,32 +1,37 @@
-"""Compiled steps of gradient descent; executed after the rendered link kernels and `equations.pairs.field_kernels`.
+"""Compiled steps of gradient descent.
 
-One step in unit vectors u_i and squared norms n_i, with F and growth of `field_rows`:
+One step in unit vectors u_i and squared norms n_i, with F and growth of `equations.pairs.field_kernels`:
 
     v_i = u_i + η (F_i − (F_i·u_i) u_i + 2 growth_i u_i),   u_i ← v_i / |v_i|,   n_i ← n_i |v_i|²
 
-The state after step s is slot s mod 3 of `units` and `norms`: the last two states are kept, the third slot is written.
+The state after step s is slot s mod 3 of `units` (3, m, D) and `norms` (3, m): the last two states are kept, the third
+slot is written. Everywhere `states` is (units, norms), `field` (F, growth), `target` (a, teacher) as for `field_rows`,
+and `watched` (events, C): `events` (3, 2 P) has rows time, value, value before, and C (m, P) is scratch.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, field_rows, pair_products
-    from dynamics.equations.pairs.link_kernels import learned_kernel
-
+from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, multiply_pairs, write_field
+from dynamics.equations.pairs.link import learned_kernel, write_learned
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
 
 GOING_ON, BLOWN_UP, EVENT = 0, 3, 4
 # Products of two such norms, as the loss has them, are still numbers.
 LARGEST_SQUARED_NORM = 1e150
 
+States = tuple[Cube, Matrix]
+Field = tuple[Matrix, Vector]
+Target = tuple[Vector, Matrix]
+Watched = tuple[Matrix, Matrix]
 
-@entry("b1(i8, f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
-def move_rows(step: int, eta: float, units: Cube, norms: Matrix, F: Matrix, growth: Vector) -> bool:
+
+@kernel
+def move(step: int, eta: float, states: States, field: Field) -> bool:
     """Write the state after the next step into the free slot; return whether it is finite and no neuron vanished."""
+    (units, norms), (F, growth) = states, field
     m, D = F.shape
     U, V = units[step % 3], units[(step + 1) % 3]
     n, n_next = norms[step % 3], norms[(step + 1) % 3]
@@ -50,12 +55,10 @@ def move_rows(step: int, eta: float, units: Cube, norms: Matrix, F: Matrix, grow
     return finite
 
 
-@entry("void(f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1])")
-def watch(U: Matrix, n: Vector, a: Vector, teacher: Matrix, sign_matters: bool, events: Matrix, C: Matrix) -> None:
-    """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2.
-
-    `events` has rows time, value, value before; `C` (m, P) is scratch.
-    """
+@kernel
+def value_events(link: Vector, U: Matrix, n: Vector, target: Target, sign_matters: bool, watched: Watched) -> None:
+    """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
+    (a, teacher), (events, C) = target, watched
     m, P = C.shape
     waiting = 0
     for event in range(2 * P):
@@ -70,69 +73,93 @@ def watch(U: Matrix, n: Vector, a: Vector, teacher: Matrix, sign_matters: bool, 
         for i in range(m):
             for p in range(P):
                 C[i, p] = U[i, p]
+    whole, learned = learned_kernel(link, 1.0), np.empty(m * P)
+    write_learned(link, C.reshape(m * P), learned)
     for i in range(m):
-        share = n[i] / learned_kernel(1.0)
+        share = n[i] / whole
         for p in range(P):
             c = C[i, p]
             if np.isnan(events[0, p]) and (c > 0.0 or not sign_matters):
                 events[1, p] = max(events[1, p], c * c - 0.5)
             if np.isnan(events[0, P + p]):
-                events[1, P + p] += share * learned_kernel(c)
+                events[1, P + p] += share * learned[i * P + p]
 
 
-@entry("i8(i8, f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1])")
-def finish_step(
+@kernel
+def finish(
     step: int,
     eta: float,
-    units: Cube,
-    norms: Matrix,
-    F: Matrix,
-    growth: Vector,
-    a: Vector,
-    teacher: Matrix,
+    link: Vector,
+    states: States,
+    field: Field,
+    target: Target,
     sign_matters: bool,
-    events: Matrix,
-    C: Matrix,
+    watched: Watched,
 ) -> int:
     """Move along a gradient already computed; return whether that blew up or passed an event."""
-    if not move_rows(step, eta, units, norms, F, growth):
+    if not move(step, eta, states, field):
         return BLOWN_UP
+    events, (units, norms) = watched[0], states
     for event in range(events.shape[1]):
         events[2, event] = events[1, event]
-    watch(units[(step + 1) % 3], norms[(step + 1) % 3], a, teacher, sign_matters, events, C)
+    value_events(link, units[(step + 1) % 3], norms[(step + 1) % 3], target, sign_matters, watched)
     for event in range(events.shape[1]):
         if np.isnan(events[0, event]) and events[1, event] >= 0.0:
             return EVENT
     return GOING_ON
 
 
-@entry(
-    "i8(i8, i8[::1], f8, f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1], f8[::1], f8[:,::1], b1, f8[:,::1], f8[:,::1],"
-    " f8[::1], f8[::1])"
-)
+@entry
+def move_rows(step: int, eta: float, states: States, field: Field) -> bool:
+    """Write the state after the next step into the free slot; return whether it is finite and no neuron vanished."""
+    return move(step, eta, states, field)
+
+
+@entry
+def watch(link: Vector, U: Matrix, n: Vector, target: Target, sign_matters: bool, watched: Watched) -> None:
+    """Write the values of the events at one state."""
+    value_events(link, U, n, target, sign_matters, watched)
+
+
+@entry
+def finish_step(
+    step: int,
+    eta: float,
+    link: Vector,
+    states: States,
+    field: Field,
+    target: Target,
+    sign_matters: bool,
+    watched: Watched,
+) -> int:
+    """Move along a gradient already computed; return whether that blew up or passed an event."""
+    return finish(step, eta, link, states, field, target, sign_matters, watched)
+
+
+@entry
 def descend(
     count: int,
     step: Integers,
     eta: float,
-    units: Cube,
-    norms: Matrix,
-    F: Matrix,
-    growth: Vector,
-    a: Vector,
-    teacher: Matrix,
+    link: Vector,
+    states: States,
+    field: Field,
+    target: Target,
     sign_matters: bool,
-    events: Matrix,
-    C: Matrix,
-    pairs: Vector,
-    work: Vector,
+    watched: Watched,
+    scratch: tuple[Vector, Vector],
 ) -> int:
-    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event."""
-    halves = ((F.shape[0] + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
+    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event.
+
+    `scratch` is what `pair_products` writes and the work space of `field_rows`.
+    """
+    (units, norms), m = states, field[0].shape[0]
+    halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
     for _ in range(count):
         now = step[0] % 3
-        pair_products(0, halves, units[now], pairs)
-        field_rows(0, F.shape[0], units[now], norms[now], a, teacher, pairs, F, growth, work)
-        status = finish_step(step[0], eta, units, norms, F, growth, a, teacher, sign_matters, events, C)
+        multiply_pairs(range(halves), units[now], scratch[0])
+        write_field(range(0, m, FIELD_BLOCK), link, (units[now], norms[now]), target, scratch[0], field, scratch[1])
+        status = finish(step[0], eta, link, states, field, target, sign_matters, watched)
         if status == BLOWN_UP:
             return BLOWN_UP
         step[0] += 1

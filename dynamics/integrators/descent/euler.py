@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.stopping import with_slot
+from dynamics.integrators.descent import euler_kernels
 from dynamics.integrators.descent.fixed_steps import FixedSteps
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.methods import load_method
-from dynamics.integrators.stepper import EVENT_VALUES
+from dynamics.integrators.system_calls import bound_system
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,31 +24,23 @@ class EulerStepper(FixedSteps):
 
     def __init__(self, system: System, learning_rate: float) -> None:
         super().__init__(learning_rate, system.num_events)
-        self._compiled = load_method("euler", system.pieces)
-        self._kernels = self._compiled.kernels.namespace
-        self._system = (
-            self._compiled.functions(),
-            system.parameters,
-            with_slot(system.sizes),
-            np.empty(system.work_size),
-        )
-        self._slot = self._system[2][-1:]
+        began = clock.perf_counter()
+        self._system = bound_system(system, np.empty(system.work_size))
+        #: Wall-clock seconds spent compiling or loading the functions of the system.
+        self.compile_seconds = clock.perf_counter() - began
+        self._slot = self._system.slot
+        self._arguments = self._system.numbers, *self._system.functions
         self._ring = np.zeros((3, system.initial_state.size))
         self._ring[0] = system.initial_state
         times, now, _ = self._events
         now[:] = self._event_values(0.0)
         record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
 
-    @property
-    def compile_seconds(self) -> float:
-        """Wall-clock seconds spent compiling or loading the kernels."""
-        return self._compiled.compile_seconds
-
     def _take(self, count: int) -> int:
-        return int(self._kernels.descend(count, self._step, self._eta, self._ring, self._events, self._system))
+        return int(euler_kernels.descend(count, self._step, self._eta, self._ring, self._events, *self._arguments))
 
     def _look_ahead(self) -> None:
-        self._kernels.write_next(0, self._eta, self._ring, self._system)
+        euler_kernels.write_next(0, self._eta, self._ring, *self._arguments)
 
     def _state_after(self, step: int, out: Array | None = None) -> Array:
         out = np.empty(self._ring.shape[1]) if out is None else out
@@ -61,7 +53,7 @@ class EulerStepper(FixedSteps):
 
     def _event_values(self, t: float) -> Array:
         values = np.empty(self._events.shape[1])
-        self._kernels.evaluate(EVENT_VALUES, t, self.interpolate(t), values, self._system)
+        self._system.event_values(t, self.interpolate(t), values)
         return values
 
     def _states(self) -> dict[str, NDArray[np.generic]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.stopping import GivenUp, stopping_at
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
 from dynamics.problem.checks import checked_number
+from dynamics.threads.stopping import GivenUp, stopping_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

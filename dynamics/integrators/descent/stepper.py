@@ -10,19 +10,20 @@ W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every st
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces, load
-from dynamics.compiler.workers import Workers
 from dynamics.equations.overlaps.system import events_of_directions
-from dynamics.equations.pairs.link_kernels import link_pieces
+from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_field import UnitField
 from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.integrators.descent import descent_kernels
 from dynamics.integrators.descent.fixed_steps import FixedSteps
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status
+from dynamics.threads.workers import Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-KERNELS = (
-    "dynamics.equations.pairs.array_kernels",
-    "dynamics.equations.pairs.field_kernels",
-    "dynamics.integrators.descent.descent_kernels",
-)
 #: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
 #: should not take longer, but its first one has 64 steps.
 OPERATIONS_PER_CALL = 3e9
@@ -52,8 +48,7 @@ class DescentStepper(FixedSteps):
     def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
         a = np.array(problem.teacher.coefficients, dtype=np.float64)
         super().__init__(learning_rate, 2 * a.size)
-        self._passes = load((*link_pieces(problem), *kernel_pieces(*KERNELS)))
-        self._kernels = self._passes.namespace
+        self._link = link_data(problem)
         self._part = problem.learned_part
         self._a = a
         self._sign_matters = problem.information_exponent % 2 == 1
@@ -65,20 +60,20 @@ class DescentStepper(FixedSteps):
         self._F, self._growth = np.empty((m, D)), np.empty(m)
         self._C = np.empty((m, self._a.size))
         self._workers = Workers(m, D, threads)
-        self._unit_field = UnitField(self._kernels, self._workers, self._a, self._teacher, m)
+        self._unit_field = UnitField(self._link, self._workers, self._a, self._teacher, m)
         self._work = np.empty(self._unit_field.work_size)
         if self._workers.count > 1:
             self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
-        self._kernels.watch(
-            self._units[0], self._norms[0], self._a, self._teacher, self._sign_matters, self._events, self._C
-        )
+        began = clock.perf_counter()
+        descent_kernels.watch(
+            self._link, self._units[0], self._norms[0], (self._a, self._teacher), self._sign_matters,
+            (self._events, self._C),
+        )  # fmt: skip
+        self._take(0)
+        #: Wall-clock seconds of the first calls of compiled code, which is compiled or loaded there.
+        self.compile_seconds = clock.perf_counter() - began
         times, now, _ = self._events
         record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
-
-    @property
-    def compile_seconds(self) -> float:
-        """Wall-clock seconds spent compiling or loading the kernels."""
-        return self._passes.compile_seconds
 
     def close(self) -> None:
         """End the threads that share rows."""
@@ -88,14 +83,15 @@ class DescentStepper(FixedSteps):
 
     def _take(self, count: int) -> int:
         move = (
-            self._eta, self._units, self._norms, self._F, self._growth, self._a, self._teacher, self._sign_matters,
-            self._events, self._C,
+            self._eta, self._link, (self._units, self._norms), (self._F, self._growth), (self._a, self._teacher),
+            self._sign_matters, (self._events, self._C),
         )  # fmt: skip
         if self._workers.count == 1:
-            return int(self._kernels.descend(count, self._step, *move, self._unit_field.pairs, self._work))
+            scratch = self._unit_field.pairs, self._work
+            return int(descent_kernels.descend(count, self._step, *move, scratch))
         for _ in range(count):
             self._field()
-            status = int(self._kernels.finish_step(int(self._step[0]), *move))
+            status = int(descent_kernels.finish_step(int(self._step[0]), *move))
             if status == Status.NOT_FINITE:
                 return status
             self._step[0] += 1
@@ -105,7 +101,7 @@ class DescentStepper(FixedSteps):
 
     def _look_ahead(self) -> None:
         self._field()
-        self._kernels.move_rows(0, self._eta, self._units, self._norms, self._F, self._growth)
+        descent_kernels.move_rows(0, self._eta, (self._units, self._norms), (self._F, self._growth))
 
     def _field(self) -> None:
         U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]

@@ -1,7 +1,5 @@
 """Coefficients of the explicit Runge-Kutta pair of order 8(5,3) by Dormand and Prince.
 
-Executed before the kernels of the explicit stepper.
-
 Stage i is k_i = f(t + c_i h, y + h Σ_j w_ij k_j), c = DOP853_C and w = DOP853_WEIGHTS.  Rows 1 to 11 give the stages,
 row 12 the step, y_new = y + h Σ_j w_12,j k_j, whose derivative is stage 12; rows 13 to 15 give the additional stages
 of the dense output of order 7, rows 16 and 17 the error estimates of order 5 and 3, rows 18 to 21 the four highest

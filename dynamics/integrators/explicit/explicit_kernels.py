@@ -1,29 +1,64 @@
 """Explicit stepper: Dormand-Prince of order 8(5,3).
 
-Executed after `shared_kernels`, `dop853_tableau` and `stage_sum_kernels`.
-
 References
 ----------
 E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, sections II.4
 (step control), II.5 (the pair) and II.6 (dense output).
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.integrators.explicit.dop853_tableau import DOP853_C
+from dynamics.integrators.explicit.stage_sum_kernels import add_stages, largest_ratio
+from dynamics.integrators.shared_kernels import (
+    SMALLEST_STEP,
+    SMALLEST_STEP_AT_ZERO,
+    STATUS_EVENT,
+    STATUS_MAX_STEPS,
+    STATUS_NOT_FINITE,
+    STATUS_REACHED,
+    STATUS_STEP_TOO_SMALL,
+    copy_row,
+    events_passed,
+)
+from dynamics.integrators.slots import (
+    ACCEPTED,
+    DENSE_READY,
+    EVALUATIONS,
+    FAILURES,
+    FIXED_STEP,
+    LARGEST_STEP,
+    READY,
+    REJECTED,
+    ROW_DENSE,
+    ROW_END,
+    ROW_NEW,
+    ROW_STAGES,
+    ROW_START,
+    ROW_STATE,
+    ROW_TRIAL,
+    ROW_ZERO,
+    RTOL,
+    STABILITY_LIMITED,
+    STEP,
+    TIME,
+    TIME_START,
+)
+from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import *
-    from dynamics.integrators.explicit.stage_sum_kernels import *
-    from dynamics.integrators.shared_kernels import *
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.system_calls import *
+    from collections.abc import Callable
+
+    from dynamics.integrators.saving_kernels import Arrays
 
 # Rows of DOP853_WEIGHTS.
-WEIGHTS_ERROR_5 = 16
+WEIGHTS_ERROR_5, WEIGHTS_DENSE = 16, 18
 
 SAFETY, SMALLEST_FACTOR, LARGEST_FACTOR, NOT_FINITE_FACTOR = 0.9, 1.0 / 3.0, 6.0, 0.2
 # The estimate is multiplied by this: where stability limits the step it misses most of the error of the stiff modes
@@ -73,8 +108,8 @@ def stability_product(vectors: Matrix, h: float) -> float:
     return float(h * np.sqrt(change / distance)) if distance > 0.0 else 0.0
 
 
-@entry("i8(f8, i8, f8[:, ::1], f8[::1], i8[::1], f8[::1], f8[:, ::1], Tuple((i8[::1], f8[::1], i8[::1], f8[::1])))")
-def advance(
+@kernel
+def take_steps(
     target: float,
     max_steps: int,
     vectors: Matrix,
@@ -143,3 +178,70 @@ def advance(
             if fixed > 0.0 or scalars[STEP] <= SMALLEST_STEP * abs(t) + SMALLEST_STEP_AT_ZERO:
                 status = STATUS_STEP_TOO_SMALL if 1.0 < error < np.inf else STATUS_NOT_FINITE
     return status
+
+
+@entry
+def advance(
+    target: float,
+    max_steps: int,
+    arrays: Arrays,
+    numbers: tuple[Vector, Integers, Vector],
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+) -> int:
+    """Take steps as `take_steps` does; return its status."""
+    vectors, scalars, counters, atol, events = arrays
+    system = (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise)
+    return take_steps(target, max_steps, vectors, scalars, counters, atol, events, system)
+
+
+@kernel
+def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Compute the coefficients of the dense output of the last step, with three more evaluations."""
+    t, start, trial = scalars[TIME_START], vectors[ROW_START], vectors[ROW_TRIAL]
+    stages, dense, h = vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO], scalars[TIME] - t
+    for s in range(13, 16):
+        add_stages(start, stages, s, h, start.size, trial)
+        rhs(t + DOP853_C[s] * h, trial, stages[s], system)
+    for i in range(start.size):
+        change = vectors[ROW_STATE, i] - start[i]
+        dense[0, i] = change
+        dense[1, i] = h * stages[0, i] - change
+        dense[2, i] = 2.0 * change - h * (stages[12, i] + stages[0, i])
+    for row in range(3, 7):
+        add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row])
+    counters[DENSE_READY] = 1
+    counters[EVALUATIONS] += 3
+
+
+@kernel
+def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Write the state at a time strictly within the last step.
+
+    With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.
+    """
+    if counters[DENSE_READY] == 0:
+        prepare_dense(vectors, scalars, counters, system)
+    x = (t - scalars[TIME_START]) / (scalars[TIME] - scalars[TIME_START])
+    for i in range(out.size):
+        value = vectors[ROW_DENSE + 6, i]
+        for row in range(5, -1, -1):
+            value = value * (x if row % 2 == 1 else 1.0 - x) + vectors[ROW_DENSE + row, i]
+        out[i] = value * x + vectors[ROW_START, i]
+    normalise(out, system)
+
+
+@entry
+def interpolate(
+    t: float,
+    out: Vector,
+    arrays: Arrays,
+    numbers: tuple[Vector, Integers, Vector],
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+) -> None:
+    """Write the state at a time strictly within the last step."""
+    vectors, scalars, counters, _, _ = arrays
+    write_inside(t, out, vectors, scalars, counters, (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise))

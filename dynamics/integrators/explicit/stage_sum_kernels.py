@@ -1,20 +1,11 @@
-"""Compiled sums of the stages of the pair of order 8(5,3), and the norm of its errors.
-
-Executed after `dop853_tableau`.
-"""
-
-from typing import TYPE_CHECKING
+"""Compiled sums of the stages of the pair of order 8(5,3), and the norm of its errors."""
 
 import numpy as np
 
-from dynamics.compiler.arrays import Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import smaller
-from dynamics.compiler.views import row_part, vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
-
+from dynamics.integrators.explicit.dop853_tableau import DOP853_COUNTS, DOP853_PLACES, DOP853_WEIGHTS
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import row_part, vector
 
 # Columns summed at a time, so that the target of a sum stays in the fastest cache.
 COLUMN_BLOCK = 512
@@ -28,7 +19,7 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
     """
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
     for start in range(0, size, COLUMN_BLOCK):
-        stop = smaller(start + COLUMN_BLOCK, size)
+        stop = min(start + COLUMN_BLOCK, size)
         part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
         for i in range(part.size):
             part[i] = whole[i]
@@ -43,7 +34,7 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
             j += 4
         while j < count:
-            a, b = places[j], places[smaller(j + 1, count - 1)]
+            a, b = places[j], places[min(j + 1, count - 1)]
             v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 < count else 0.0
             k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
             for i in range(part.size):

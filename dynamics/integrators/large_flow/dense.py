@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.workers import GRAIN
+from dynamics.integrators.large_flow.event_kernels import events_inside, interpolate_rows, mass_of_rest
 from dynamics.integrators.large_flow.sources import SourcesInside
+from dynamics.threads.workers import GRAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,17 +44,14 @@ class DenseOutput:
         x = (t - step.time) / step.h
 
         def part(begin: int, end: int) -> None:
-            passes.kernels.interpolate_rows(
-                begin, end, x, step.begin.U, step.begin.log_norm, step.end.U, step.end.log_norm,
-                *passes.dense, U, log_norm,
-            )  # fmt: skip
+            interpolate_rows(begin, end, x, step.begin.vectors, step.end.vectors, passes.dense, (U, log_norm))
 
         passes.workers.over_rows(part)
         sources = step.division.sources
         if sources.size > 0:
             inside, states = self._of_sources().part_at(x)
             vectors, logs = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
-            passes.kernels.interpolate_rows(0, sources.size, inside, *states, vectors, logs)
+            interpolate_rows(0, sources.size, inside, *states, (vectors, logs))
             U[sources], log_norm[sources] = vectors, logs
         return U, log_norm
 
@@ -103,13 +101,11 @@ class DenseOutput:
         """Return the two events of direction p, computed from some rows and some sources alone."""
         step, passes = self._step, self._rows
         out, of_sources = np.empty(2), np.zeros(2)
-        passes.kernels.events_inside(
-            rows, p, x, passes.sign_matters, step.begin.U, step.begin.log_norm,
-            step.end.U, step.end.log_norm, *passes.dense, out,
-        )  # fmt: skip
+        how = p, x, passes.sign_matters
+        events_inside(passes.link, rows, *how, step.begin.vectors, step.end.vectors, passes.dense, out)
         if sources.size > 0:
             inside, states = self._of_sources().part_at(x)
-            passes.kernels.events_inside(sources, p, inside, passes.sign_matters, *states, of_sources)
+            events_inside(passes.link, sources, p, inside, passes.sign_matters, *states, of_sources)
         mass = float(out[1] + of_sources[1])
         return float(max(out[0], of_sources[0])) - 0.5, mass - 0.5 * float(passes.a[p])
 
@@ -126,10 +122,7 @@ class DenseOutput:
         def share(begin: int, end: int) -> None:
             for part, chosen in enumerate(parts[begin:end], begin):
                 for side, state in enumerate((step.begin, step.end)):
-                    self._rows.kernels.mass_of_rest(
-                        rows[chosen : chosen + GRAIN], p, state.U, state.log_norm, state.F, state.growth,
-                        sums[side, part],
-                    )  # fmt: skip
+                    mass_of_rest(self._rows.link, rows[chosen : chosen + GRAIN], p, state.whole, sums[side, part])
 
         self._rows.workers.over_parts(len(parts), share)
         (first, rate_0), (last, rate_1) = sums.sum(axis=1).tolist()

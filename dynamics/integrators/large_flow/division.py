@@ -13,17 +13,20 @@ take in parts, before all others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations.pairs.few_rows_kernels import UNCOPIED
+from dynamics.integrators.large_flow.division_kernels import assign_rows, group_rows, judge_groups, nearest_directions
+from dynamics.integrators.large_flow.pause_kernels import weigh_groups
 from dynamics.integrators.large_flow.plan import ACTIVE, DIRECTION, FIRST, ORDER, POLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.compiler.workers import Workers
     from dynamics.integrators.large_flow.plan import Plan
+    from dynamics.threads.workers import Workers
     from hermite.arrays import Array, Integers
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
@@ -54,6 +57,16 @@ class State:
     log_norm: Array
     F: Array
     growth: Array
+
+    @property
+    def vectors(self) -> tuple[Array, Array]:
+        """Unit vectors and ln n, as kernels take them."""
+        return self.U, self.log_norm
+
+    @property
+    def whole(self) -> tuple[Array, Array, Array, Array]:
+        """The state with its field and growth, as kernels take it."""
+        return self.U, self.log_norm, self.F, self.growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +120,24 @@ class Division:
 class Divider:
     """Divides neurons, step after step, with hysteresis.
 
-    `value` and `slope` are g(1) and g'(1), `columns` is D, and with `both_poles` a neuron at −θ_p is as good as one at
-    θ_p, as it is for an even kernel.
+    `link` is the data of g, `value` and `slope` are g(1) and g'(1), `columns` is D. With `both_poles` a neuron at −θ_p
+    is as good as one at θ_p, as it is for an even kernel; `by_blas` says how blocks of a few rows are multiplied.
     """
 
     def __init__(
-        self, kernels: Any, workers: Workers, a: Array, value: float, slope: float, columns: int, *, both_poles: bool
+        self,
+        link: Array,
+        workers: Workers,
+        a: Array,
+        value: float,
+        slope: float,
+        columns: int,
+        *,
+        both_poles: bool,
+        by_blas: bool,
     ) -> None:
-        self._kernels, self._workers = kernels, workers
+        self._link, self._workers = link, workers
+        self._by_blas = by_blas
         self._a = a
         self._value = value
         #: Rates of direction and norm, per teacher coefficient.
@@ -138,16 +161,12 @@ class Divider:
         drift, result = np.empty((directions.size, D + 1)), np.empty((directions.size, 4))
 
         def weigh(begin: int, end: int) -> None:
-            self._kernels.weigh_groups(
-                begin, end, h, members, first, directions, self._a, sign, before.U, before.log_norm,
-                state.U, state.log_norm, state.F, state.growth, drift, result,
-            )  # fmt: skip
+            groups = members, first, directions
+            weigh_groups(begin, end, h, self._link, groups, self._a, sign, before.vectors, state.whole, (drift, result))
 
         self._workers.over_parts(directions.size, weigh)
         passed, left = np.empty(directions.size, dtype=np.bool_), np.empty(self._a.size)
-        if self._kernels.judge_groups(
-            h, self._value, self._rates, _TESTS, directions, self._a, active, result, passed, left
-        ):
+        if judge_groups(h, self._value, self._rates, _TESTS, directions, self._a, active, result, passed, left):
             nearest, overlap = self._nearest(state, left)
         # Before the first step no neuron is in a cluster, nor in none.
         was = (np.zeros(m, dtype=np.bool_), np.full(m, -2)) if last is None else (last.fast, last.cluster)
@@ -156,10 +175,9 @@ class Divider:
             np.empty(m, dtype=np.int64),
             np.empty(m, dtype=np.int64),
         )
-        unchanged = self._kernels.assign_rows(
-            FAST, LEADS, members, directions, first, passed, nearest[1], overlap[1],
-            *was, fast, cluster, self.leading, drift,
-        )  # fmt: skip
+        groups = members, directions, first, passed
+        now = fast, cluster, self.leading
+        unchanged = assign_rows(FAST, LEADS, groups, (nearest[1], overlap[1]), was, now, drift)
         kept = drift[: np.count_nonzero(passed)]
         return (last if last is not None and unchanged else self.assemble(fast, cluster, sign)), kept
 
@@ -182,14 +200,14 @@ class Divider:
             fast=fast,
             cluster=cluster,
             sources=sources,
-            plan=(of_rows, clusters, np.stack([active, self._a])),
+            plan=(of_rows, clusters, np.stack([active, self._a]), self._link, self._by_blas),
             cuts=_cuts(sources.size, first, m, self._block_length(sources.size)),
             rates=self._a[directions, None] * self._rates,
         )
 
     def _block_length(self, sources: int) -> int:
         """Return how many rows a block should have."""
-        work, most = BLOCK * sources * self._columns, self._kernels.UNCOPIED
+        work, most = BLOCK * sources * self._columns, UNCOPIED if self._by_blas else np.inf
         return BLOCK if work <= most else BLOCK // 2 if work <= 2 * most else LONGEST_BLOCK
 
     def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
@@ -198,7 +216,7 @@ class Divider:
         nearest, overlap = np.empty((2, m), dtype=np.int64), np.empty((2, m))
 
         def part(begin: int, end: int) -> None:
-            self._kernels.nearest_directions(
+            nearest_directions(
                 state.U[begin:end], self._both_poles, active, nearest[0, begin:end], overlap[0, begin:end],
                 nearest[1, begin:end], overlap[1, begin:end],
             )  # fmt: skip
@@ -211,7 +229,7 @@ class Divider:
         members, directions, first = (
             np.empty(size, dtype=np.int64) for size in (nearest.size, self._a.size, self._a.size + 1)
         )
-        count = self._kernels.group_rows(nearest, overlap, GROUP, members, directions, first)
+        count = group_rows(nearest, overlap, GROUP, members, directions, first)
         return members[: first[count]], directions[:count], first[: count + 1]
 
 

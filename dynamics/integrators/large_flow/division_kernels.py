@@ -1,16 +1,15 @@
 """Compiled division of the neurons of a large flow: groups near a direction, which of them are clusters, fast neurons.
 
-Compiled once for all links. The tests are explained in `division`.
+The tests are explained in `division`.
 """
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Switches, Vector
-from dynamics.compiler.compilation import entry
-from dynamics.compiler.numbers import larger
+from dynamics.kernels.arrays import Integers, Matrix, Switches, Vector
+from dynamics.kernels.jit import entry
 
 
-@entry("void(f8[:,::1], b1, f8[::1], i8[::1], f8[::1], i8[::1], f8[::1])")
+@entry
 def nearest_directions(
     U: Matrix,
     both_poles: bool,
@@ -34,7 +33,7 @@ def nearest_directions(
                 best_active, nearest_active[i], overlap_active[i] = size, p, c
 
 
-@entry("i8(i8[::1], f8[::1], f8, i8[::1], i8[::1], i8[::1])")
+@entry
 def group_rows(
     nearest: Integers, overlap: Vector, threshold: float, members: Integers, directions: Integers, first: Integers
 ) -> int:
@@ -66,7 +65,7 @@ def group_rows(
     return count
 
 
-@entry("b1(f8, f8, f8[::1], f8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], b1[::1], f8[::1])")
+@entry
 def judge_groups(
     h: float,
     value: float,
@@ -96,7 +95,7 @@ def judge_groups(
         for mode in range(2):
             rate = a[p] * rates[mode]
             patience = still * (leave_still if was else 1.0) * rate
-            passed[c] = passed[c] and result[c, 2 + mode] <= patience * larger(1.0, slow / (h * rate)) ** 4
+            passed[c] = passed[c] and result[c, 2 + mode] <= patience * max(1.0, slow / (h * rate)) ** 4
         if passed[c]:
             left[p] = 0.0
     changed = False
@@ -105,32 +104,25 @@ def judge_groups(
     return changed
 
 
-@entry(
-    "b1(f8, f8, i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], f8[::1], b1[::1], i8[::1], b1[::1], i8[::1], i8[::1],"
-    " f8[:,::1])"
-)
+@entry
 def assign_rows(
     fast_from: float,
     leads_from: float,
-    members: Integers,
-    directions: Integers,
-    first: Integers,
-    passed: Switches,
-    nearest: Integers,
-    overlap: Vector,
-    was_fast: Switches,
-    was_cluster: Integers,
-    fast: Switches,
-    cluster: Integers,
-    leading: Integers,
+    groups: tuple[Integers, Integers, Integers, Switches],
+    near: tuple[Integers, Vector],
+    before: tuple[Switches, Integers],
+    now: tuple[Switches, Integers, Integers],
     drift: Matrix,
 ) -> bool:
     """Write the cluster of each row, whether it is fast, what it may be about to learn; return whether nothing changed.
 
-    `nearest` and `overlap` are those among the directions without a cluster. The drifts of the groups that passed move
-    to the front; where members have changed they are 0, since a mean velocity over a step is one of the members it had
-    then.
+    `groups` is (members, directions, first, passed), `near` the nearest direction without a cluster and the overlap
+    with it, `before` who was fast and in which cluster, and `now` takes these two and what each row leads. The drifts
+    of the groups that passed move to the front; where members have changed they are 0, since a mean velocity over a
+    step is one of the members it had then.
     """
+    (members, directions, first, passed), (nearest, overlap) = groups, near
+    (was_fast, was_cluster), (fast, cluster, leading) = before, now
     unchanged = True
     for i in range(cluster.size):
         cluster[i] = -1

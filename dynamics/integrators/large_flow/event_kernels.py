@@ -1,55 +1,66 @@
 """Compiled events of the large-flow solver, the state inside a step, and curvatures of the kernel.
 
-Executed after the link kernels.
+`link` is the data of g, and a state is (U, ln n). The dense output is its coefficients for vectors, (7, m, D), and for
+ln n, (7, m).
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.equations.pairs.link import g0, g1, write_g0, write_g2
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.views import row_part
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g0, g1, g2
-
-
-@entry("void(f8[::1])")
-def curvatures(overlaps: Vector) -> None:
-    """Replace overlaps C by |g''(C)|."""
-    for p in range(overlaps.size):
-        overlaps[p] = abs(g2(overlaps[p]))
+State = tuple[Matrix, Vector]
+Dense = tuple[Cube, Matrix]
 
 
-@entry("void(f8[:,::1], f8[::1], f8[::1], b1, f8[::1])")
-def events_of_rows(U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
+@entry
+def curvatures(link: Vector, overlaps: Vector, out: Vector) -> None:
+    """Write |g''(C)| of overlaps C."""
+    write_g2(link, overlaps, out)
+    for p in range(out.size):
+        out[p] = abs(out[p])
+
+
+@entry
+def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
     """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     P = a.size
+    whole, value = g0(link, 1.0), np.empty(P)
     for p in range(P):
         out[p] = -0.5
         out[P + p] = -0.5 * a[p]
     for i in range(U.shape[0]):
-        share = np.exp(log_n[i]) / g0(1.0)
+        share = np.exp(log_n[i]) / whole
+        C = row_part(U, i, 0, P)
+        write_g0(link, C, value)
         for p in range(P):
-            c = U[i, p]
+            c = C[p]
             if c > 0.0 or not sign_matters:
                 out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += share * g0(c)
+            out[P + p] += share * value[p]
 
 
-@entry("void(i8[::1], i8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[::1])")
-def mass_of_rest(rows: Integers, p: int, U: Matrix, log_n: Vector, F: Matrix, growth: Vector, out: Vector) -> None:
-    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change."""
+@entry
+def mass_of_rest(
+    link: Vector, rows: Integers, p: int, state: tuple[Matrix, Vector, Matrix, Vector], out: Vector
+) -> None:
+    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change; the state has its F and growth."""
+    U, log_n, F, growth = state
+    whole = g0(link, 1.0)
     out[0] = out[1] = 0.0
     for x in range(rows.size):
         i = rows[x]
         c = U[i, p]
-        share = np.exp(log_n[i]) / g0(1.0)
+        share, value = np.exp(log_n[i]) / whole, g0(link, c)
         radial = 0.0
         for k in range(U.shape[1]):
             radial += F[i, k] * U[i, k]
-        out[0] += share * g0(c)
-        out[1] += share * (4.0 * growth[i] * g0(c) + g1(c) * (F[i, p] - radial * c))
+        out[0] += share * value
+        out[1] += share * (4.0 * growth[i] * value + g1(link, c) * (F[i, p] - radial * c))
 
 
 @kernel
@@ -62,21 +73,21 @@ def inside(dense: Vector, x: float, start: float, end: float) -> float:
     return y
 
 
-@entry("void(i8[::1], i8, f8, b1, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[::1])")
+@entry
 def events_inside(
+    link: Vector,
     rows: Integers,
     p: int,
     x: float,
     sign_matters: bool,
-    U: Matrix,
-    log_n: Vector,
-    U_end: Matrix,
-    log_end: Vector,
-    dense: Cube,
-    dense_growth: Matrix,
+    begin: State,
+    end: State,
+    polynomials: Dense,
     out: Vector,
 ) -> None:
     """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
+    (U, log_n), (U_end, log_end), (dense, dense_growth) = begin, end, polynomials
+    whole = g0(link, 1.0)
     out[0] = out[1] = 0.0
     for z in range(rows.size):
         i = rows[z]
@@ -84,31 +95,20 @@ def events_inside(
         n = np.exp(inside(dense_growth[:, i], x, log_n[i], log_end[i]))
         if c > 0.0 or not sign_matters:
             out[0] = max(out[0], c * c)
-        out[1] += n * g0(c) / g0(1.0)
+        out[1] += n * g0(link, c) / whole
 
 
-@entry("void(i8, i8, f8, f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], f8[:,::1], f8[::1])")
-def interpolate_rows(
-    begin: int,
-    end: int,
-    x: float,
-    U: Matrix,
-    log_n: Vector,
-    U_end: Matrix,
-    log_end: Vector,
-    dense: Cube,
-    dense_growth: Matrix,
-    U_out: Matrix,
-    log_out: Vector,
-) -> None:
-    """Write rows begin … end − 1 at the fraction x of the step from (U, log_n) to (U_end, log_end), normalised.
+@entry
+def interpolate_rows(first: int, last: int, x: float, begin: State, end: State, polynomials: Dense, out: State) -> None:
+    """Write rows first … last − 1 at the fraction x of the step from one state to another, normalised.
 
     With coefficients b_0 … b_6 it is y + x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))). Where the end was corrected
     after they were written, the correction comes in as x² (3 − 2 x), without a change of slope at either end.
     """
+    (U, log_n), (U_end, log_end), (dense, dense_growth), (U_out, log_out) = begin, end, polynomials, out
     D = U.shape[1]
     late = x * x * (3.0 - 2.0 * x)
-    for i in range(begin, end):
+    for i in range(first, last):
         total = dense_growth[6, i]
         for k in range(D):
             U_out[i, k] = dense[6, i, k]

@@ -10,23 +10,19 @@ w_q = ∫ e^(−κ (1 − x)) x^q dx = q! φ_(q+1)(−κ), so w_0 = (1 − e^−
 direction and for ln n. Left out are squares of Δ, and what the rate λ of a neuron that leans from its direction differs
 by. Where these could matter, the neuron goes through the stages.
 
-Executed after the link kernels and `row_kernels`.
-
 References
 ----------
 M. Hochbruck and A. Ostermann, Exponential integrators, Acta Numerica 19 (2010), section 2.
 """
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g0, g1
-    from dynamics.integrators.large_flow.row_kernels import END, write_cubic
+from dynamics.equations.pairs.link import g0, g1
+from dynamics.integrators.large_flow.row_kernels import END, Dense, Ends, Stages, State, write_cubic
+from dynamics.kernels.arrays import Cube, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 # Part by which the rate of a mode may be wrong. Of 400 such steps of 128 and 512 neurons half were wrong by less than a
 # hundredth of the estimate that follows, the worst by 1.4 times it.
@@ -47,9 +43,9 @@ def relaxed_weights(relaxations: float) -> tuple[float, float, float, float]:
 
 
 @kernel
-def move_number(h: float, a: float, share: float, powers: Vector, stages: Matrix) -> float:
+def move_number(link: Vector, h: float, a: float, share: float, powers: Vector, stages: Matrix) -> float:
     """Replace stages 1 and 12 of ln n by its change and by its rate at the end; return h times what it turned by."""
-    relaxations = share * h * 4.0 * a * g0(1.0)
+    relaxations = share * h * 4.0 * a * g0(link, 1.0)
     zero, one, two, three = relaxed_weights(relaxations)
     force = 4.0 * share * (one * powers[1] + two * powers[2] + three * powers[3])
     stages[1, 0] = h * (zero * stages[0, 0] + force)
@@ -60,12 +56,14 @@ def move_number(h: float, a: float, share: float, powers: Vector, stages: Matrix
 
 
 @kernel
-def move(h: float, a: float, share: float, u: Vector, powers: Matrix, stages: Cube) -> tuple[float, float]:
+def move(
+    link: Vector, h: float, a: float, share: float, u: Vector, powers: Matrix, stages: Cube
+) -> tuple[float, float]:
     """Replace stages 1 and 12 of one neuron, at u, by its move and its velocity at the end.
 
     Returned are the squares of the move and of h times what the velocity turned by.
     """
-    relaxations = share * h * a * g1(1.0)
+    relaxations = share * h * a * g1(link, 1.0)
     zero, one, two, three = relaxed_weights(relaxations)
     begin, rise, end = stages[0, 0], stages[1, 0], stages[END, 0]
     b, c, d = powers[1], powers[2], powers[3]
@@ -95,33 +93,27 @@ def move(h: float, a: float, share: float, u: Vector, powers: Matrix, stages: Cu
 @kernel
 def exponential_step(
     i: int,
-    again: bool,
-    has_dense: bool,
-    h: float,
+    how: tuple[bool, bool, float],
+    link: Vector,
     a: float,
     share: Vector,
-    U: Matrix,
-    log_n: Vector,
-    powers: Matrix,
-    growth_powers: Vector,
-    stages: Cube,
-    growth_stages: Matrix,
-    U_new: Matrix,
-    log_new: Vector,
-    error: Vector,
-    error_within: Vector,
-    tolerance: Vector,
-    dense: Cube,
-    dense_growth: Matrix,
+    start: State,
+    powers: tuple[Matrix, Vector],
+    all_stages: Stages,
+    ends: Ends,
+    polynomials: Dense,
 ) -> float:
     """Write where row i is moved, and its dense output, a cubic, as `finish_row` does; return the error in tolerances.
 
+    `how` says whether the step has been accepted, whether it has a dense output, and its length.
     Stage 0 is its slowed velocity at the beginning; a is the coefficient of its direction in the teacher, and `share`
     holds θ of the direction and of ln n.
     """
+    (again, has_dense, h), (U, log_n), (stages, growth_stages) = how, start, all_stages
+    (U_new, log_new, error, error_within, tolerance, _), (dense, dense_growth) = ends, polynomials
     D = U.shape[1]
-    moved, turned = move(h, a, share[0], U[i], powers, stages)
-    turned_growth = move_number(h, a, share[1], growth_powers, growth_stages)
+    moved, turned = move(link, h, a, share[0], U[i], powers[0], stages)
+    turned_growth = move_number(link, h, a, share[1], powers[1], growth_stages)
     rise, growth_rise = stages[1, 0], growth_stages[1, 0]
     if not again:
         for k in range(D):
@@ -129,7 +121,7 @@ def exponential_step(
         log_new[i] = log_n[i] + growth_rise
         error[i] = 0.0
     if has_dense:
-        write_cubic(i, 0, h, rise, growth_rise, stages, growth_stages, dense, dense_growth)
+        write_cubic(i, 0, h, rise, growth_rise, all_stages, polynomials)
         for q in range(3, dense.shape[0]):
             dense_growth[q, i] = 0.0
             for k in range(D):

@@ -7,9 +7,13 @@ little mass, at rest beside learned directions, sums that up over its whole life
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from dynamics.integrators.large_flow.event_kernels import curvatures
+from dynamics.integrators.large_flow.landing_kernels import largest_overlaps, shift_clusters, weigh_shifts
+from dynamics.integrators.large_flow.settle_kernels import settle_rows
 
 if TYPE_CHECKING:
     from dynamics.integrators.large_flow.rests import Rests
@@ -36,14 +40,12 @@ def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: fl
     h, correction, slot, state = step.h, rests.correction(step.h), rests.free_slot(), step.reached
     rows.field(state.U, state.log_norm, state.F, state.growth)
     rows.partial(state, rests.rest[slot], rests.rest_growth[slot], compares=True)
-    displaced = _land(rows, rests, step, correction, slot, h_last, kappa)
+    lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot], *rows.ahead)
+    displaced = _land(rows, rests, step, lag, correction, slot, h_last, kappa)
 
     def part(begin: int, end: int) -> None:
-        rows.kernels.settle_rows(
-            begin, end, correction, h * SHARE_AHEAD, step.division.cluster, state.F, state.growth,
-            *step.rests[:3], step.rests.at_end, slot, *rows.ahead, state.U, state.log_norm,
-            step.end.U, step.end.log_norm, rows.miss,
-        )  # fmt: skip
+        shares = correction, h * SHARE_AHEAD
+        settle_rows(begin, end, *shares, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
 
     rows.workers.over_rows(part)
     share = h / (rests.newest_first.size + 1.0)
@@ -53,13 +55,20 @@ def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: fl
 
 
 def _land(
-    rows: Rows, rests: Rests, step: Step, correction: float, slot: int, h_last: float | None, kappa: float
+    rows: Rows,
+    rests: Rests,
+    step: Step,
+    lag: tuple[Any, ...],
+    correction: float,
+    slot: int,
+    h_last: float | None,
+    kappa: float,
 ) -> Array:
     """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
 
-    Slot `slot` holds the state where the stages end, its field, and its partial field as the rest. What is moved is
-    moved there, other rows by `correction` times the error of the rest; the fields follow. Returned are the largest
-    distances of a mean direction and of a mean ln n from where they belong.
+    Slot `slot` holds the state where the stages end, its field, and its partial field as the rest, and `lag` is what
+    kernels are told of that. What is moved is moved there, other rows by `correction` times the error of the rest; the
+    fields follow. Returned are the largest distances of a mean direction and of a mean ln n from where they belong.
     """
     division, h, state = step.division, step.h, step.reached
     count = division.directions.size
@@ -67,19 +76,16 @@ def _land(
         return np.zeros(2)
     # Modes that relax less than κ within a step are not slowed.
     follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
-    shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
-    rows.kernels.largest_overlaps(state.U, division.cluster, curvature)
-    rows.kernels.curvatures(curvature)
+    shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
+    overlaps, curvature = np.empty(rows.a.size), np.empty(rows.a.size)
+    largest_overlaps(state.U, division.cluster, overlaps)
+    curvatures(rows.link, overlaps, curvature)
     ratio = 0.0 if h_last is None else h / (h + h_last)
-    shares, weights = rests.relaxed_correction(h, division.rates), step.rests.at_end
-    extrapolated = *step.rests[:3], weights, slot, *rows.ahead
+    modes = division.rates, follows, rests.relaxed_correction(h, division.rates), step.drift
+    out = curvature, shift, size
 
     def weigh(begin: int, end: int) -> None:
-        rows.kernels.weigh_shifts(
-            begin, end, h, ratio, division.rates, follows, shares, step.begin.log_norm, step.begin.U,
-            state.log_norm, state.U, state.growth, *extrapolated, state.F, curvature, step.drift, shift, size,
-            division.plan,
-        )  # fmt: skip
+        weigh_shifts(begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, out, division.plan)
 
     rows.workers.over_parts(count, weigh)
     noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
@@ -88,9 +94,7 @@ def _land(
         moves = ~(noticed <= MOVED)
         chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
         before = state.U[moved], np.exp(state.log_norm[moved])
-        rows.kernels.shift_clusters(
-            chosen, correction, state.log_norm, state.U, state.growth, state.F, *extrapolated, shift, division.plan
-        )
+        shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
         rows.follow(state, moved, before)
         blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
         rows.partial(state, rests.rest[slot], rests.rest_growth[slot], blocks)

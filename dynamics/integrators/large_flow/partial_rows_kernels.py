@@ -1,45 +1,49 @@
-"""Compiled pass of the large flow that writes the partial field, or the rest; executed after `partial_kernels`."""
+"""Compiled pass of the large flow that writes the partial field, or the rest."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
+
+from typing import Any
 
 from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Integers, Matrix, Real, Switches, Vector
-from dynamics.compiler.compilation import entry, kernel
-from dynamics.compiler.views import row_part, vector
+from dynamics.equations.pairs.field_kernels import SCRATCH
+from dynamics.equations.pairs.link import g0
+from dynamics.equations.pairs.rounding_kernels import rounded_coordinate
+from dynamics.integrators.large_flow.partial_kernels import (
+    add_clusters,
+    add_near,
+    add_sources,
+    add_teacher,
+    direction_of,
+    far_forces,
+    write_difference,
+)
+from dynamics.integrators.large_flow.plan import LINK, ORDER, Plan
+from dynamics.integrators.shared_kernels import copy_row
+from dynamics.kernels.arrays import Integers, Matrix, Real, Switches, Vector
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.views import matrix, row_part, vector
 
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.array_kernels import matrix
-    from dynamics.equations.pairs.rounding_kernels import rounded_coordinate
-    from dynamics.integrators.large_flow.partial_kernels import (
-        add_active,
-        add_clusters,
-        add_near,
-        add_sources,
-        far_forces,
-    )
-    from dynamics.integrators.large_flow.plan import ACTIVE, ORDER, PLAN, Plan
-
-    REAL = "f8"
+# Vectors of the sources, the same in the precision of rows that are not near them, masses, which are near each row,
+# and what a step expected the distant ones to exert at its end: vectors and growth.
+Sources = tuple[Matrix, NDArray[Any], Vector, Switches, NDArray[Any], Vector]
 
 
 @kernel
 def force_of_sources(
     rows: Integers,
     u: Matrix,
-    sources: Matrix,
-    distant: NDArray[Real],
-    mass: Vector,
-    near: Switches,
-    ahead: NDArray[Real],
-    ahead_growth: Vector,
+    all_sources: Sources,
     F: Matrix,
     growth: Vector,
     room: NDArray[Real],
+    scratch: Vector,
+    plan: Plan,
 ) -> None:
     """Write what the fast sources exert on a block of rows that are none; see `partial_rows`."""
+    sources, distant, mass, near, ahead, ahead_growth = all_sources
     R, D, S = rows.size, u.shape[1], mass.size
-    vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), matrix(room, 2 * R * D, R, S)
+    vectors, force, products = matrix(room, 0, R, D), matrix(room, R * D, R, D), vector(room, 2 * R * D, R * S)
     compares = ahead.shape[0] > 0
     for x in range(R):
         growth[x] = 0.0
@@ -49,7 +53,7 @@ def force_of_sources(
         for x in range(R):
             for k in range(D):
                 vectors[x, k] = rounded_coordinate(u[x, k])
-        far_forces(rows, vectors, distant, mass, near, not compares, products, force, growth)
+        far_forces(rows, vectors, (distant, mass, near), not compares, products, force, growth, scratch, plan)
         for x in range(R):
             for k in range(D):
                 F[x, k] = force[x, k]
@@ -59,67 +63,53 @@ def force_of_sources(
             for k in range(D):
                 ahead[i, k] = force[x, k] - ahead[i, k]
     for x in range(R):
-        growth[x] += add_near(rows[x], u[x], sources, mass, near, F[x])
+        growth[x] += add_near(plan[LINK], rows[x], u[x], sources, mass, near, F[x])
 
 
-@entry(
-    f"void(i8, i8, i8[::1], f8[:,::1], f8[::1], f8[:,::1], {REAL}[:,::1], f8[::1], b1[:,::1],"
-    f" {REAL}[:,::1], f8[::1], f8[:,::1], f8[::1], b1,"
-    f" f8[:,::1], f8[::1], f8[::1], {REAL}[::1],"
-    f" {PLAN})"
-)
+@entry
 def partial_rows(
     first_block: int,
     last_block: int,
     cuts: Integers,
-    U: Matrix,
-    log_n: Vector,
-    sources: Matrix,
-    distant: NDArray[Real],
-    mass: Vector,
-    near: Switches,
-    ahead: NDArray[Real],
-    ahead_growth: Vector,
-    field: Matrix,
-    field_growth: Vector,
+    state: tuple[Matrix, Vector, Matrix, Vector],
+    all_sources: Sources,
     is_rest: bool,
-    out: Matrix,
-    out_growth: Vector,
-    work: Vector,
-    room: NDArray[Real],
+    out: tuple[Matrix, Vector],
+    work: tuple[Vector, NDArray[Any]],
     plan: Plan,
 ) -> None:
     """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]], or what it leaves of the field.
 
-    `distant` holds the sources once more, for rows that are not near them.
-    `ahead`, if it has rows, holds what a step expected from distant sources at its end; its error takes the place.
+    The state is (U, ln n, F, growth), and `out` takes F and growth. `ahead`, the last but one of the arrays of the
+    sources, has no rows, or its error takes its place. `work` is scratch, the first array of which ends with `SCRATCH`
+    numbers.
     """
+    (U, log_n, field, field_growth), (out_F, out_growth), (numbers, room) = state, out, work
+    sources, mass = all_sources[0], all_sources[2]
     D, S = U.shape[1], mass.size
-    of_rows, _, teacher = plan
-    active = row_part(teacher, ACTIVE, 0, teacher.shape[1])
+    of_rows, clusters, teacher, link, _ = plan
+    peak, scratch = g0(link, 1.0), vector(numbers, numbers.size - SCRATCH, SCRATCH)
     for b in range(first_block, last_block):
         first, R = cuts[b], cuts[b + 1] - cuts[b]
         rows = row_part(of_rows, ORDER, first, R)
-        u, F, overlap = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(work, 2 * R * D, R, S)
+        u, F, overlap = matrix(numbers, 0, R, D), matrix(numbers, R * D, R, D), vector(numbers, 2 * R * D, R * S)
         o = 2 * R * D + R * S
-        logs, growth = vector(work, o, R), vector(work, o + R, R)
+        logs, growth = vector(numbers, o, R), vector(numbers, o + R, R)
         for x in range(R):
             logs[x] = log_n[rows[x]]
-            for k in range(D):
-                u[x, k] = U[rows[x], k]
+            copy_row(u[x], U[rows[x]])
         if first < S:
-            add_sources(first, u, sources, mass, overlap, F, growth)
+            add_sources(first, u, sources, mass, overlap, F, growth, scratch, plan)
         else:
-            force_of_sources(rows, u, sources, distant, mass, near, ahead, ahead_growth, F, growth, room)
-        add_clusters(rows, u, logs, F, growth, plan)
+            force_of_sources(rows, u, all_sources, F, growth, room, scratch, plan)
+        add_clusters(rows, u, logs, F, growth, of_rows, clusters, link, peak)
         for x in range(R):
             i = rows[x]
-            growth[x] += add_active(u[x], active, F[x])[0]
+            own = direction_of(i, of_rows, clusters)
+            growth[x] += add_teacher(link, u[x], own, teacher, F[x], scratch)[0]
             if is_rest:
                 out_growth[i] = field_growth[i] - growth[x]
-                for k in range(D):
-                    out[i, k] = field[i, k] - F[x, k]
+                write_difference(field[i], F[x], 1.0, out_F[i])
             else:
                 out_growth[i] = growth[x]
-                for k in range(D):
-                    out[i, k] = F[x, k]
+                copy_row(out_F[i], F[x])

@@ -1,51 +1,44 @@
-"""Compiled weight of groups of rows between steps of the large-flow solver; executed after the link kernels."""
+"""Compiled weight of groups of rows between steps of the large-flow solver."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import entry
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g0
+from dynamics.equations.pairs.link import g0
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry
 
 
-@entry(
-    "void(i8, i8, f8, i8[::1], i8[::1], i8[::1], f8[::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1],"
-    " f8[::1],"
-    " f8[:,::1], f8[:,::1])"
-)
+@entry
 def weigh_groups(
     begin: int,
     end: int,
     h: float,
-    order: Integers,
-    first: Integers,
-    direction: Integers,
+    link: Vector,
+    groups: tuple[Integers, Integers, Integers],
     a: Vector,
     sign: Vector,
-    U_before: Matrix,
-    log_before: Vector,
-    U: Matrix,
-    log_n: Vector,
-    F: Matrix,
-    growth: Vector,
-    drift: Matrix,
-    result: Matrix,
+    before: tuple[Matrix, Vector],
+    now: tuple[Matrix, Vector, Matrix, Vector],
+    out: tuple[Matrix, Matrix],
 ) -> None:
     """Weigh groups begin … end − 1 of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
 
-    `drift` (groups, D + 1) is the mean velocity of direction and norm over the last step, of length h; `result`
-    (groups, 4) the mass, the squared distance ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction
-    and that of the norm are now from their drift.
+    `groups` is (order, first, direction), `before` (U, ln n) at the beginning of the last step, of length h, `now` the
+    same with the field F and growth at its end, and `out` is (drift, result): `drift` (groups, D + 1) is the mean
+    velocity of direction and norm over that step; `result` (groups, 4) the mass, the squared distance
+    ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction and that of the norm are now from their
+    drift.
     """
+    (order, first, direction), (U_before, log_before), (U, log_n, F, growth) = groups, before, now
+    drift, result = out
+    whole = g0(link, 1.0)
     D = U.shape[1]
     mean = np.empty(D)
     for c in range(begin, end):
         p = direction[c]
         mass = rise = 0.0
-        distance = a[p] * a[p] * g0(1.0)
+        distance = a[p] * a[p] * whole
         for k in range(D):
             mean[k] = drift[c, k] = 0.0
         drift[c, D] = 0.0
@@ -54,13 +47,13 @@ def weigh_groups(
             n = np.exp(log_n[i])
             mass += n
             rise += n * 4.0 * growth[i]
-            distance += n * n * g0(1.0) - 2.0 * a[p] * n * g0(U[i, p])
+            distance += n * n * whole - 2.0 * a[p] * n * g0(link, U[i, p])
             for z in range(first[c], x):
                 j = order[z]
                 s = 0.0
                 for k in range(D):
                     s += U[i, k] * U[j, k]
-                distance += 2.0 * n * np.exp(log_n[j]) * g0(s)
+                distance += 2.0 * n * np.exp(log_n[j]) * g0(link, s)
             radial = 0.0
             for k in range(D):
                 radial += F[i, k] * U[i, k]

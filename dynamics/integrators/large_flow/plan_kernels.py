@@ -1,21 +1,16 @@
-"""Groups of rows that go through a step together, and the rest of the field that a step extrapolates.
+"""Groups of rows that go through a step together, and the rest of the field that a step extrapolates."""
 
-Executed after `plan`.
-"""
-
-from typing import TYPE_CHECKING
-
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.integrators.large_flow.plan import CLUSTER, FIRST, Plan
+from dynamics.integrators.large_flow.plan import CLUSTER, FIRST
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel
-def group_end(x: int, rows: Integers, plan: Plan) -> int:
-    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if the cluster began before."""
-    of_rows, clusters, _ = plan
+def group_end(x: int, rows: Integers, of_rows: Integers, clusters: Integers) -> int:
+    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if the cluster began before.
+
+    The tables are those of the plan, since an array that is taken from a tuple costs a count of references.
+    """
     c = of_rows[CLUSTER, rows[x]]
     if c < 0:
         return x + 1

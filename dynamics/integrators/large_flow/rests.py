@@ -25,6 +25,10 @@ class Extrapolation(NamedTuple):
     slots: Integers
     powers: Array
 
+    def arrays(self) -> tuple[Array, Array, Integers, Array]:
+        """Return the four arrays as compiled functions take them."""
+        return self.rest, self.growth, self.slots, self.powers
+
     @property
     def at_end(self) -> Array:
         """Weights of the past values at the end of the step."""

@@ -1,27 +1,29 @@
-"""Compiled sums of the stages of one neuron in the large-flow solver, the error of its step, and its dense output.
+"""Compiled sums of the stages of one neuron in the large-flow solver, the error of its step, and its dense output."""
 
-Executed after the tableau.
-"""
-
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger
-from dynamics.compiler.views import vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import (
-        DOP853_COUNTS,
-        DOP853_DENSE_ERROR,
-        DOP853_PLACES,
-        DOP853_WEIGHTS,
-    )
+from dynamics.integrators.explicit.dop853_tableau import (
+    DOP853_COUNTS,
+    DOP853_DENSE_ERROR,
+    DOP853_PLACES,
+    DOP853_WEIGHTS,
+)
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
 ERRORS = 16  # rows of the tableau with the two error estimates
+
+# A state is (U, ln n); stages, and the coefficients of the dense output, are those of vectors and of ln n.
+State = tuple[Matrix, Vector]
+Stages = tuple[Cube, Matrix]
+Dense = tuple[Cube, Matrix]
+# Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
+Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
+LEADING = 5
 
 
 @kernel
@@ -88,7 +90,7 @@ def row_error(
     q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS, :END], 1.0) / atol_norm) ** 2
     q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS + 1, :END], 1.0) / atol_norm) ** 2
     for k in range(D):
-        scale = 1.0 / (atol + rtol * larger(abs(y[k]), abs(new[k])))
+        scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
         q5 += (e5[k] * scale) ** 2
         q3 += (e3[k] * scale) ** 2
     total = q5 + 0.01 * q3
@@ -96,27 +98,20 @@ def row_error(
         return np.inf
     error = abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
     if p >= 0:
-        scale = 1.0 / (atol + rtol * larger(abs(y[p]), abs(new[p])))
+        scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
         q5 = (e5[p] * scale) ** 2
         total = q5 + 0.01 * (e3[p] * scale) ** 2
         if total > 0.0:
-            error = larger(error, abs(h) * q5 / np.sqrt(total))
+            error = max(error, abs(h) * q5 / np.sqrt(total))
     return error
 
 
 @kernel
 def write_cubic(
-    i: int,
-    x: int,
-    h: float,
-    rise: Vector,
-    growth_rise: float,
-    stages: Cube,
-    growth_stages: Matrix,
-    dense: Cube,
-    dense_growth: Matrix,
+    i: int, x: int, h: float, rise: Vector, growth_rise: float, all_stages: Stages, polynomials: Dense
 ) -> None:
     """Write the three lowest coefficients of the dense output of one row: the cubic by both ends and their rates."""
+    (stages, growth_stages), (dense, dense_growth) = all_stages, polynomials
     for k in range(rise.size):
         dense[0, i, k] = rise[k]
         dense[1, i, k] = h * stages[0, x, k] - rise[k]
@@ -128,19 +123,11 @@ def write_cubic(
 
 @kernel
 def write_dense(
-    i: int,
-    x: int,
-    h: float,
-    rise: Vector,
-    growth_rise: float,
-    stages: Cube,
-    growth_stages: Matrix,
-    zero: Vector,
-    dense: Cube,
-    dense_growth: Matrix,
+    i: int, x: int, h: float, rise: Vector, growth_rise: float, all_stages: Stages, zero: Vector, polynomials: Dense
 ) -> None:
     """Write the seven coefficients of the dense output of one row, given how far the step took it."""
-    write_cubic(i, x, h, rise, growth_rise, stages, growth_stages, dense, dense_growth)
+    (stages, growth_stages), (dense, dense_growth) = all_stages, polynomials
+    write_cubic(i, x, h, rise, growth_rise, all_stages, polynomials)
     for q in range(4):
         combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
         dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
@@ -163,25 +150,18 @@ def finish_row(
     again: bool,
     has_dense: bool,
     h: float,
-    U: Matrix,
-    log_n: Vector,
-    stages: Cube,
-    growth_stages: Matrix,
-    U_new: Matrix,
-    log_new: Vector,
-    error: Vector,
-    error_within: Vector,
-    tolerance: Vector,
-    leading: Integers,
-    dense: Cube,
-    dense_growth: Matrix,
+    start: State,
+    all_stages: Stages,
+    ends: Ends,
+    polynomials: Dense,
     work: Vector,
 ) -> None:
-    """Write where a step takes row i, whose stages are those of row x of `stages`, and its dense output.
+    """Write where a step takes row i, whose stages are those of row x of `all_stages`, and its dense output.
 
-    With `again` the step has been accepted, and its end is left alone. `error` is that of the end of the step,
-    `error_within` that of its dense output; `work` has 4 D numbers.
+    With `again` the step has been accepted, and its end is left alone; `work` has 4 D numbers.
     """
+    (U, log_n), (stages, growth_stages) = start, all_stages
+    U_new, log_new, error, error_within, tolerance, leading = ends
     D = U.shape[1]
     zero, rise, e5, e3 = vector(work, 0, D), vector(work, D, D), vector(work, 2 * D, D), vector(work, 3 * D, D)
     end_sums(U[i], stages, x, DOP853_COUNTS[END], h, rise, e5, e3)
@@ -195,5 +175,5 @@ def finish_row(
         for k in range(D):
             rise[k] -= U[i, k]
             zero[k] = 0.0
-        write_dense(i, x, h, rise, growth_rise, stages, growth_stages, zero, dense, dense_growth)
-        error_within[i] = dense_error(i, dense, dense_growth) / tolerance[1]
+        write_dense(i, x, h, rise, growth_rise, all_stages, zero, polynomials)
+        error_within[i] = dense_error(i, polynomials[0], polynomials[1]) / tolerance[1]

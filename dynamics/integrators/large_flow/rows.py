@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.workers import GRAIN, Workers
+from dynamics.equations.pairs.field_kernels import SCRATCH
+from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
 from dynamics.equations.pairs.unit_vectors import teacher_rows
+from dynamics.integrators.large_flow.event_kernels import events_of_rows
+from dynamics.integrators.large_flow.moved_kernels import PULLED_BLOCK, pull_rows, renew_moved
 from dynamics.integrators.large_flow.nodes import POWERS
-from dynamics.integrators.large_flow.passes import compile_passes
+from dynamics.integrators.large_flow.partial_rows_kernels import partial_rows
 from dynamics.integrators.large_flow.sources import Sources
+from dynamics.integrators.large_flow.step_kernels import step_rows
+from dynamics.threads.cores import has_kernels_for_small_matrices
+from dynamics.threads.workers import GRAIN, Workers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +86,10 @@ class Rows:
         self, problem: Problem, columns: int, tolerance: Array, lag_tolerance: Array, threads: int | None
     ) -> None:
         m = problem.width
-        self.link = problem.activation
-        self.value, self.slope = self.link.kernel_at_one, float(self.link.kernel_derivative(1.0))
+        activation = problem.activation
+        #: Data of g.
+        self.link = link_data(problem)
+        self.value, self.slope = activation.kernel_at_one, float(activation.kernel_derivative(1.0))
         self.a = np.array(problem.teacher.coefficients, dtype=np.float64)
         self.teacher = teacher_rows(problem, columns)
         self.sign_matters = problem.information_exponent % 2 == 1
@@ -90,12 +98,12 @@ class Rows:
         large, loose = m * columns >= SINGLE_STATE, tolerance[1] >= SINGLE_RTOL
         self.single = bool(large and loose and m <= LARGEST_CROWD * self.a.size)
         self._follows = m >= FEWEST_FOLLOWED
-        passes = compile_passes(problem, rounds=self.single, follows=self._follows)
-        self.kernels, self.compile_seconds = passes.namespace, passes.compile_seconds
+        #: Whether BLAS multiplies blocks of a few rows.
+        self.by_blas = has_kernels_for_small_matrices()
         self.workers = Workers(m, columns, threads, smallest=SMALLEST_PASS, smallest_of_long=SMALLEST_STAGES)
-        self._field: UnitField | SingleUnitField = UnitField(self.kernels, self.workers, self.a, self.teacher, m)
+        self._field: UnitField | SingleUnitField = UnitField(self.link, self.workers, self.a, self.teacher, m)
         if self.single:
-            self._field = SingleUnitField(self.kernels, self.workers, self.a, m, columns)
+            self._field = SingleUnitField(self.link, self.workers, self.a, m, columns)
         #: Error of each row in the last attempted step, in units of the tolerance.
         self.error = np.empty(m)
         #: Error of the dense output of each row, where it was computed, in units of rtol.
@@ -115,7 +123,7 @@ class Rows:
         self._division = division
         #: Step of which the stages of the sources are held.
         self._staged: Step | None = None
-        self.sources = Sources(self.kernels, self.workers, division, D, self._real)
+        self.sources = Sources(self.workers, division, D, self._real)
         count = self.sources.at_nodes[0].size
         self._node_powers = POWERS[:count, :count].copy()
         self._near = np.empty((m, sources), dtype=np.bool_)
@@ -124,7 +132,8 @@ class Rows:
         # The first thread has the sources as well.
         blocks = [int(sizes.max())] + [int(sizes[1 if sources else 0 :].max(initial=1))] * (self.workers.count - 1)
         self._work = [
-            np.empty(6 * D + max(group * (23 * D + 23), R * (2 * D + sources + 2)) + count * R) for R in blocks
+            np.empty(6 * D + max(group * (23 * D + 23), R * (2 * D + sources + 2)) + count * R + SCRATCH)
+            for R in blocks
         ]
         self._room = [np.empty(R * ((count + 3) * D + sources), self._real) for R in blocks]
 
@@ -165,13 +174,14 @@ class Rows:
         self.workers.over_some(blocks, partial(self._run, step, dense=True, again=True))
 
     def _run(self, step: Step, first: int, last: int, thread: int, *, dense: bool, again: bool) -> None:
-        self.kernels.step_rows(
-            first, last, step.division.cuts, again, dense,
-            step.h, step.begin.U, step.begin.log_norm, step.begin.F, *step.rests,
-            *self.sources.at_stages, *self.sources.at_nodes, self._node_powers, self._near, *self.ahead,
-            step.pace, step.drift, step.reached.U, step.reached.log_norm,
-            self.error, self.error_within, self.tolerance, step.leading, *self.dense,
-            self._work[thread], self._room[thread], step.division.plan,
+        sources = (
+            *self.sources.at_stages, self._near, *self.sources.at_nodes, self._node_powers, *self.ahead,
+        )  # fmt: skip
+        ends = *step.reached.vectors, self.error, self.error_within, self.tolerance, step.leading
+        step_rows(
+            (first, last, step.division.cuts), (again, dense, step.h), step.begin.whole[:3], step.rests.arrays(),
+            sources, (step.pace, step.drift), ends, self.dense, (self._work[thread], self._room[thread]),
+            step.division.plan,
         )  # fmt: skip
 
     def field(self, U: Array, log_norm: Array, F: Array, growth: Array) -> None:
@@ -185,19 +195,17 @@ class Rows:
         if not self._follows or moved.size > LARGEST_MOVE[self.single] * m:
             self.field(state.U, state.log_norm, state.F, state.growth)
             return
-        (K, D), blocks = before[0].shape, -(-m // self.kernels.PULLED_BLOCK)
+        (K, D), blocks = before[0].shape, -(-m // PULLED_BLOCK)
         n, place = np.exp(state.log_norm), np.full(m, -1, dtype=np.int64)
         place[moved] = np.arange(K)
-        vectors, mass = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
-        forces, growths = np.empty((blocks, K, D)), np.empty((blocks, K))
+        both = np.concatenate([state.U[moved], before[0]]), np.concatenate([n[moved], -before[1]])
+        whole, pulls = (state.U, n, state.F, state.growth), (np.empty((blocks, K, D)), np.empty((blocks, K)))
 
         def pull(begin: int, end: int) -> None:
-            self.kernels.pull_rows(
-                begin, end, state.U, n, place, vectors, mass, state.F, state.growth, forces, growths
-            )  # fmt: skip
+            pull_rows(begin, end, self.link, whole, place, both, pulls)
 
         self.workers.over_rows(pull)
-        self.kernels.renew_moved(moved, state.U, self.a, forces, growths, state.F, state.growth)
+        renew_moved(self.link, moved, self.a, pulls, whole)
 
     def partial(
         self,
@@ -216,15 +224,15 @@ class Rows:
         """
         division = self._division
         sources, mass = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])
-        distant = sources.astype(self._real)
         ahead = self.ahead if compares else (self._ahead[0][:0], self._ahead[1])
+        all_sources = sources, sources.astype(self._real), mass, self._near, *ahead
         self.counts["partial_evaluations"] += 1
 
         def part(first: int, last: int, thread: int) -> None:
-            self.kernels.partial_rows(
-                first, last, division.cuts, state.U, state.log_norm, sources, distant, mass, self._near, *ahead,
-                state.F, state.growth, is_rest, F, growth, self._work[thread], self._room[thread], division.plan,
-            )  # fmt: skip
+            work = self._work[thread], self._room[thread]
+            partial_rows(
+                first, last, division.cuts, state.whole, all_sources, is_rest, (F, growth), work, division.plan
+            )
 
         if blocks is None:
             self.workers.over_blocks(division.cuts, 0, part)
@@ -247,5 +255,5 @@ class Rows:
     def event_values(self, U: Array, log_norm: Array) -> Array:
         """Return max_i C_ip² − ½ of all directions, then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
         values = np.empty(2 * self.a.size)
-        self.kernels.events_of_rows(U, log_norm, self.a, self.sign_matters, values)
+        events_of_rows(self.link, U, log_norm, self.a, self.sign_matters, values)
         return values

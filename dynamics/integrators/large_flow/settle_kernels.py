@@ -1,57 +1,36 @@
-"""Compiled correction of rows at the end of a step of the large-flow solver.
+"""Compiled correction of rows at the end of a step of the large-flow solver."""
 
-Executed after `plan_kernels`; compiled once for all links.
-"""
-
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.arrays import Cube, Integers, Matrix, Real, Vector
-from dynamics.compiler.compilation import entry
-from dynamics.compiler.numbers import larger
-
-if TYPE_CHECKING:
-    from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
-
-    REAL = "f8"
+from dynamics.integrators.large_flow.landing_kernels import Lag, State
+from dynamics.integrators.large_flow.plan_kernels import add_rest, rest_number
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry
 
 
-@entry(
-    f"void(i8, i8, f8, f8, i8[::1], f8[:,::1], f8[::1], f8[:,:,::1], f8[:,::1], i8[::1], f8[::1], i8, {REAL}[:,::1],"
-    " f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[::1], f8[:,::1])"
-)
+@entry
 def settle_rows(
     begin: int,
     end: int,
     share: float,
     share_ahead: float,
     cluster: Integers,
-    F: Matrix,
-    growth: Vector,
-    rest: Cube,
-    rest_growth: Matrix,
-    slots: Integers,
-    weights: Vector,
-    now: int,
-    ahead: NDArray[Real],
-    ahead_growth: Vector,
-    U: Matrix,
-    log_n: Vector,
-    U_end: Matrix,
-    log_end: Vector,
+    state: State,
+    lag: Lag,
+    settled: tuple[Matrix, Vector],
     miss: Matrix,
 ) -> None:
     """Compare the rest of the field where a step ends with what was extrapolated; write the state, corrected.
 
-    Slot `now` of `rest` and `rest_growth` holds the partial field, and on return the rest of it, F − partial; the
-    extrapolated one is Σ_q weights_q rest[slots_q], and `ahead`, if it has rows, holds the error of what distant
-    sources were expected to exert. `miss` (m, 2) is the largest component of the extrapolation's error
-    and that of the growth.  Rows outside clusters move by `share` and `share_ahead` times these two errors.
+    State and lag are as in `landing_kernels`; on return `part` and `part_growth` of the lag hold the rest of the field.
+    `settled` takes (U, ln n), and `miss` (m, 2) the largest component of the extrapolation's error and that of the
+    growth. Rows outside clusters move by `share` and `share_ahead` times these two errors.
     """
+    (U, log_n, F, growth), (U_end, log_end) = state, settled
+    rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth = lag
     D = U.shape[1]
-    part, part_growth = rest[now], rest_growth[now]
     off, correction = np.empty(D), np.empty(D)
     for i in range(begin, end):
         for k in range(D):
@@ -78,7 +57,7 @@ def settle_rows(
             radial += off[k] * U[i, k]
             moved_radial += correction[k] * U[i, k]
         for k in range(D):
-            largest = larger(largest, abs(off[k] - radial * U[i, k]))
+            largest = max(largest, abs(off[k] - radial * U[i, k]))
             u = U[i, k] + free * (correction[k] - moved_radial * U[i, k])
             U_end[i, k] = u
             length += u * u

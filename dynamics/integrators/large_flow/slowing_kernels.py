@@ -1,15 +1,13 @@
-"""Compiled slowing of clusters within a step of the large-flow solver; executed after the link kernels."""
+"""Compiled slowing of clusters within a step of the large-flow solver."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-
-if TYPE_CHECKING:
-    from dynamics.equations.pairs.link_kernels import g0, g1
-    from dynamics.integrators.large_flow.plan import CLUSTER, POLE
+from dynamics.equations.pairs.link import g0, g1
+from dynamics.integrators.large_flow.plan import CLUSTER, POLE
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel
@@ -42,11 +40,11 @@ def slow_together(
     log_n: Vector,
     du: Matrix,
     dl: Vector,
-    mean: Vector,
-    shift: Vector,
+    means: tuple[Vector, Vector],
     pace: Matrix,
     drift: Matrix,
     of_rows: Integers,
+    link: Vector,
 ) -> None:
     """Slow cluster c, all rows of a block: b of the mean direction and β of mean ln n are taken away.
 
@@ -54,7 +52,9 @@ def slow_together(
     by δ_i from the mean, s_i u_i = ū + δ_i, then have other velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the
     direction. Without that the lag of their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by
     T_i = 1 − u_i u_iᵀ; the x whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
+    `means` takes two vectors.
     """
+    mean, shift = means
     D = mean.size
     total = mean_growth = mean_lean = 0.0
     for k in range(D):
@@ -70,7 +70,7 @@ def slow_together(
         mean[k] = (1.0 - pace[c, 0]) * (mean[k] / total - drift[c, k])
         shift[k] = mean[k]
     mean_growth = (1.0 - pace[c, 1]) * (mean_growth / total - drift[c, D])
-    turn = 0.25 * g1(1.0) / g0(1.0) * mean_growth
+    turn = 0.25 * g1(link, 1.0) / g0(link, 1.0) * mean_growth
     for z in range(rows.size):
         share, s = np.exp(log_n[z]) / total, of_rows[POLE, rows[z]]
         lean = s * along(u[z], mean)
@@ -98,11 +98,11 @@ def slow_cluster(
     log_n: Vector,
     du: Matrix,
     dl: Vector,
-    mean: Vector,
-    shift: Vector,
+    means: tuple[Vector, Vector],
     pace: Matrix,
     drift: Matrix,
     of_rows: Integers,
+    link: Vector,
 ) -> None:
     """Replace the mean velocity v of rows, if they are a cluster, by θ v + (1 − θ) drift: its only stiff modes.
 
@@ -112,7 +112,7 @@ def slow_cluster(
     if c < 0 or (pace[c, 0] >= 1.0 and pace[c, 1] >= 1.0):
         return
     if rows.size > 1:
-        slow_together(c, rows, u, log_n, du, dl, mean, shift, pace, drift, of_rows)
+        slow_together(c, rows, u, log_n, du, dl, means, pace, drift, of_rows, link)
     else:
         slow_alone(u[0], du[0], of_rows[POLE, rows[0]], 1.0 - pace[c, 0], drift[c])
         dl[0] -= (1.0 - pace[c, 1]) * (dl[0] - drift[c, drift.shape[1] - 1])

@@ -14,13 +14,14 @@ import numpy as np
 
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.large_flow.nodes import NODES
+from dynamics.integrators.large_flow.source_kernels import LAST_STAGE, TOGETHER, place_sources, step_sources
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.compiler.workers import Workers
     from dynamics.integrators.large_flow.division import Division
     from dynamics.integrators.large_flow.rows import Step
+    from dynamics.threads.workers import Workers
     from hermite.arrays import Array
 
 #: Parts of a step at most. With 2, 3, 4 and 8 of them 256 directions take 721, 621, 608 and 607 steps, and 1067 with 1.
@@ -28,8 +29,6 @@ MOST_PARTS = 4
 #: Products of numbers in the forces of the sources on each other from which on threads share each of their stages: a
 #: call in two threads takes some 50 microseconds more.
 SMALLEST_SHARED_STAGE = 400_000
-#: Last stage, with the dense output: two thirds of large steps have an event, and all rows feel sources by it.
-_LAST_STAGE = 15
 #: Fractions of a step at which other rows feel them: at every stage where they are near, at the nodes where not.
 _TIMES = np.concatenate([DOP853_C, NODES])
 
@@ -40,11 +39,11 @@ class Sources:
     `precision` is that of the vectors at the nodes.
     """
 
-    def __init__(self, kernels: Any, workers: Workers, division: Division, columns: int, precision: type) -> None:
-        self._kernels, self._workers = kernels, workers
+    def __init__(self, workers: Workers, division: Division, columns: int, precision: type) -> None:
+        self._workers = workers
         self.rows = division.sources
         self._plan = division.plan
-        S, D, stages, count = self.rows.size, columns, _LAST_STAGE + 1, NODES.size if self.rows.size else 0
+        S, D, stages, count = self.rows.size, columns, LAST_STAGE + 1, NODES.size if self.rows.size else 0
         #: States at the ends of parts, and the dense output of each.
         self.ends = np.empty((MOST_PARTS + 1, S, D)), np.empty((MOST_PARTS + 1, S))
         self.dense = np.empty((MOST_PARTS, 7, S, D)), np.empty((MOST_PARTS, 7, S))
@@ -66,23 +65,24 @@ class Sources:
         """
         (vectors, mass), (ends, log_ends), (dense, growth_dense) = self._at_stages, self.ends, self.dense
         S, D = ends.shape[1:]
-        groups, leading = -(-S // self._kernels.TOGETHER), step.leading[self.rows]
+        groups, leading = -(-S // TOGETHER), step.leading[self.rows]
+        path = vectors, mass, *self._stages
         error, error_within = np.zeros((step.parts, S)), np.zeros((step.parts, S))
         ends[0], log_ends[0] = step.begin.U[self.rows], step.begin.log_norm[self.rows]
         for part in range(step.parts):
             vectors[0], mass[0] = ends[part], np.exp(log_ends[part])
 
             def run(first: int, last: int, begin: int, end: int, part: int = part) -> None:
-                self._kernels.step_sources(
-                    first, last, begin, end, step.h / step.parts, part, step.parts, ends[part], log_ends[part],
-                    *step.rests, vectors, mass, *self._stages, ends[part + 1], log_ends[part + 1],
-                    error[part], error_within[part], tolerance, leading, dense[part], growth_dense[part], self._plan,
+                reached = ends[part + 1], log_ends[part + 1], error[part], error_within[part], tolerance, leading
+                step_sources(
+                    (first, last, begin, end), (step.h / step.parts, part, step.parts), (ends[part], log_ends[part]),
+                    step.rests.arrays(), path, reached, (dense[part], growth_dense[part]), self._plan,
                 )  # fmt: skip
 
             if S * S * D < SMALLEST_SHARED_STAGE:
-                run(0, _LAST_STAGE, 0, groups)
+                run(0, LAST_STAGE, 0, groups)
             else:
-                for stage in range(_LAST_STAGE + 1):
+                for stage in range(LAST_STAGE + 1):
                     self._workers.over_parts(groups, partial(run, stage, stage))
             if not error[part].max() <= 1.0:
                 break
@@ -93,12 +93,10 @@ class Sources:
         dense, growth_dense = self.dense
 
         def place(begin: int, end: int) -> None:
-            self._kernels.place_sources(
-                begin, end, self._times, *self.ends, dense[:parts], growth_dense[:parts], *self._placed
-            )
+            place_sources(begin, end, self._times, self.ends, (dense[:parts], growth_dense[:parts]), self._placed)
 
         self._workers.over_parts(self.rows.size, place)
-        self.at_nodes[1][...] = self._placed[0][_LAST_STAGE + 1 :]
+        self.at_nodes[1][...] = self._placed[0][LAST_STAGE + 1 :]
 
     def end(self, parts: int) -> tuple[Array, Array]:
         """Return the unit vectors and ln n at the end of a step."""
@@ -120,11 +118,11 @@ class SourcesInside:
         self._ends = ends[: late.size] + late[:, None, None] * (step.end.U[self._rows] - U)
         self._log_ends = log_ends[: late.size] + late[:, None] * (step.end.log_norm[self._rows] - log_norm)
 
-    def part_at(self, x: float) -> tuple[float, tuple[Array, ...]]:
+    def part_at(self, x: float) -> tuple[float, tuple[tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]]:
         """Return where the fraction x of the step lies within its part, and what kernels ask of that.
 
-        Those are the states at its beginning and at its end, and its dense output.
+        Those are the states at its beginning and at its end, (U, ln n), and its dense output.
         """
         part = min(int(x * self._parts), self._parts - 1)
-        states = (array[p] for p in (part, part + 1) for array in (self._ends, self._log_ends))
-        return x * self._parts - part, (*states, *(array[part] for array in self._dense))
+        begin, end = (self._ends[part], self._log_ends[part]), (self._ends[part + 1], self._log_ends[part + 1])
+        return x * self._parts - part, (begin, end, (self._dense[0][part], self._dense[1][part]))

@@ -26,6 +26,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +83,9 @@ class LargeFlowStepper(ClusterStepper):
         lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
         self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
-        self._divider = Divider(rows.kernels, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles)
+        self._divider = Divider(
+            rows.link, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles, by_blas=rows.by_blas
+        )
         self._rests = Rests(m, D)
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
@@ -94,14 +97,12 @@ class LargeFlowStepper(ClusterStepper):
         self._division: Division | None = None
         self._last: Step | None = None
         self._dense: DenseOutput | None = None
+        began = clock.perf_counter()
         self._now = self._begin(U, log_norm)
+        #: Wall-clock seconds of the first evaluation, where compiled code is compiled or loaded.
+        self.compile_seconds = clock.perf_counter() - began
 
     # --- the stepper's protocol -----------------------------------------------------------------------------
-
-    @property
-    def compile_seconds(self) -> float:
-        """Wall-clock seconds spent compiling or loading the passes."""
-        return self.rows.compile_seconds
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the overlaps [C | G | ln n] at a time within the last step."""

@@ -9,21 +9,30 @@ each sweep settles at least one more of them; two or three sweeps are enough in 
 
 from __future__ import annotations
 
+import time as clock
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.compilation import kernel_pieces, load
-from dynamics.compiler.stopping import with_slot
-from dynamics.compiler.workers import GRAIN, SMALLEST_STATE, Workers
 from dynamics.integrators import slots
 from dynamics.integrators.compiled_stepper import LAYOUTS
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
+from dynamics.integrators.explicit.explicit_kernels import (
+    CAUTION,
+    LARGEST_FACTOR,
+    NOT_FINITE_FACTOR,
+    SAFETY,
+    SMALLEST_FACTOR,
+)
 from dynamics.integrators.explicit.stepper import ExplicitStepper
-from dynamics.integrators.methods import load_method, stepper_of
-from dynamics.integrators.stepper import RHS, Status, Tolerances, check_stored
+from dynamics.integrators.methods import stepper_of
+from dynamics.integrators.particles.mean_field_sweep_kernels import ENTRIES, POINTS, STAGES
+from dynamics.integrators.shared_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
+from dynamics.integrators.stepper import Status, Tolerances, check_stored
+from dynamics.integrators.system_calls import bound_system
+from dynamics.threads.workers import GRAIN, SMALLEST_STATE, Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.equations.mean_field.system import MeanFieldSystem
-    from dynamics.integrators.methods import CompiledMethod
     from dynamics.integrators.stepper import Stepper
     from hermite.arrays import Array
 
@@ -39,14 +47,8 @@ if TYPE_CHECKING:
 AGREEMENT = 0.01
 #: Ends of steps from which the field is extrapolated.
 REMEMBERED = 4
-KERNELS = (
-    "dynamics.integrators.explicit.dop853_tableau",
-    "dynamics.integrators.explicit.stage_sum_kernels",
-    "dynamics.integrators.particles.mean_field_sweep_kernels",
-)
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
-STAGES, POINTS = 12, 13
 # The slot of a count that the compiled method has and sweeps have not.
 _SWEEPS = slots.STABILITY_LIMITED
 _STATISTICS = {
@@ -66,16 +68,16 @@ def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, a
     """Return a stepper of particles, by sweeps where `wants_sweeps`, and the seconds of its code."""
     if not wants_sweeps(method, system):
         return stepper_of(system, method, rtol=rtol, atol=atol)
-    compiled = load_method(method, system.pieces)
-    stepper = ParticleStepper(system, compiled, rtol=rtol, atol=system.absolute_tolerance(atol))
-    return stepper, compiled.compile_seconds
+    began = clock.perf_counter()
+    stepper = ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return stepper, clock.perf_counter() - began
 
 
 class ParticleStepper(ExplicitStepper):
-    """Steps of order 8 by sweeps over blocks of particles, for the method "explicit" compiled with the system."""
+    """Steps of order 8 by sweeps over blocks of particles, for the method "explicit"."""
 
-    def __init__(self, system: MeanFieldSystem, compiled: CompiledMethod, *, rtol: float, atol: Array) -> None:
-        self._kernels = load([*system.pieces, *kernel_pieces(*KERNELS)]).namespace
+    def __init__(self, system: MeanFieldSystem, *, rtol: float, atol: Array) -> None:
+        self._sweep_part, self._write_fields = ENTRIES[system.particles]
         self._particles = system
         self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
         # Times and slopes at the ends of the last steps.
@@ -83,12 +85,11 @@ class ParticleStepper(ExplicitStepper):
         # Slopes at the stages of the last step.
         self._field = np.zeros((STAGES, system.coefficients.size))
         self._fields_before = self._past, self._field
-        bound = (compiled.functions(), system.parameters, with_slot(system.sizes), np.empty(system.work_size))
         super().__init__(
-            compiled.kernels.namespace,
+            None,
             replace(LAYOUTS["explicit"], statistics=_STATISTICS),
             system.initial_state,
-            bound,
+            bound_system(system, np.empty(system.work_size)),
             tolerances=Tolerances(rtol=rtol, atol=atol),
             num_events=system.num_events,
             t0=0.0,
@@ -139,7 +140,7 @@ class ParticleStepper(ExplicitStepper):
         self._vectors[slots.ROW_START] = y
         moments, slopes, _ = self._sweep(0.0, np.zeros((STAGES, self._particles.coefficients.size)))
         rates = np.empty_like(y)
-        self._namespace.evaluate(RHS, self.time, y, rates, self._system)
+        self._system.rhs(self.time, y, rates)
         self._counters[slots.EVALUATIONS] += 1
         scale = self._atol + self._scalars[slots.RTOL] * np.abs(y)
         speed, size = np.max(np.abs(rates) / scale), np.max(np.abs(y) / scale)
@@ -157,11 +158,11 @@ class ParticleStepper(ExplicitStepper):
 
     def _try_step(self) -> Status | None:
         """Try one step, which is shortened if it fails; return why none can be taken, or None."""
-        names, h = self._namespace, float(self._scalars[slots.STEP])
+        h = float(self._scalars[slots.STEP])
         error, moments, slopes = self._settle(h)
-        factor = names.NOT_FINITE_FACTOR
+        factor = NOT_FINITE_FACTOR
         if error < np.inf:
-            factor = min(names.LARGEST_FACTOR, max(names.SMALLEST_FACTOR, names.SAFETY * (error + 1e-300) ** -0.125))
+            factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
         if error <= 1.0:
             self._vectors[slots.ROW_START] = self._vectors[slots.ROW_STATE]
             self._vectors[slots.ROW_STATE] = self._vectors[slots.ROW_NEW]
@@ -174,7 +175,7 @@ class ParticleStepper(ExplicitStepper):
         self._counters[slots.FAILURES] += 1
         self._counters[slots.REJECTED] += 1
         self._scalars[slots.STEP] = h * factor
-        if h * factor > names.SMALLEST_STEP * abs(self.time) + names.SMALLEST_STEP_AT_ZERO:
+        if h * factor > SMALLEST_STEP * abs(self.time) + SMALLEST_STEP_AT_ZERO:
             return None
         return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
 
@@ -205,33 +206,33 @@ class ParticleStepper(ExplicitStepper):
         largest-component norm, as in `explicit_kernels`.
         """
         start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[slots.ROW_NEW]
-        _, parameters, sizes, scratch = self._system
+        parameters, sizes, scratch = self._system.numbers
         kept = np.empty((STAGES, 0)) if kept is None else kept
         count, M = self._particles.weights.size, self._particles.coefficients.size
         sums, errors = np.zeros((PARTS, POINTS, M)), np.zeros((PARTS, 2))
         marks = GRAIN * np.linspace(0, -(-count // GRAIN), PARTS + 1).astype(int)
-        numbers = (self._atol, float(self._scalars[slots.RTOL]), parameters, sizes)
+        vectors, rtol = (start, new, self._atol), float(self._scalars[slots.RTOL])
 
         def parts(first: int, last: int) -> None:
-            work = np.empty_like(scratch)
+            numbers = (parameters, sizes, np.empty_like(scratch))
             for part in range(first, last):
                 begin, end = int(marks[part]), min(int(marks[part + 1]), count)
-                self._kernels.sweep(begin, end, h, start, new, slopes, sums[part], kept, errors[part], *numbers, work)
+                results = (sums[part], kept, errors[part])
+                self._sweep_part(begin, end, h, vectors, rtol, slopes, results, numbers)
 
         self._workers.over_parts(PARTS, parts)
         self._counters[_SWEEPS] += 1
         self._counters[slots.EVALUATIONS] += STAGES
         moments, found = np.empty((2, POINTS, M))
-        self._kernels.fields(sums.sum(axis=0), moments, found, parameters, sizes, scratch)
-        five, three = self._namespace.CAUTION * errors.max(axis=0)
+        self._write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
+        five, three = CAUTION * errors.max(axis=0)
         if five < 1e-100 or not five + three < np.inf:
             return moments, found, float(five + three)
         return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))
 
-    def _prepare(self) -> None:
-        """Recompute the stages of the last step, which sweeps do not keep, and from them the dense output."""
-        self._sweep(self.time - self.start, self._field, self._vectors[slots.ROW_STAGES : slots.ROW_END])
-        self._namespace.evaluate(
-            RHS, self.time, self._vectors[slots.ROW_STATE], self._vectors[slots.ROW_END], self._system
-        )
-        super()._prepare()
+    def _interpolate_inside(self, t: float, out: Array) -> None:
+        """Recompute the stages of the last step, which sweeps do not keep; the dense output is made of them."""
+        if self._counters[slots.DENSE_READY] == 0:
+            self._sweep(self.time - self.start, self._field, self._vectors[slots.ROW_STAGES : slots.ROW_END])
+            self._system.rhs(self.time, self._vectors[slots.ROW_STATE], self._vectors[slots.ROW_END])
+        super()._interpolate_inside(t, out)

@@ -1,23 +1,17 @@
 """Slowed clusters of a small flow, at every stage of a step.
 
-Executed after `small_slots`. What is done to velocities is what the large-flow solver does to them
+What is done to velocities is what the large-flow solver does to them
 (`step_kernels.slow_together`), where it is explained; with the whole field at every stage there are no fast sources and
 no lagged rest, as on a device.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import counting_kernel, kernel
-from dynamics.compiler.numbers import larger
-from dynamics.compiler.views import row_part, vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.small_slots import *
-    from dynamics.integrators.system_calls import System
+from dynamics.integrators.small_flow.small_slots import CLUSTERS, INTEGERS, ROW_DRIFT, ROW_MEAN, ROW_SHIFT, SQUARES
+from dynamics.integrators.system_calls import PARAMETERS, SIZES, System
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import row_part, vector
 
 # As in `large_flow.step_control`, whose value a test holds this to.
 KAPPA = 4.0
@@ -34,7 +28,7 @@ def link_values(squares: Vector, s: float) -> tuple[float, float, float]:
     return value, slope, bend
 
 
-@counting_kernel
+@kernel
 def parts(counters: Integers, m: int) -> tuple[Integers, Integers, Integers, Integers]:
     """Return the four parts of the integers behind the counts: cluster, pole, order and first."""
     n, at = m + 1, INTEGERS
@@ -49,7 +43,7 @@ def parts(counters: Integers, m: int) -> tuple[Integers, Integers, Integers, Int
 @kernel
 def kept_share(h: float, rate: float) -> float:
     """Return 1 − θ, θ = min(1, κ/(rate h)): what a slowed mode keeps of its velocity in the last step."""
-    return larger(0.0, 1.0 - KAPPA / (h * rate))
+    return max(0.0, 1.0 - KAPPA / (h * rate))
 
 
 @kernel
@@ -57,12 +51,12 @@ def slow(
     h: float, y: Vector, rates: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System
 ) -> None:
     """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_together`)."""
-    m, D, squares = system[2][0], system[2][2], vector(scalars, SQUARES, scalars.size - SQUARES)
+    m, D, squares = system[SIZES][0], system[SIZES][2], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     mean, shift = vectors[ROW_MEAN], vectors[ROW_SHIFT]
     value, slope, _ = link_values(squares, 1.0)
     for c in range(counters[CLUSTERS]):
-        a = system[1][cluster[order[first[c]]]]
+        a = system[PARAMETERS][cluster[order[first[c]]]]
         held, held_norm = kept_share(h, a * slope), kept_share(h, 4.0 * a * value)
         if held == held_norm == 0.0:
             continue

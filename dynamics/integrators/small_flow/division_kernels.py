@@ -1,22 +1,27 @@
 """Clusters of a small flow for the next step: which neurons have learned a direction, and their mean velocities.
 
-Executed after `cluster_kernels`. The tests are those of the large-flow solver (`large_flow.division`), where they are
+The tests are those of the large-flow solver (`large_flow.division`), where they are
 explained.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.views import row_part, vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import link_values, parts
-    from dynamics.integrators.small_flow.small_slots import *
-    from dynamics.integrators.system_calls import System
+from dynamics.integrators.slots import ROW_START, ROW_STATE
+from dynamics.integrators.small_flow.cluster_kernels import link_values, parts
+from dynamics.integrators.small_flow.small_slots import (
+    BOTH_POLES,
+    CLUSTERS,
+    INTEGERS,
+    LAST_STEP,
+    ROW_DRIFT,
+    ROW_MEAN,
+    ROW_RATES,
+    SQUARES,
+)
+from dynamics.integrators.system_calls import PARAMETERS, SIZES, System
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import row_part, vector
 
 # As in `large_flow.division` and `step_control`, whose values a test holds these to.
 GROUP, MASS, DISTANCE, STILL, LEAVE_DISTANCE, LEAVE_STILL = 0.9, 0.05, 1e-3, 1e-6, 3.0, 100.0
@@ -27,7 +32,7 @@ def group_neurons(
     y: Vector, both_poles: bool, counters: Integers, direction: Integers, scratch: Integers, system: System
 ) -> int:
     """Group neurons with C_ip² above `GROUP` by direction, into the last two parts; return the number of groups."""
-    m, P, D = system[2][0], system[2][1], system[2][2]
+    m, P, D = system[SIZES][0], system[SIZES][1], system[SIZES][2]
     _, pole, order, first = parts(counters, m)
     nearest, place = vector(scratch, 0, m), vector(scratch, m, P + 1)
     for p in range(P + 1):
@@ -68,7 +73,7 @@ def weigh_group(
     That is the mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of direction and norm are from the drift.
     """
     y, before, velocity, mean = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES], vectors[ROW_MEAN]
-    m, D, a = system[2][0], system[2][2], system[1][p]
+    m, D, a = system[SIZES][0], system[SIZES][2], system[PARAMETERS][p]
     value, _, _ = link_values(squares, 1.0)
     mass = 0.0
     distance = a * a * value
@@ -106,7 +111,7 @@ def weigh_group(
 @kernel
 def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
-    m, P, D = system[2][0], system[2][1], system[2][2]
+    m, P, D = system[SIZES][0], system[SIZES][1], system[SIZES][2]
     y, squares = vectors[ROW_STATE], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     value, slope, _ = link_values(squares, 1.0)
@@ -120,7 +125,7 @@ def divide(vectors: Matrix, scalars: Vector, counters: Integers, system: System)
     kept = filled = begin = 0
     for c in range(count):
         p, end = direction[c], first[c + 1]
-        a, members = system[1][p], vector(order, begin, end - begin)
+        a, members = system[PARAMETERS][p], vector(order, begin, end - begin)
         drift = row_part(vectors, ROW_DRIFT, kept * (D + 1), D + 1)
         mass, distance, off, off_norm = weigh_group(p, members, h, vectors, drift, squares, pole, system)
         was, unchanged = False, True

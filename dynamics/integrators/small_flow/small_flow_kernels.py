@@ -1,30 +1,74 @@
 """Steps of a small flow: DOP853 on unit vectors with slowed clusters, from save time to save time without Python.
 
-Executed after `cluster_kernels` and the tableau; it is compiled once for all links. What clusters do, `slow` at every
-stage, `division_kernels` and `small_landing_kernels` once per step, is compiled beside it and called by address.
-
 References
 ----------
 E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, II.4 to II.6.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.invocation import invoke
-from dynamics.compiler.numbers import larger, smaller
+from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR
+from dynamics.integrators.explicit.stage_sum_kernels import add_stages
+from dynamics.integrators.saving_kernels import saving_steps
+from dynamics.integrators.shared_kernels import (
+    SMALLEST_STEP,
+    SMALLEST_STEP_AT_ZERO,
+    STATUS_MAX_STEPS,
+    STATUS_NOT_FINITE,
+    STATUS_REACHED,
+    STATUS_STEP_TOO_SMALL,
+    copy_row,
+    events_passed,
+)
+from dynamics.integrators.slots import (
+    ACCEPTED,
+    DENSE_READY,
+    EVALUATIONS,
+    EVENT_BEFORE,
+    EVENT_NOW,
+    EVENT_TIME,
+    READY,
+    REJECTED,
+    ROW_DENSE,
+    ROW_END,
+    ROW_NEW,
+    ROW_STAGES,
+    ROW_START,
+    ROW_STATE,
+    ROW_TRIAL,
+    ROW_ZERO,
+    RTOL,
+    STEP,
+    TIME,
+    TIME_START,
+)
+from dynamics.integrators.small_flow.cluster_kernels import parts, slow
+from dynamics.integrators.small_flow.division_kernels import divide
+from dynamics.integrators.small_flow.small_landing_kernels import land
+from dynamics.integrators.small_flow.small_slots import (
+    BOTH_POLES,
+    CLUSTERS,
+    END_TIMES,
+    KEPT_TIMES,
+    LAST_STEP,
+    ROW_FIVE,
+    ROW_RATES,
+    ROW_RATES_START,
+    ROW_THREE,
+    STEP_BEFORE,
+)
+from dynamics.integrators.system_calls import SIZES, System, event_values, normalise, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
 
 if TYPE_CHECKING:
-    from dynamics.integrators.explicit.dop853_tableau import *
-    from dynamics.integrators.explicit.stage_sum_kernels import add_stages
-    from dynamics.integrators.shared_kernels import *
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import *
-    from dynamics.integrators.small_flow.small_slots import *
-    from dynamics.integrators.system_calls import *
+    from collections.abc import Callable
+
+    from dynamics.integrators.saving_kernels import Arrays
 
 # As in `large_flow.step_control`.
 SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.5, 0.9, 2.0, 0.2
@@ -38,7 +82,7 @@ def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Int
     y, stages = vectors[ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
     add_stages(vectors[ROW_START], stages, s, h, y.size, y)
     rhs(0.0, y, stages[s], system)
-    invoke(system[0][SLOW], (h, y, stages[s], vectors, scalars, counters, system))
+    slow(h, y, stages[s], vectors, scalars, counters, system)
 
 
 @kernel
@@ -59,7 +103,7 @@ def combined_error(five: float, three: float, h: float, count: float) -> float:
 @kernel
 def leading_direction(i: int, y: Vector, both_poles: bool, counters: Integers, system: System) -> int:
     """Return the direction without a cluster that neuron i may be about to learn, −1 for none."""
-    m, P, D = system[2][0], system[2][1], system[2][2]
+    m, P, D = system[SIZES][0], system[SIZES][1], system[SIZES][2]
     cluster, _, order, first = parts(counters, m)
     best, leading = 0.0, -1
     for p in range(P):
@@ -76,7 +120,7 @@ def leading_direction(i: int, y: Vector, both_poles: bool, counters: Integers, s
 @kernel
 def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
     """Return the error of a step in units of the tolerance: the root mean square of the worst neuron."""
-    m, D, rtol = system[2][0], system[2][2], scalars[RTOL]
+    m, D, rtol = system[SIZES][0], system[SIZES][2], scalars[RTOL]
     y, new, e5, e3 = vectors[ROW_START], vectors[ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for q in range(2):
@@ -86,16 +130,16 @@ def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, a
         q = m * D + i
         five, three = square(e5[q] / atol[q]), square(e3[q] / atol[q])
         for k in range(i * D, (i + 1) * D):
-            scale = 1.0 / (atol[k] + rtol * larger(abs(y[k]), abs(new[k])))
+            scale = 1.0 / (atol[k] + rtol * max(abs(y[k]), abs(new[k])))
             five += square(e5[k] * scale)
             three += square(e3[k] * scale)
         error = combined_error(five, three, h, D + 1.0)
         p = leading_direction(i, y, scalars[BOTH_POLES] > 0.0, counters, system)
         if p >= 0:
             k = i * D + p
-            scale = 1.0 / (atol[k] + rtol * larger(abs(y[k]), abs(new[k])))
-            error = larger(error, combined_error(square(e5[k] * scale), square(e3[k] * scale), h, 1.0))
-        worst = larger(worst, error)
+            scale = 1.0 / (atol[k] + rtol * max(abs(y[k]), abs(new[k])))
+            error = max(error, combined_error(square(e5[k] * scale), square(e3[k] * scale), h, 1.0))
+        worst = max(worst, error)
     return worst
 
 
@@ -104,7 +148,7 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
     """Compute the state after a step of length h from ROW_START into ROW_NEW; return its error."""
     first = vectors[ROW_STAGES]
     copy_row(first, vectors[ROW_RATES_START])
-    invoke(system[0][SLOW], (h, vectors[ROW_START], first, vectors, scalars, counters, system))
+    slow(h, vectors[ROW_START], first, vectors, scalars, counters, system)
     for s in range(1, 12):
         take_stage(s, h, vectors, scalars, counters, system)
     counters[EVALUATIONS] += 11
@@ -116,12 +160,12 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
 @kernel
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> float:
     """Write the coefficients of the polynomial inside the last step, unless they are there; return its error / rtol."""
-    m, D, h = system[2][0], system[2][2], scalars[LAST_STEP]
+    m, D, h = system[SIZES][0], system[SIZES][2], scalars[LAST_STEP]
     y, start, dense = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_DENSE:ROW_ZERO]
     begin, end, stages = vectors[ROW_STAGES], vectors[ROW_END], vectors[ROW_STAGES:ROW_DENSE]
     if counters[DENSE_READY] == 0:
         copy_row(end, vectors[ROW_RATES])
-        invoke(system[0][SLOW], (h, y, end, vectors, scalars, counters, system))
+        slow(h, y, end, vectors, scalars, counters, system)
         for s in range(13, 16):
             take_stage(s, h, vectors, scalars, counters, system)
         counters[EVALUATIONS] += 3
@@ -137,7 +181,7 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
         total = square(dense[6, m * D + i])
         for k in range(i * D, (i + 1) * D):
             total += square(dense[6, k])
-        worst = larger(worst, total)
+        worst = max(worst, total)
     return float(DOP853_DENSE_ERROR * np.sqrt(worst) / scalars[RTOL])
 
 
@@ -160,7 +204,7 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, syst
     low, high = scalars[TIME_START], scalars[TIME]
     values = events[EVENT_NOW]
     low_value, high_value = events[EVENT_BEFORE, e], values[e]
-    tolerance = EVENT_ACCURACY * larger(abs(high), high - low)
+    tolerance = EVENT_ACCURACY * max(abs(high), high - low)
     side = 0
     for trial in range(EVENT_TRIALS):
         if high - low <= tolerance:
@@ -169,7 +213,7 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, syst
         if trial % 4 == 3:
             t = 0.5 * (low + high)
         # A root within the accuracy of one end is enclosed by stepping just past it.
-        t = smaller(larger(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
+        t = min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
         state_inside(t, vectors[ROW_TRIAL], vectors, scalars, system)
         event_values(t, vectors[ROW_TRIAL], values, system)
         if values[e] >= 0.0:
@@ -200,14 +244,14 @@ def record_events(vectors: Matrix, scalars: Vector, counters: Integers, events: 
 @kernel
 def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, events: Matrix, system: System) -> None:
     """Start with a step short enough to be linear."""
-    m, D = system[2][0], system[2][2]
+    m, D = system[SIZES][0], system[SIZES][2]
     y, rates = vectors[ROW_STATE], vectors[ROW_RATES]
     rhs(scalars[TIME], y, rates, system)
     counters[EVALUATIONS] += 1
     copy_row(vectors[ROW_START], y)
     fastest = 1e-290
     for i in range(y.size):
-        fastest = larger(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
+        fastest = max(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
     scalars[STEP] = 1e-2 / fastest
     cluster, _, _, _ = parts(counters, m)
     for i in range(m):
@@ -226,7 +270,7 @@ def take_step(
     `target`, or after a fifth of its length if `target` comes before that.
     """
     y, t, h = vectors[ROW_STATE], scalars[TIME], scalars[STEP]
-    invoke(system[0][DIVIDE], (vectors, scalars, counters, system))
+    divide(vectors, scalars, counters, system)
     copy_row(vectors[ROW_START], y)
     copy_row(vectors[ROW_RATES_START], vectors[ROW_RATES])
     before, planned, most, error = scalars[LAST_STEP], 0.0, LARGEST_FACTOR, 0.0
@@ -245,20 +289,20 @@ def take_step(
             counters[EVALUATIONS] += 1
             scalars[LAST_STEP] = h
             counters[DENSE_READY] = 0
-            invoke(system[0][LAND], (h, vectors, scalars, counters, system))
+            land(h, vectors, scalars, counters, system)
             inside = t < target < t + h and h != target - t
             if not inside or prepare_dense(vectors, scalars, counters, system) <= 1.0:
                 break
             planned = planned if planned > 0.0 else h
-            h = larger(target - t, SMALLEST_FACTOR * h)
+            h = max(target - t, SMALLEST_FACTOR * h)
             continue
         counters[REJECTED] += 1
         factor = SAFETY * error**-0.125 if error < np.inf else 0.0
-        h *= larger(SMALLEST_FACTOR, smaller(factor, LAG_SAFETY))
+        h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
         planned, most = 0.0, 1.0
     scalars[TIME] = t + h
-    factor = SAFETY * larger(error, 1e-12) ** -0.125
-    scalars[STEP] = planned if planned > 0.0 else h * smaller(most, larger(SMALLEST_FACTOR, factor))
+    factor = SAFETY * max(error, 1e-12) ** -0.125
+    scalars[STEP] = planned if planned > 0.0 else h * min(most, max(SMALLEST_FACTOR, factor))
     counters[ACCEPTED] += 1
     scalars[END_TIMES + counters[ACCEPTED] % KEPT_TIMES] = t + h
     record_events(vectors, scalars, counters, events, system)
@@ -294,3 +338,22 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
     """Write the state at a time strictly within the last step."""
     prepare_dense(vectors, scalars, counters, system)
     state_inside(t, out, vectors, scalars, system)
+
+
+save_through = saving_steps(advance, interpolate)
+
+
+@entry
+def advance_through(
+    targets: Vector,
+    max_steps: int,
+    states: Matrix,
+    arrays: Arrays,
+    numbers: tuple[Vector, Integers, Vector],
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+) -> int:
+    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    system = (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise)
+    return save_through(targets, max_steps, states, arrays, system)

@@ -1,23 +1,28 @@
 """Compiled end of a step of a small flow: where the stiff means of clusters belong once the field there is known.
 
-Executed after `cluster_kernels`; `large_flow.landing_kernels` and `large_flow.device` explain what is done.
+`large_flow.landing_kernels` and `large_flow.device` explain what is done.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.arrays import Integers, Matrix, Vector
-from dynamics.compiler.compilation import kernel
-from dynamics.compiler.numbers import larger
-from dynamics.compiler.views import row_part, vector
-
-if TYPE_CHECKING:
-    from dynamics.integrators.shared_kernels import copy_row
-    from dynamics.integrators.slots import *
-    from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_values, parts
-    from dynamics.integrators.small_flow.small_slots import *
-    from dynamics.integrators.system_calls import System, normalise, rhs
+from dynamics.integrators.shared_kernels import copy_row
+from dynamics.integrators.slots import EVALUATIONS, ROW_START, ROW_STATE
+from dynamics.integrators.small_flow.cluster_kernels import KAPPA, along, link_values, parts
+from dynamics.integrators.small_flow.small_slots import (
+    CLUSTERS,
+    NOTICED,
+    ROW_DRIFT,
+    ROW_FIVE,
+    ROW_MEAN,
+    ROW_RATES,
+    ROW_SHIFT,
+    SQUARES,
+    STEP_BEFORE,
+)
+from dynamics.integrators.system_calls import PARAMETERS, SIZES, System, normalise, rhs
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import row_part, vector
 
 # As in `large_flow.device.step`.
 DISPLACED_SHARE = 0.553
@@ -29,11 +34,11 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
 
     Returned is the largest change of another neuron's velocity by it.
     """
-    m, D, squares = system[2][0], system[2][2], vector(scalars, SQUARES, scalars.size - SQUARES)
+    m, D, squares = system[SIZES][0], system[SIZES][2], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
     p = cluster[order[first[c]]]
-    a, shift = system[1][p], row_part(vectors, ROW_SHIFT, c * (D + 1), D + 1)
+    a, shift = system[PARAMETERS][p], row_part(vectors, ROW_SHIFT, c * (D + 1), D + 1)
     drift, velocity = row_part(vectors, ROW_DRIFT, c * (D + 1), D + 1), vectors[ROW_MEAN]
     rho = total = overlap = square = 0.0
     for k in range(D + 1):
@@ -56,14 +61,14 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
     for k in range(D + 1):
         rate = a * slope if k < D else 4.0 * a * value
         # Modes that relax less than κ within a step are not slowed.
-        follows = -np.expm1(-larger(h * rate - KAPPA, 0.0))
+        follows = -np.expm1(-max(h * rate - KAPPA, 0.0))
         shift[k] = follows * (velocity[k] / total - forward * shift[k] / total + rho * drift[k]) / (rate + forward)
         square += shift[k] * shift[k] if k < D else 0.0
     for i in range(m):
         if cluster[i] != p:
-            overlap = larger(overlap, abs(y[i * D + p]))
+            overlap = max(overlap, abs(y[i * D + p]))
     _, _, bend = link_values(squares, overlap)
-    return float(a * abs(bend) * larger(np.sqrt(square), abs(shift[D])))
+    return float(a * abs(bend) * max(np.sqrt(square), abs(shift[D])))
 
 
 @kernel
@@ -73,12 +78,12 @@ def land(h: float, vectors: Matrix, scalars: Vector, counters: Integers, system:
     Other neurons are moved back by what they felt of clusters that sat elsewhere: the change of their rates at the end,
     for `DISPLACED_SHARE` of the step.
     """
-    m, D = system[2][0], system[2][2]
+    m, D = system[SIZES][0], system[SIZES][2]
     y, rates, felt = vectors[ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
     cluster, pole, order, first = parts(counters, m)
     noticed = 0.0
     for c in range(counters[CLUSTERS]):
-        noticed = larger(noticed, weigh_shift(c, h, vectors, scalars, counters, system))
+        noticed = max(noticed, weigh_shift(c, h, vectors, scalars, counters, system))
     if h * noticed <= scalars[NOTICED]:
         return
     for c in range(counters[CLUSTERS]):

@@ -1,4 +1,4 @@
-"""Rows and slots of the small-flow method, after those of the explicit pair in `slots`; a piece, executed after it.
+"""Rows and slots of the small-flow method, after those of the explicit pair in `slots`.
 
 The state is [U (m, D) | ln n (m)], so that a row also holds the mean velocities of m clusters, shape (m, D + 1).
 """
@@ -15,5 +15,3 @@ NOTICED, BOTH_POLES, SQUARES = range(END_TIMES + KEPT_TIMES, END_TIMES + KEPT_TI
 # Slots of `counters`: number of clusters; then four parts of m + 1: direction of the cluster of each neuron (−1: none),
 # its pole (±1), members of all clusters in order, and where in them each cluster begins.
 CLUSTERS, INTEGERS = 6, 7
-# Places of the addresses of what the division, the landing and the clusters do, after those of the system.
-DIVIDE, LAND, SLOW = 3, 4, 5

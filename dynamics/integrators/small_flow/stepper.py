@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time as clock
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler.stopping import with_slot
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import slots
 from dynamics.integrators.bdf.vector_stepper import VectorStepper
 from dynamics.integrators.compiled_stepper import STATISTICS, CompiledStepper, Layout
 from dynamics.integrators.large_flow.step_control import STALL_GAIN, STALL_STEPS, tolerances
-from dynamics.integrators.methods import load_method
 from dynamics.integrators.small_flow import small_slots
+from dynamics.integrators.small_flow.small_flow_kernels import advance_through
 from dynamics.integrators.stepper import Tolerances
+from dynamics.integrators.system_calls import bound_system
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -53,7 +54,9 @@ class SmallFlowStepper(VectorStepper):
         system = VectorSystem(problem)
         m, D = system.shape
         squares = np.array(problem.activation.coefficients, dtype=np.float64) ** 2
-        compiled = load_method("small-flow", system.pieces)
+        began = clock.perf_counter()
+        bound = bound_system(system, np.empty(system.work_size))
+        self.compile_seconds = clock.perf_counter() - began
         layout = Layout(
             rows=small_slots.SMALL_FLOW_ROWS,
             scalars=small_slots.SQUARES + squares.size,
@@ -64,12 +67,11 @@ class SmallFlowStepper(VectorStepper):
             scratch=3 * m + problem.num_directions + 1,
         )
         coordinate, relative, norm = tolerances(problem, rtol, atol)
-        self.compile_seconds = compiled.compile_seconds
         self._steps = _ClusterSteps(
-            compiled.kernels.namespace,
+            advance_through,
             layout,
             system.initial_state,
-            (compiled.called(), system.parameters, with_slot(system.sizes), np.empty(system.work_size)),
+            bound,
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,

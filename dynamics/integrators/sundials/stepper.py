@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler.stopping import stopping_at
 from dynamics.integrators.foreign_stepper import ForeignStepper
-from dynamics.integrators.stepper import RHS, Status, check_inside
+from dynamics.integrators.stepper import Status, check_inside
 from dynamics.integrators.sundials.output import silence, warnings_off
+from dynamics.threads.stopping import stopping_at
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from dynamics.integrators.stepper import BoundSystem, Tolerances
+    from dynamics.integrators.stepper import Tolerances
+    from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array
 
     Vector = Array
 
 # Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
 KRYLOV_DIMENSION = 10
-# Number of functions of a system that has products with the Jacobian.
-FUNCTIONS_WITH_PRODUCT = 5
+# A growing component would make 1 − γ D vanish or change sign; the divisor is kept above one half.
+LARGEST_PRODUCT = 0.5
 
 
 def check_installed() -> None:
@@ -57,7 +56,6 @@ class SundialsStepper(ForeignStepper):
 
     def __init__(
         self,
-        namespace: ModuleType,
         y0: Vector,
         system: BoundSystem,
         *,
@@ -65,7 +63,7 @@ class SundialsStepper(ForeignStepper):
         num_events: int,
         t0: float,
     ) -> None:
-        super().__init__("sundials", namespace, system, tolerances, num_events)
+        super().__init__("sundials", system, tolerances, num_events)
         self._start = self._time = float(t0)
         self._start_state = self._state = y0.copy()
         # CVODE lends read-only views of its vectors, which compiled functions do not take.
@@ -84,7 +82,6 @@ class SundialsStepper(ForeignStepper):
     def _made_solver(self, tolerances: Tolerances, size: int) -> Any:
         from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
 
-        with_product = len(self._system[0]) >= FUNCTIONS_WITH_PRODUCT
         # CVODE holds the root mean square of the weighted errors below 1, every other method the largest of them.
         share = 1.0 / np.sqrt(size)
         return CVODE(
@@ -96,7 +93,7 @@ class SundialsStepper(ForeignStepper):
             linsolver="gmres",
             krylov_dim=KRYLOV_DIMENSION,
             precond=CVODEPrecond(self._prepare, self._precondition),
-            jactimes=CVODEJacTimes(None, self._multiply) if with_product else None,
+            jactimes=CVODEJacTimes(None, self._multiply) if self._system.has_product else None,
         )
 
     @property
@@ -111,7 +108,7 @@ class SundialsStepper(ForeignStepper):
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
-        with silence, stopping_at(self._system[2][-1:]):
+        with silence, stopping_at(self._system.slot):
             for _ in range(max_steps):
                 if self._time >= target:
                     return Status.REACHED
@@ -156,7 +153,7 @@ class SundialsStepper(ForeignStepper):
 
     def _rhs(self, t: float, y: Vector, out: Vector) -> None:
         self._point[:] = y
-        self._evaluate(RHS, t, self._point, out)
+        self._system.rhs(t, self._point, out)
         self._last_finite = bool(np.isfinite(out).all())
         self._counts["rhs_evaluations"] += 1
 
@@ -164,7 +161,7 @@ class SundialsStepper(ForeignStepper):
         del slope
         self._point[:] = y
         self._vector[:] = v
-        self._namespace.evaluate_product(t, self._point, self._vector, out, self._system)
+        self._system.jacobian_product(t, self._point, self._vector, out)
         self._counts["jacobian_products"] += 1
 
     def _prepare(
@@ -175,7 +172,7 @@ class SundialsStepper(ForeignStepper):
         renewed[0] = 0 if jacobian_is_good else 1
         if not jacobian_is_good:
             self._point[:] = y
-            self._namespace.evaluate_diagonal(t, self._point, self._diagonal, self._system)
+            self._system.jacobian_diagonal(t, self._point, self._diagonal)
             self._counts["diagonal_evaluations"] += 1
         self._invert(gamma)
 
@@ -190,4 +187,4 @@ class SundialsStepper(ForeignStepper):
 
     def _invert(self, gamma: float) -> None:
         self._gamma = gamma
-        self._namespace.invert_diagonal(self._diagonal, gamma, self._inverse)
+        self._inverse[:] = 1.0 / (1.0 - np.minimum(gamma * self._diagonal, LARGEST_PRODUCT))

@@ -1,4 +1,4 @@
-r"""Compiled steps of the diffusion; executed after `diffusion_law_kernels`.
+r"""Compiled steps of the diffusion.
 
 State of a run: W (m, D), row i the coordinates of neuron i on the r axes of the teacher and on m axes that hold the
 rest of all neurons, D = r + m. A diffusion step stands for h steps of SGD: half of their mean, noise with the exact
@@ -9,32 +9,31 @@ covariance where that has led, the other half. One half of the mean is
 so that two of them are the h steps of w ← w − η G(w) to second order in E_1, for every h ≥ 1.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import counting_kernel, entry, kernel
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
+from sgd_check.engines.diffusion.diffusion_law_kernels import (
+    Bench,
+    Link,
+    Vectors,
+    kernel_and_slopes,
+    make_bench,
+    make_vectors,
+    write_covariance,
+    write_mean_gradient,
+    write_vectors,
+)
 
-if TYPE_CHECKING:
-    from sgd_check.engines.diffusion.diffusion_law_kernels import (
-        Bench,
-        Link,
-        Vectors,
-        kernel_and_slopes,
-        make_bench,
-        make_vectors,
-        write_covariance,
-        write_mean_gradient,
-        write_vectors,
-    )
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-FloatArray = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Settings = tuple[float, float, float, float, float, float]
-Law = tuple[Matrix, Vector, Link]
+#: Teacher (P, r), coefficients a (P,), link and settings of a law.
+Law = tuple[Matrix, Vector, Link, Settings]
+#: Steps of a span, and their learning rate, or the sums of η and η² over the steps before each, (2, steps + 1).
+Span = tuple[int, float, Matrix]
+#: Weights, steps left, diffusion steps whose random numbers are spent, levels and tallies of all runs.
+Runs = tuple[Cube, Integers, Integers, Cube, Matrix]
+#: Normals and gammas (runs, steps, numbers).
+Draws = tuple[Cube, Cube]
 
 # A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
 SMALLEST_PIVOT = 1e-13
@@ -138,7 +137,7 @@ def choose_span(
     return (remaining + pieces - 1) // pieces
 
 
-@counting_kernel
+@kernel
 def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, squares: Vector, G: Matrix) -> None:
     """Take half the mean of a span: w ← w − ½ E_1 G(w − share E_1 G(w)), where G(w) is known."""
     m, D = W.shape
@@ -180,7 +179,7 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
                 rows[i, x] -= along * rows[j, x] * inverse
 
 
-@counting_kernel
+@kernel
 def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector, gammas: Vector) -> None:
     """Add noise of covariance E_2 C on the visible axes and E_2 K on all others, and turn these into the former.
 
@@ -215,22 +214,18 @@ def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector
 
 
 @kernel
-def sums_of_rates(first: int, count: int, rate: float, sums: Matrix) -> tuple[float, float]:
+def sums_of_rates(first: int, count: int, span: Span) -> tuple[float, float]:
     """Σ η and Σ η² over `count` steps from `first` on."""
+    _, rate, sums = span
     if sums.shape[1] == 0:
         return rate * count, rate * rate * count
     return sums[0, first + count] - sums[0, first], sums[1, first + count] - sums[1, first]
 
 
-@entry(
-    "void(f8[:,::1], f8[:,::1], f8[::1], Tuple((f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1])), "
-    "Tuple((f8, f8, f8, f8, f8, f8)), f8[:,::1], f8[:,::1], f8[:,::1], f8[::1])"
-)
-def write_step_law(
-    W: Matrix, teacher: Matrix, a: Vector, link: Link, settings: Settings,
-    G: Matrix, C: Matrix, K: Matrix, ratio: Vector
-) -> None:  # fmt: skip
+@entry
+def write_step_law(W: Matrix, law: Law, G: Matrix, C: Matrix, K: Matrix, ratio: Vector) -> None:
     """Write the mean E[e ∇], the lower half of its covariance, that of one other axis, and `step_ratio` at η = 1."""
+    teacher, a, link, settings = law
     m = W.shape[0]
     vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
     levels = np.empty((2, m))
@@ -243,68 +238,59 @@ def write_step_law(
 
 @kernel
 def take_step(
-    W: Matrix, remaining: int, first: int, rate: float, sums: Matrix, link: Link, settings: Settings,
-    vectors: Vectors, bench: Bench, G: Matrix, C: Matrix, K: Matrix, levels: Matrix,
-    normals: Vector, gammas: Vector, tally: Vector
+    seed: int, runs: Runs, draws: Draws, span: Span, law: Law, vectors: Vectors, bench: Bench,
+    moments: tuple[Matrix, Matrix, Matrix]
 ) -> int:  # fmt: skip
-    """Take one diffusion step and return how many steps of SGD it stands for."""
-    squares = link[0]
+    """Take one diffusion step of a run and return how many steps of SGD it stands for."""
+    _, _, link, settings = law
+    G, C, K = moments
+    W, remaining, used, levels, tally = runs[0][seed], runs[1][seed], runs[2][seed], runs[3][seed], runs[4][seed]
+    first, squares = span[0] - remaining, link[0]
     write_vectors(W, vectors)
     write_mean_gradient(vectors, squares, G)
     if levels[0, 0] < 0.0:
         write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
         write_levels(G, C, K, settings[4], vectors[1], levels)
-    now, _ = sums_of_rates(first, 1, rate, sums)
-    span = choose_span(remaining, now, settings, G, levels, vectors, squares)
-    total, square = sums_of_rates(first, span, rate, sums)
-    while span > 1 and total > LARGEST_RISE * now * span:
-        span = (span + 1) // 2
-        total, square = sums_of_rates(first, span, rate, sums)
-    share = 0.25 - 0.5 / span
+    now, _ = sums_of_rates(first, 1, span)
+    taken = choose_span(remaining, now, settings, G, levels, vectors, squares)
+    total, square = sums_of_rates(first, taken, span)
+    while taken > 1 and total > LARGEST_RISE * now * taken:
+        taken = (taken + 1) // 2
+        total, square = sums_of_rates(first, taken, span)
+    share = 0.25 - 0.5 / taken
     move_by_mean(W, total, share, vectors, squares, G)
     write_vectors(W, vectors)
     write_mean_gradient(vectors, squares, G)
     write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
     write_levels(G, C, K, settings[4], vectors[1], levels)
-    tally[0] = max(tally[0], step_ratio(total / span, G, levels, vectors, squares))
+    tally[0] = max(tally[0], step_ratio(total / taken, G, levels, vectors, squares))
     tally[1] += 1.0
-    move_by_noise(W, square, C, K, normals, gammas)
+    move_by_noise(W, square, C, K, draws[0][seed, used], draws[1][seed, used])
     write_vectors(W, vectors)
     write_mean_gradient(vectors, squares, G)
     move_by_mean(W, total, share, vectors, squares, G)
-    return span
+    return taken
 
 
-@entry(
-    "void(i8[::1], f8[:,:,::1], i8[::1], i8[::1], f8[:,:,::1], f8[:,::1], f8[:,:,::1], f8[:,:,::1], i8, f8, f8[:,::1], "
-    "f8[:,::1], f8[::1], Tuple((f8[::1], f8[:,::1], f8[::1], f8[:,::1], f8[:,::1])), Tuple((f8, f8, f8, f8, f8, f8)))"
-)
-def take_diffusion_steps(
-    seeds: Integers, weights: FloatArray, left: Integers, used: Integers, levels: FloatArray, tally: Matrix,
-    normals: FloatArray, gammas: FloatArray, steps: int, rate: float, sums: Matrix,
-    teacher: Matrix, a: Vector, link: Link, settings: Settings
-) -> None:  # fmt: skip
+@entry
+def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, law: Law) -> None:
     """Bring every run named in `seeds` to the end of its span, or to the end of its random numbers.
 
-    `left` steps of SGD of `steps` are still to be taken, the random numbers of `used` diffusion steps are spent. A run
-    that is not finite, or whose squared norms exceed the cap of `settings`, turns to NaN and has none left.
+    A run that is not finite, or whose squared norms exceed the cap of the settings, turns to NaN and has no step left.
     """
+    teacher, a, link, settings = law
+    weights, left, used, _, _ = runs
     m, D = weights.shape[1], weights.shape[2]
     vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
-    G, C, K = np.empty((m, D)), np.zeros((m * D, m * D)), np.empty((m, m))
+    moments = np.empty((m, D)), np.zeros((m * D, m * D)), np.empty((m, m))
     for seed in seeds:
-        W = weights[seed]
-        while left[seed] > 0 and used[seed] < normals.shape[1]:
-            at = used[seed]
-            left[seed] -= take_step(
-                W, left[seed], steps - left[seed], rate, sums, link, settings, vectors, bench, G, C, K, levels[seed],
-                normals[seed, at], gammas[seed, at], tally[seed],
-            )  # fmt: skip
+        while left[seed] > 0 and used[seed] < draws[0].shape[1]:
+            left[seed] -= take_step(seed, runs, draws, span, law, vectors, bench, moments)
             used[seed] += 1
             square = 0.0
             for i in range(m):
                 for c in range(D):
-                    square += W[i, c] * W[i, c]
+                    square += weights[seed, i, c] * weights[seed, i, c]
             if not square <= settings[5]:
-                W[:, :] = np.nan
+                weights[seed, :, :] = np.nan
                 left[seed] = 0

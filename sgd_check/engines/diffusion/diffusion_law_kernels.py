@@ -6,22 +6,19 @@ below; √j; and the nodes (y_1, y_2, weight) of Gauss-Hermite rules in one and 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import counting_kernel, kernel
+from dynamics.kernels.arrays import Cube, Matrix, Vector
+from dynamics.kernels.jit import kernel
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-FloatArray = NDArray[np.float64]
 Link = tuple[Vector, Matrix, Vector, Matrix, Matrix]
 Vectors = tuple[Matrix, Vector, Vector, Matrix]
-Bench = tuple[Matrix, Matrix, FloatArray, FloatArray, Matrix, Matrix, Matrix]
+Bench = tuple[Matrix, Matrix, Cube, Cube, Matrix, Matrix, Matrix]
 
 # Two neurons whose directions differ by less than this are one: their second axis would be rounding.
 SAME_DIRECTION = 1e-9
 
 
-@counting_kernel
+@kernel
 def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
     """Return V, w, ρ and Q, with the teacher's part filled in."""
     P, r = teacher.shape
@@ -39,7 +36,7 @@ def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
     return V, w, np.zeros(m), Q
 
 
-@counting_kernel
+@kernel
 def make_bench(link: Link, M: int) -> Bench:
     """Return scratch: smoothed link, its neighbours, powers of the rest products, sums over nodes, and small ones."""
     rows = link[1].shape[0]
@@ -124,7 +121,7 @@ def write_smoothed(y1: float, y2: float, axes: Matrix, link: Link, s: Matrix, po
 
 
 @kernel
-def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: FloatArray) -> float:
+def write_axes(i: int, j: int, vectors: Vectors, axes: Matrix, powers: Cube) -> float:
     """Project all v on u_i and on the rest of u_j; write the powers of what is left of Q; return that rest's length."""
     V, _, _, Q = vectors
     M, D = V.shape
@@ -222,7 +219,7 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
     return plain
 
 
-@counting_kernel
+@kernel
 def write_covariance(
     noise: float, batch: float, G: Matrix, vectors: Vectors, link: Link, bench: Bench,
     covariance: Matrix, beyond: Matrix

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler import available_cores
+from dynamics.threads.cores import available_cores
+from sgd_check.engines.diffusion.diffusion_kernels import take_diffusion_steps
 from sgd_check.engines.diffusion.frames import FrameDiffusion
-from sgd_check.engines.diffusion.law import StepLaws, compiled_steps, excess_kurtosis
+from sgd_check.engines.diffusion.law import StepLaws, excess_kurtosis
 from sgd_check.engines.generators import AXES, LENGTHS, generators
 from sgd_check.engines.projected.motion import reduced_factor
 from sgd_check.engines.registry import EngineOptions, Measurement
@@ -78,7 +79,7 @@ class DiffusionEngine:
         self._kurtosis = excess_kurtosis(problem, options.batch_size)
         start = np.ascontiguousarray(reduced_factor(problem.reduced_weights(), span).T)
         weight = float(np.sum(self._laws.coefficients) + np.sum(start**2))
-        self._settings = self._laws.settings(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
+        self._law = self._laws.law(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
         self._weights = np.repeat(start[None], count, axis=0)
         self._running = np.ones(count, dtype=bool)
         self._generators = [generators(seed, (AXES, LENGTHS)) for seed in options.seeds]
@@ -171,17 +172,14 @@ class DiffusionEngine:
         self._running &= ~stopped
 
     def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], given_up: Callable[[], bool]) -> bool:
-        laws = self._laws
-        runs = (self._weights, self._left, self._used, self._levels, self._tally, self._normals, self._gammas)
+        runs = (self._weights, self._left, self._used, self._levels, self._tally)
         pending = seeds
         while pending.size:
             if self._stopped or given_up():
                 return False
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)
-            compiled_steps().take_diffusion_steps(
-                pending, *runs, *span, laws.teacher, laws.coefficients, laws.link, self._settings
-            )
+            take_diffusion_steps(pending, runs, (self._normals, self._gammas), span, self._law)
             pending = pending[self._left[pending] > 0]
         return True
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.compiler import one_blas_thread
 from dynamics.theory import rate_limits
+from dynamics.threads.cores import one_blas_thread
 from sgd_check.engines.generators import AXES, generators
 from sgd_check.engines.registry import EngineOptions, Measurement
 

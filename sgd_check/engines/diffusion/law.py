@@ -32,14 +32,12 @@ coincide are no special case but for the missing axis.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler import load, read_piece
 from hermite import polynomials
+from sgd_check.engines.diffusion.diffusion_kernels import Settings, write_step_law
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
 
     Link = tuple[Array, Array, Array, Array, Array]
 
-LAW_KERNELS = Path(__file__).with_name("diffusion_law_kernels.py")
-KERNELS = LAW_KERNELS.with_name("diffusion_kernels.py")
 #: Links that are no polynomials are cut here at the latest: the tails of longer series are not theirs.
 SERIES_DEGREE = 20
 LARGEST_NOISE_RATIO = 1.5
@@ -87,20 +83,19 @@ class StepLaws:
         self.free_axes: int = problem.dimension - problem.teacher.span - problem.width
         self._noise, self._batch = problem.label_noise, float(batch_size)
 
-    def settings(
+    def law(
         self, drift_tolerance: float = 0.0, noise_tolerance: float = 0.0, cap: float = 0.0
-    ) -> tuple[float, ...]:
-        """Return the numbers that the kernels take together."""
-        return (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
+    ) -> tuple[Array, Array, Link, Settings]:
+        """Return what the kernels take together; squared norms may grow to `cap`."""
+        settings = (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
+        return self.teacher, self.coefficients, self.link, settings
 
     def at(self, weights: Array) -> StepLaw:
         """Return the law at weights (m, D) whose first coordinates are on the teacher's axes."""
         m, D = weights.shape
         mean, lower = np.empty((m, D)), np.zeros((m * D, m * D))
         beyond, ratio = np.empty((m, m)), np.empty(1)
-        W = np.ascontiguousarray(weights, dtype=np.float64)
-        given = (W, self.teacher, self.coefficients, self.link, self.settings())
-        compiled_steps().write_step_law(*given, mean, lower, beyond, ratio)
+        write_step_law(np.ascontiguousarray(weights, dtype=np.float64), self.law(), mean, lower, beyond, ratio)
         full = np.tril(lower) + np.tril(lower, -1).T
         return StepLaw(mean, full.reshape(m, D, m, D), beyond, float(ratio[0]))
 
@@ -201,9 +196,3 @@ def excess_kurtosis(problem: Problem, batch_size: int) -> float:
     square = variance + mean**2
     error = (target + 6.0 * square * noise + 3.0 * noise**2) / (square + noise) ** 2
     return float(3.0 * error * (weight @ slope**4) / (weight @ slope**2) ** 2 - 3.0) / batch_size
-
-
-@lru_cache(maxsize=1)
-def compiled_steps() -> Any:
-    """Return the namespace of the compiled kernels."""
-    return load([read_piece(LAW_KERNELS), read_piece(KERNELS)]).namespace

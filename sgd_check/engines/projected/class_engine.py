@@ -8,13 +8,14 @@ teacher's, the coordinates themselves for any other. A batch has a Bartlett fact
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler import load, read_piece
-from sgd_check.engines.projected.links import render
+from sgd_check.engines.projected.class_kernels import take_class_batches, take_class_steps
+from sgd_check.engines.projected.labels import homogeneous_teacher, label_scratch, write_labels
+from sgd_check.engines.projected.links import sampled_link, scratch_size
+from sgd_check.engines.projected.projected_kernels import Buffers
 from sgd_check.engines.registry import Measurement
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
     from sgd_check.engines.registry import EngineOptions
 
-HERE = Path(__file__).parent
-
 
 class ClassDraws(NamedTuple):
     """Buffers of a thread: normals, gamma variables and label noise of a block of steps, and what a step writes."""
@@ -32,7 +31,9 @@ class ClassDraws(NamedTuple):
     samples: Array
     gammas: Array
     noise: Array
-    buffers: tuple[Array, ...]
+    labels: Array
+    buffers: Buffers
+    own: Array
 
 
 class ClassEngine(SeededRuns[ClassDraws]):
@@ -54,27 +55,25 @@ class ClassEngine(SeededRuns[ClassDraws]):
         chi = [0.5 * (left - np.arange(new)) for left, new in zip(beyond[large] - m, new_axes, strict=True)]
         self._shapes = np.concatenate([np.empty(0), *chi])
         below = sum(min(b, int(new)) for new in new_axes for b in range(min(batch, m)))
-        piece, link_name = render(problem.activation)
-        kernels = ("projected_kernels", "turning_kernels", "class_kernels" if batch == 1 else "class_batch_kernels")
-        namespace = load([piece, *(read_piece(HERE / f"{name}.py") for name in kernels)]).namespace
-        self._steps = namespace.take_class_steps if batch == 1 else namespace.take_class_batches
+        link, link_name = sampled_link(problem.activation)
+        self._teacher = homogeneous_teacher(problem)
         self._constants = (
-            np.array(problem.teacher.coefficients),
-            np.empty((0, r)) if self._rows is None else np.array(self._rows),
+            link,
             axes.eigenvalues[rows],
             int((~of_factor).sum()) + m * np.arange(large.size, dtype=np.int64),
-            *(() if batch == 1 else (new_axes,)),
+            new_axes.astype(np.int64),
         )
+        self._axes = rows.size
         drawn = batch * rows.size + (below if batch > 1 else 0)
         block = max(BLOCK_NUMBERS // drawn, 16)
         shapes = (block, drawn), (block, self._shapes.size), (block, batch)
-        buffers: tuple[tuple[int, int], ...] = (7, m), (batch, m)
-        if batch > 1:
-            buffers = (*buffers, (batch, m), (m + int(new_axes.max(initial=0)), m))
+        scratch = max(scratch_size(link, m), label_scratch(self._teacher, batch))
+        work = (7, m), (scratch,), (batch, m), (m + int(new_axes.max(initial=0)), m)
 
         def bench() -> ClassDraws:
             samples, gammas, noise = (np.zeros(shape) for shape in shapes)
-            return ClassDraws(samples, gammas, noise, tuple(np.zeros(shape) for shape in buffers))
+            steps, space, H, stack = (np.zeros(shape) for shape in work)
+            return ClassDraws(samples, gammas, noise, noise.copy(), (steps, space, H, stack), np.zeros((batch, m)))
 
         start = {"weights": np.ascontiguousarray(problem.reduced_weights().T[rows])}
         turning = 6 * m * m if batch == 1 else 2 * m * m * (m + min(batch, m))
@@ -95,12 +94,16 @@ class ClassEngine(SeededRuns[ClassDraws]):
         return Measurement(overlap, gram, squared_norm)
 
     def _take(self, seed: int, rates: Array, bench: ClassDraws) -> int:
-        samples, gammas, noise = (array[: rates.size] for array in (bench.samples, bench.gammas, bench.noise))
-        coordinates, lengths, labels = self._generators[seed]
+        samples, gammas, noise = (array[: rates.size] for array in bench[:3])
+        coordinates, lengths, errors = self._generators[seed]
         coordinates.standard_normal(out=samples)
         lengths.standard_gamma(self._shapes, out=gammas)
         if self._noise > 0:
-            labels.standard_normal(out=noise)
+            errors.standard_normal(out=noise)
             noise *= self._noise
-        draws = (samples, gammas, noise, *bench.buffers)
-        return int(self._steps(*self._moved(seed), rates / self._batch, *self._constants, *draws))
+        labels = bench.labels[: rates.size]
+        write_labels(self._teacher, self._axes, samples, noise, labels, bench.buffers[1])
+        draws, scaled, weights = (samples, gammas, labels), rates / self._batch, self._state["weights"][seed]
+        if self._batch == 1:
+            return int(take_class_steps(weights, scaled, self._constants, draws, bench.buffers))
+        return int(take_class_batches(weights, scaled, self._constants, draws, bench.buffers, bench.own))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgd_check.engines.projected.class_engine import ClassEngine
+from sgd_check.engines.projected.labels import write_labels
 from sgd_check.engines.projected.motion import make_motion
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
@@ -49,7 +50,11 @@ class ProjectedEngine(SeededRuns["Bench"]):
         self._motion = make_motion(problem, self._batch)
         self._sizes = SampleSizes(problem.width, self._span, beyond, self._batch)
         super().__init__(
-            options.seeds, self._motion.start, self._sizes.block, self._sizes.operations, lambda: Bench(self._sizes)
+            options.seeds,
+            self._motion.start,
+            self._sizes.block,
+            self._sizes.operations,
+            lambda: Bench(self._sizes, self._motion.scratch),
         )
         self._weights, self._directions = self._state["weights"], self._motion.directions
         self.attributes = self._attributes(self._motion.link_name)
@@ -73,25 +78,26 @@ class ProjectedEngine(SeededRuns["Bench"]):
     def _take(self, seed: int, rates: Array, bench: Bench) -> int:
         count = rates.size
         samples, gammas, noise = bench.samples[:count], bench.gammas[:count], bench.noise[:count]
-        axes, lengths, labels = self._generators[seed]
+        axes, lengths, errors = self._generators[seed]
         axes.standard_normal(out=samples)
         if self._sizes.new_axes:
             lengths.standard_gamma(self._sizes.shapes, out=gammas)
         if self._noise > 0:
-            labels.standard_normal(out=noise)
+            errors.standard_normal(out=noise)
             noise *= self._noise
-        motion, scaled = self._motion, rates / self._batch
-        buffers = (bench.H, bench.stack) if motion.batched else ()
-        return int(
-            motion.take(*self._moved(seed), scaled, *motion.constants, samples, gammas, noise, bench.work, *buffers)
-        )
+        motion, labels = self._motion, noise
+        if motion.teacher is not None:
+            labels = bench.labels[:count]
+            write_labels(motion.teacher, self._sizes.axes, samples, noise, labels, bench.buffers[1])
+        draws = (samples, gammas, labels)
+        return int(motion.take(*self._moved(seed), rates / self._batch, motion.constants, draws, bench.buffers))
 
 
 class SampleSizes:
     """How many numbers a step draws, and in what blocks, with s = d − r − m axes beyond those of the weights."""
 
     def __init__(self, width: int, span: int, beyond: int, batch: int) -> None:
-        self.width, self.span, self.batch = width, span, batch
+        self.width, self.axes, self.batch = width, span + width, batch
         rows = min(batch, width)
         self.new_axes = min(rows, beyond)
         below = sum(min(b, self.new_axes) for b in range(rows))
@@ -107,11 +113,15 @@ class SampleSizes:
 class Bench:
     """Buffers of one thread: the samples of a block, and what a step writes in between."""
 
-    def __init__(self, sizes: SampleSizes) -> None:
+    def __init__(self, sizes: SampleSizes, scratch: int) -> None:
         m = sizes.width
         self.samples = np.empty((sizes.block, sizes.samples))
         self.gammas = np.empty((sizes.block, sizes.new_axes))
         self.noise = np.zeros((sizes.block, sizes.batch))
-        self.work = np.empty((7, m))
-        self.H = np.empty((sizes.batch, m))
-        self.stack = np.empty((m + sizes.new_axes, m))
+        self.labels = np.empty((sizes.block, sizes.batch))
+        self.buffers = (
+            np.empty((7, m)),
+            np.empty(scratch),
+            np.empty((sizes.batch, m)),
+            np.empty((m + sizes.new_axes, m)),
+        )

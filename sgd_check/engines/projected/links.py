@@ -1,42 +1,50 @@
-"""Links as generated source: the text of σ and σ' for the kernels of the projected engine.
+"""A link that is sampled, σ and σ', as data, and compiled functions that evaluate it for many numbers at once.
 
-The functions are declared here for readers and type checkers; `render` writes the text that defines them for one link,
-from numbers and an allow-list of functions alone.
+The data are a flat array [family, registers, place of σ', σ …, σ' …]. A family stores
+
+- LOW and HIGH: polynomials, each of σ and σ' by `LOW_TERMS` or `HIGH_TERMS` coefficients of powers of z, z^0 first;
+- BENT: the slopes of σ above and below 0, where it is 0;
+- ERF, TANH, GELU, SIGMOID, SILU, SIN, which have these names in `hermite.activations`: nothing;
+- SERIES: the number of Hermite coefficients, then for each j those of σ and σ', 1/√(j+1) and √(j/(j+1));
+- TABLE: pieces and powers of `sgd_check.engines.link_forms.tabulated`, then the table, row by row;
+- PROGRAM: two of `sgd_check.engines.projected.programs`, of σ, and of σ and σ' together, for any other formula.
 """
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.compiler import Piece
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
+from hermite.activations import FORMULAS
 from sgd_check.engines.link_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
+from sgd_check.engines.projected.programs import FIRST, SECOND, formula_program, run_once, run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-# Up to this degree Horner's rule in powers of z loses at most two digits where the Gaussian has its mass.
-HORNER_DEGREE = 12
-
-_HEADER = ["import math", "", "import numpy as np", "", "from dynamics.compiler.compilation import kernel", ""]
-
-
-def sigma(z: float) -> float:
-    """σ(z)."""
-    raise NotImplementedError
-
-
-def sigma_and_slope(z: float) -> tuple[float, float]:
-    """σ(z) and σ'(z)."""
-    raise NotImplementedError
+LOW, HIGH, BENT, ERF, TANH, GELU, SIGMOID, SILU, SIN, SERIES, TABLE, PROGRAM = range(12)
+# Places in the data of a link.
+FAMILY, REGISTERS, SLOPE, VALUE = range(4)
+# Up to degree 12 Horner's rule in powers of z loses at most two digits where the Gaussian has its mass.
+LOW_TERMS, HIGH_TERMS, HORNER_DEGREE = 6, 14, 12
+# Slopes above and below 0.
+BENT_LINKS = {"relu": (1.0, 0.0), "leaky_relu": (1.0, 0.01), "abs": (1.0, -1.0)}
+SMOOTH_LINKS = {"erf": ERF, "tanh": TANH, "gelu": GELU, "sigmoid": SIGMOID, "silu": SILU, "sin": SIN}
+# Numbers that a series or a program treats at a time, those below which it treats them one by one, and the registers of
+# a series.
+BLOCK, FEW, SERIES_REGISTERS = 128, 4, 2
+ROOT_HALF, DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
-    """Return the source of `sigma` and `sigma_and_slope`, and one phrase saying what link it is, see `simulated_link`.
+def sampled_link(expansion: HermiteExpansion) -> tuple[Array, str]:
+    """Return the data of a link, and one phrase saying what link it is, see `simulated_link`.
 
     A formula has its derivative almost everywhere; with a jump, whose derivative almost everywhere is not that of the
     loss, it counts as its Hermite series.
@@ -44,170 +52,352 @@ def render(expansion: HermiteExpansion) -> tuple[Piece, str]:
     Examples
     --------
     >>> import hermite
-    >>> piece, name = render(hermite.expand("tanh(z)"))
-    >>> name
-    'tanh(z) (formula)'
-    >>> piece.text.splitlines()[-3:]
-    ['def sigma_and_slope(z):', '    t0 = np.tanh(z)', '    return t0, (1.0 + (-1.0 * (t0 ** 2)))']
+    >>> data, name = sampled_link(hermite.expand("relu"))
+    >>> data.tolist(), name
+    ([2.0, 0.0, 3.0, 1.0, 0.0], 'relu (formula)')
     """
     coefficients = expansion.link_coefficients() if expansion.is_polynomial else expansion.coefficients
-    body, name = simulated_link(expansion, lambda: _series(np.array(coefficients, dtype=np.float64)), _formula)
-    return link_piece(body), name
+    return simulated_link(expansion, lambda: _series(np.array(coefficients, dtype=np.float64)), _formula)
 
 
-def render_anywhere(expansion: HermiteExpansion, suffix: str = "", *, slope: bool = True) -> tuple[list[str], str]:
-    """Return the lines that define a link of a network, and one phrase saying what it is, see `link_anywhere`.
+def sampled_link_anywhere(expansion: HermiteExpansion, *, slope: bool = True) -> tuple[Array, str]:
+    """Return the data of a link of a network, and one phrase saying what link it is, see `link_anywhere`.
 
-    They define `sigma` and `sigma_and_slope`, both with the suffix; without `slope` only the former is of use, and
-    a formula may have jumps.
+    Without `slope` the value alone is of use, and a formula may have jumps.
     """
     return link_anywhere(
         expansion,
-        lambda c: _series(np.array(c, dtype=np.float64), suffix),
-        lambda expression: _formula(expression, suffix, slope=slope),
-        lambda table: _table(table, suffix),
+        lambda c: _series(np.array(c, dtype=np.float64)),
+        lambda expression: _formula(expression, slope=slope),
+        lambda table: _data(TABLE, [*map(float, table.shape), *table.ravel()]),
     )
 
 
-def link_piece(body: list[str]) -> Piece:
-    """Return lines that define links as a piece of source."""
-    return Piece("sampled link", "\n".join([*_HEADER, *body, ""]))
+def scratch_size(link: Array, size: int) -> int:
+    """Return how many numbers of scratch a link takes that is evaluated for up to `size` numbers."""
+    return int(link[REGISTERS]) * min(size, BLOCK)
 
 
-def _series(coefficients: Array, suffix: str = "") -> list[str]:
+def _data(family: int, value: list[float], slope: list[float] | None = None, registers: int = 0) -> Array:
+    """Return the data of a link; without `slope` one place holds σ and σ'."""
+    place = VALUE if slope is None else VALUE + len(value)
+    return np.array([family, registers, place, *value, *(slope or [])], dtype=np.float64)
+
+
+def _series(coefficients: Array) -> Array:
     c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
-    return _horner(c, slope, suffix) if c.size - 1 <= HORNER_DEGREE else _recurrence(c, slope, suffix)
+    if c.size - 1 <= HORNER_DEGREE:
+        terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS
+        both = np.pad([in_powers(c), in_powers(slope)], ((0, 0), (0, terms - c.size)))
+        return _data(LOW if terms == LOW_TERMS else HIGH, *both.tolist())
+    j = np.arange(float(c.size))
+    rows = np.stack([c, slope, 1.0 / np.sqrt(j + 1.0), np.sqrt(j / (j + 1.0))], axis=1)
+    return _data(SERIES, [float(c.size), *rows.ravel()], None, SERIES_REGISTERS)
 
 
-def _horner(c: Array, slope: Array, suffix: str) -> list[str]:
-    value_lines, value = _powers("v", in_powers(c))
-    slope_lines, derivative = _powers("d", in_powers(slope))
-    return [
-        "",
-        *["@kernel", f"def sigma{suffix}(z):", "    q = z * z", *value_lines, f"    return {value}"],
-        "",
-        "",
-        *["@kernel", f"def sigma_and_slope{suffix}(z):", "    q = z * z", *value_lines, *slope_lines],
-        f"    return {value}, {derivative}",
-    ]
+def _formula(expression: Any, *, slope: bool = True) -> Array:
+    """Return the data of a sympy formula; NotImplementedError without a compiled form, as of the slope of a jump."""
+    name = _names().get(_in_z(expression), "")
+    if name in BENT_LINKS:
+        return _data(BENT, list(BENT_LINKS[name]))
+    if name in SMOOTH_LINKS:
+        return _data(SMOOTH_LINKS[name], [])
+    value = formula_program(_in_z(expression), slope=False)
+    both = formula_program(_in_z(expression), slope=True) if slope else value
+    return _data(PROGRAM, value, both, int(max(value[0], both[0])))
 
 
-def _powers(name: str, powers: Array) -> tuple[list[str], str]:
-    """Return lines and the expression of Σ_j b_j z^j: Horner in q = z² where all powers have one parity, else in z."""
-    kept = np.flatnonzero(powers)
-    if kept.size == 0:
-        return [], "0.0"
-    one_parity = bool((kept % 2 == kept[0] % 2).all())
-    lowest, stride, variable = (int(kept[0] % 2), 2, "q") if one_parity else (0, 1, "z")
-    chain = [float(b) for b in powers[lowest : kept[-1] + 1 : stride]]
-    lines = [f"    {name} = {chain[-1]!r}"]
-    lines += [f"    {name} = {b!r} + {variable} * {name}" for b in reversed(chain[:-1])]
-    return lines, f"{name} * z" if lowest else name
-
-
-def _recurrence(c: Array, slope: Array, suffix: str) -> list[str]:
-    """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
-    loop = [
-        "    before, now = 0.0, 1.0",
-        "    value = slope = 0.0 * z",
-        f"    for j in range({c.size}):",
-        f"        value += C{suffix}[j] * now",
-        f"        slope += S{suffix}[j] * now",
-        f"        before, now = now, (z * now - ROOTS{suffix}[j] * before) / ROOTS{suffix}[j + 1]",
-    ]
-    return [
-        f"C{suffix} = np.array({c.tolist()!r})",
-        f"S{suffix} = np.array({slope.tolist()!r})",
-        f"ROOTS{suffix} = np.sqrt(np.arange({c.size + 1}.0))",
-        *_value_from_both(loop, suffix),
-    ]
-
-
-def _table(table: Array, suffix: str) -> list[str]:
-    """Look the piece of the table up in which z lies, with the tangent at an end beyond it; see `tabulated`."""
-    pieces, terms = table.shape
-    loop = [
-        f"    inside = min(max(z, {-TABLE_END}), {TABLE_END})",
-        f"    scaled = (inside + {TABLE_END}) * {1.0 / PIECE_WIDTH}",
-        f"    k = min(int(scaled), {pieces - 1})",
-        "    u = 2.0 * (scaled - k) - 1.0",
-        f"    value, slope = TABLE{suffix}[k, {terms - 1}], 0.0",
-        f"    for j in range({terms - 2}, -1, -1):",
-        "        slope = slope * u + value",
-        f"        value = value * u + TABLE{suffix}[k, j]",
-        f"    slope *= {2.0 / PIECE_WIDTH}",
-        "    value += slope * (z - inside)",
-    ]
-    return [f"TABLE{suffix} = np.array({table.tolist()!r})", *_value_from_both(loop, suffix)]
-
-
-def _value_from_both(lines: list[str], suffix: str) -> list[str]:
-    """Return both functions of a link whose value and slope are found together."""
-    return [
-        "",
-        "",
-        *["@kernel", f"def sigma_and_slope{suffix}(z):", *lines, "    return value, slope"],
-        "",
-        "",
-        *["@kernel", f"def sigma{suffix}(z):", f"    return sigma_and_slope{suffix}(z)[0]"],
-    ]
-
-
-def _formula(expression: Any, suffix: str = "", *, slope: bool = True) -> list[str]:
-    """Write a sympy formula in z and its derivative; NotImplementedError without a compiled form, as at a jump."""
+def _in_z(expression: Any) -> Any:
     import sympy
 
-    z = sympy.Symbol("z", real=True)
-    value = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
-    names = {z: "z"}
-
-    def lines(name: str, wanted: list[Any]) -> list[str]:
-        shared, results = sympy.cse(wanted, symbols=sympy.numbered_symbols("t", real=True))
-        names.update({symbol: str(symbol) for symbol, _ in shared})
-        body = [f"    {symbol} = {_text(part, names)}" for symbol, part in shared]
-        head = ["", "@kernel", f"def {name}{suffix}(z):"]
-        return [*head, *body, f"    return {', '.join(_text(part, names) for part in results)}"]
-
-    both = ["", *lines("sigma_and_slope", [value, value.diff(z)])] if slope else []
-    return [*lines("sigma", [value]), *both]
+    return expression.xreplace(dict.fromkeys(expression.free_symbols, sympy.Symbol("z", real=True)))
 
 
-def _text(expression: Any, names: dict[Any, str]) -> str:
-    """Return the source of one sympy node."""
-    if expression.is_Symbol:
-        return names[expression]
-    if not expression.free_symbols:
-        return repr(float(expression))
-    head = type(expression).__name__
-    if head == "Pow" and expression.exp.is_Integer:
-        return f"({_text(expression.base, names)} ** {int(expression.exp)})"
-    if head not in _WRITERS:
-        msg = f"no compiled form of {head}"
-        raise NotImplementedError(msg)
-    parts = expression.args[:1] if head == "Heaviside" else expression.args
-    return _WRITERS[head]([_text(part, names) for part in parts])
+@lru_cache(maxsize=1)
+def _names() -> dict[Any, str]:
+    """Return the names of the formulas that compiled code knows."""
+    import sympy
+
+    return {_in_z(sympy.sympify(FORMULAS[name])): name for name in (*BENT_LINKS, *SMOOTH_LINKS)}
 
 
-def _call(name: str) -> Callable[[list[str]], str]:
-    return lambda parts: f"{name}({', '.join(parts)})"
+@kernel
+def write_values(link: Vector, z: Vector, out: Vector, scratch: Vector) -> None:  # noqa: PLR0912 (one for each family)
+    """Write σ of each of many numbers; `scratch` holds `scratch_size` numbers."""
+    family = int(link[FAMILY])
+    if family == LOW:
+        for i in range(z.size):
+            out[i] = low_at(link, z[i])[0]
+    elif family == HIGH:
+        for i in range(z.size):
+            out[i] = high_at(link, z[i])[0]
+    elif family == BENT:
+        for i in range(z.size):
+            out[i] = bent_at(link, z[i])[0]
+    elif family == ERF:
+        for i in range(z.size):
+            out[i] = erf_at(z[i])[0]
+    elif family == TANH:
+        for i in range(z.size):
+            out[i] = tanh_at(z[i])[0]
+    elif family == GELU:
+        for i in range(z.size):
+            out[i] = gelu_at(z[i])[0]
+    elif family == SIGMOID:
+        for i in range(z.size):
+            out[i] = sigmoid_at(z[i])[0]
+    elif family == SILU:
+        for i in range(z.size):
+            out[i] = silu_at(z[i])[0]
+    elif family == SIN:
+        for i in range(z.size):
+            out[i] = sin_at(z[i])[0]
+    elif family != TABLE and z.size >= FEW:
+        write_blocks(link, z, out, vector(scratch, 0, 0), scratch)
+    else:
+        for i in range(z.size):
+            out[i] = rest_value_at(link, z[i], scratch)
 
 
-def _join(symbol: str) -> Callable[[list[str]], str]:
-    return lambda parts: "(" + symbol.join(parts) + ")"
+@kernel
+def write_both(  # noqa: PLR0912 (one for each family)
+    link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector
+) -> None:
+    """Write σ and σ' of each of many numbers; `scratch` holds `scratch_size` numbers."""
+    family = int(link[FAMILY])
+    if family == LOW:
+        for i in range(z.size):
+            value[i], slope[i] = low_at(link, z[i])
+    elif family == HIGH:
+        for i in range(z.size):
+            value[i], slope[i] = high_at(link, z[i])
+    elif family == BENT:
+        for i in range(z.size):
+            value[i], slope[i] = bent_at(link, z[i])
+    elif family == ERF:
+        for i in range(z.size):
+            value[i], slope[i] = erf_at(z[i])
+    elif family == TANH:
+        for i in range(z.size):
+            value[i], slope[i] = tanh_at(z[i])
+    elif family == GELU:
+        for i in range(z.size):
+            value[i], slope[i] = gelu_at(z[i])
+    elif family == SIGMOID:
+        for i in range(z.size):
+            value[i], slope[i] = sigmoid_at(z[i])
+    elif family == SILU:
+        for i in range(z.size):
+            value[i], slope[i] = silu_at(z[i])
+    elif family == SIN:
+        for i in range(z.size):
+            value[i], slope[i] = sin_at(z[i])
+    elif family != TABLE and z.size >= FEW:
+        write_blocks(link, z, value, slope, scratch)
+    else:
+        for i in range(z.size):
+            value[i], slope[i] = rest_at(link, z[i], scratch)
 
 
-# Writers of sympy heads; a further function is one more line.
-_WRITERS: dict[str, Callable[[list[str]], str]] = {
-    "Add": _join(" + "),
-    "Mul": _join(" * "),
-    "Pow": _join(" ** "),
-    **{name: _call(f"np.{name}") for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sign")},
-    "atan": _call("np.arctan"),
-    "erf": _call("math.erf"),
-    "erfc": _call("math.erfc"),
-    "Abs": _call("abs"),
-    "Max": _call("max"),
-    "Min": _call("min"),
-    "Heaviside": lambda parts: f"(0.5 * (np.sign({parts[0]}) + 1.0))",
-}
+@kernel
+def value_at(link: Vector, z: float, scratch: Vector) -> float:
+    """Return σ(z); `scratch` holds `scratch_size` numbers."""
+    if link[FAMILY] == LOW:  # the most frequent one, compiled into the caller
+        return low_at(link, z)[0]
+    return rest_value_at(link, z, scratch) if link[FAMILY] >= SERIES else both_at(link, z, scratch)[0]
+
+
+@kernel
+def both_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:  # noqa: PLR0911 (one for each family)
+    """Return σ(z) and σ'(z); `scratch` holds `scratch_size` numbers."""
+    family = int(link[FAMILY])
+    if family == LOW:
+        return low_at(link, z)
+    if family == HIGH:
+        return high_at(link, z)
+    if family == BENT:
+        return bent_at(link, z)
+    if family == ERF:
+        return erf_at(z)
+    if family == TANH:
+        return tanh_at(z)
+    if family == GELU:
+        return gelu_at(z)
+    if family == SIGMOID:
+        return sigmoid_at(z)
+    if family == SILU:
+        return silu_at(z)
+    if family == SIN:
+        return sin_at(z)
+    return rest_at(link, z, scratch)
+
+
+@kernel
+def rest_value_at(link: Vector, z: float, scratch: Vector) -> float:
+    """Return σ(z) of a series, a table or a program."""
+    if link[FAMILY] != PROGRAM:
+        return rest_at(link, z, scratch)[0]
+    scratch[0] = z
+    run_once(link, VALUE, scratch)
+    return float(scratch[int(link[VALUE + FIRST])])
+
+
+@kernel
+def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
+    """Return σ(z) and σ'(z) of a series, a table or a program."""
+    if link[FAMILY] == SERIES:
+        return series_at(link, z)
+    if link[FAMILY] == TABLE:
+        return table_at(link, z)
+    at = int(link[SLOPE])
+    scratch[0] = z
+    run_once(link, at, scratch)
+    return scratch[int(link[at + FIRST])], scratch[int(link[at + SECOND])]
+
+
+@kernel
+def low_at(link: Vector, z: float) -> tuple[float, float]:
+    """Sum even and odd powers apart, which processors do at once."""
+    q = z * z
+    even, odd = (link[7] * q + link[5]) * q + link[3], (link[8] * q + link[6]) * q + link[4]
+    rising, bending = (link[13] * q + link[11]) * q + link[9], link[12] * q + link[10]
+    return even + z * odd, rising + z * bending
+
+
+@kernel
+def high_at(link: Vector, z: float) -> tuple[float, float]:
+    """Sum even and odd powers apart, which processors do at once."""
+    q = z * z
+    even, odd, rising, bending = 0.0, 0.0, 0.0, 0.0
+    for k in range(HIGH_TERMS // 2):
+        at = VALUE + HIGH_TERMS - 2 - 2 * k
+        even, odd = even * q + link[at], odd * q + link[at + 1]
+        rising, bending = rising * q + link[at + HIGH_TERMS], bending * q + link[at + HIGH_TERMS + 1]
+    return even + z * odd, rising + z * bending
+
+
+@kernel
+def bent_at(link: Vector, z: float) -> tuple[float, float]:
+    """Return the value and the slope of two half-lines, at the bend the mean of both slopes."""
+    above, below = link[VALUE], link[VALUE + 1]
+    value = above * max(z, 0.0) + below * min(z, 0.0)
+    return value, 0.5 * (above + below + np.sign(z) * (above - below))
+
+
+@kernel
+def erf_at(z: float) -> tuple[float, float]:
+    """Return erf(z/√2) and its slope."""
+    return math.erf(ROOT_HALF * z), 2.0 * DENSITY * np.exp(-0.5 * z * z)
+
+
+@kernel
+def tanh_at(z: float) -> tuple[float, float]:
+    """Return tanh(z) and its slope."""
+    value = np.tanh(z)
+    return value, 1.0 - value * value
+
+
+@kernel
+def gelu_at(z: float) -> tuple[float, float]:
+    """Return z times the normal distribution, and its slope."""
+    share = 0.5 + 0.5 * math.erf(ROOT_HALF * z)
+    return z * share, share + z * DENSITY * np.exp(-0.5 * z * z)
+
+
+@kernel
+def sigmoid_at(z: float) -> tuple[float, float]:
+    """Return 1/(1 + e^−z) and its slope."""
+    value = 0.5 + 0.5 * np.tanh(0.5 * z)
+    return value, value * (1.0 - value)
+
+
+@kernel
+def silu_at(z: float) -> tuple[float, float]:
+    """Return z/(1 + e^−z) and its slope."""
+    share = 0.5 + 0.5 * np.tanh(0.5 * z)
+    return z * share, share + z * share * (1.0 - share)
+
+
+@kernel
+def sin_at(z: float) -> tuple[float, float]:
+    """Return sin(z) and cos(z)."""
+    return np.sin(z), np.cos(z)
+
+
+@kernel
+def series_at(link: Vector, z: float) -> tuple[float, float]:
+    """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
+    before, now, value, slope = 0.0, 1.0, 0.0, 0.0
+    for j in range(int(link[VALUE])):
+        row = VALUE + 1 + 4 * j
+        value += link[row] * now
+        slope += link[row + 1] * now
+        before, now = now, link[row + 2] * z * now - link[row + 3] * before
+    return value, slope
+
+
+@kernel
+def table_at(link: Vector, z: float) -> tuple[float, float]:
+    """Look the piece of the table up in which z lies, with the tangent at an end beyond it; see `tabulated`."""
+    pieces, terms = int(link[VALUE]), int(link[VALUE + 1])
+    inside = min(max(z, -TABLE_END), TABLE_END)
+    scaled = (inside + TABLE_END) * (1.0 / PIECE_WIDTH)
+    k = min(int(scaled), pieces - 1)
+    first = VALUE + 2 + terms * k
+    u = 2.0 * (scaled - k) - 1.0
+    value, slope = link[first + terms - 1], 0.0
+    for j in range(terms - 2, -1, -1):
+        slope = slope * u + value
+        value = value * u + link[first + j]
+    slope *= 2.0 / PIECE_WIDTH
+    return value + slope * (z - inside), slope
+
+
+@kernel
+def write_blocks(link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector) -> None:
+    """Write σ, and σ' unless `slope` is empty, by blocks whose registers stay in the fastest cache."""
+    for begin in range(0, z.size, BLOCK):
+        size = min(BLOCK, z.size - begin)
+        part, values = vector(z, begin, size), vector(value, begin, size)
+        slopes = vector(slope, begin, size) if slope.size > 0 else slope
+        if link[FAMILY] == PROGRAM:
+            write_program(link, part, values, slopes, scratch)
+        else:
+            write_series(link, part, values, slopes, scratch)
+
+
+@kernel
+def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
+    """Run the program of σ, or that of σ and σ'."""
+    size, at = z.size, int(link[SLOPE]) if slope.size > 0 else VALUE
+    for j in range(size):
+        registers[j] = z[j]
+    run_program(link, at, registers, size)
+    first, second = size * int(link[at + FIRST]), size * int(link[at + SECOND])
+    for j in range(size):
+        value[j] = registers[first + j]
+    for j in range(slope.size):
+        slope[j] = registers[second + j]
+
+
+@kernel
+def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
+    """Sum as `series_at`, degree by degree."""
+    size, count = z.size, int(link[VALUE])
+    before, now = vector(registers, 0, size), vector(registers, size, size)
+    for i in range(size):
+        before[i], now[i], value[i] = 0.0, 1.0, 0.0
+    for i in range(slope.size):
+        slope[i] = 0.0
+    for j in range(count):
+        row = VALUE + 1 + 4 * j
+        c, d, along, back = link[row], link[row + 1], link[row + 2], link[row + 3]
+        for i in range(size):
+            value[i] += c * now[i]
+        for i in range(slope.size):
+            slope[i] += d * now[i]
+        for i in range(size):
+            following = along * z[i] * now[i] - back * before[i]
+            before[i] = now[i]
+            now[i] = following

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler import Piece, load, read_piece
 from sgd_check.engines.network import network_of
-from sgd_check.engines.projected.links import render
-from sgd_check.engines.projected.network_source import network_source
+from sgd_check.engines.projected.labels import Teacher, homogeneous_teacher, label_scratch, network_teacher
+from sgd_check.engines.projected.links import sampled_link, sampled_link_anywhere, scratch_size
+from sgd_check.engines.projected.network_kernels import take_network_steps
+from sgd_check.engines.projected.projected_batch_kernels import take_batch_steps
+from sgd_check.engines.projected.projected_single_kernels import take_lone_steps, take_single_steps
+from sgd_check.engines.projected.stiefel_kernels import take_frame_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
-
-HERE = Path(__file__).parent
+    from hermite.arrays import Array
 
 
 class Motion(NamedTuple):
     """The steps of one kind of student.
 
     `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
-    and if `batched` the buffers of a batch in the end. Overlaps are those with `directions`, or with the axes if there
-    are none.
+    the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent where the
+    steps do. Overlaps are those with `directions`, or with the axes if there are none.
     """
 
     start: dict[str, Array]
     take: Callable[..., int]
-    constants: tuple[Array | Integers, ...]
-    batched: bool
+    constants: tuple[Any, ...]
+    teacher: Teacher | None
+    scratch: int
     directions: Array
     link_name: str
 
@@ -45,49 +46,37 @@ def make_motion(problem: Problem, batch: int) -> Motion:
 
 def homogeneous_motion(problem: Problem, batch: int) -> Motion:
     """Return the steps of f = Σ_i |w_i|² σ(w_i·x/|w_i|)."""
-    teacher = problem.teacher
-    piece, link_name = render(problem.activation)
-    steps = "projected_single_kernels" if batch == 1 else "projected_batch_kernels"
-    namespace = _loaded(piece, "projected_kernels", "turning_kernels", steps)
-    directions = np.empty((0, teacher.span)) if teacher.directions is None else np.array(teacher.directions)
-    start = {"weights": reduced_factor(problem.reduced_weights(), teacher.span)}
-    take = namespace.take_single_steps if batch == 1 else namespace.take_batch_steps
-    return Motion(start, take, (np.array(teacher.coefficients), directions), batch > 1, directions, link_name)
+    link, link_name = sampled_link(problem.activation)
+    teacher = homogeneous_teacher(problem)
+    start = {"weights": reduced_factor(problem.reduced_weights(), problem.teacher.span)}
+    take = take_single_steps if batch == 1 else take_batch_steps
+    if batch == 1 and start["weights"].shape == (2, 1) and problem.teacher.directions is None:
+        take = take_lone_steps
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, batch))
+    return Motion(start, take, (link,), teacher, scratch, teacher[2], link_name)
 
 
-def network_motion(problem: Problem, batch: int) -> Motion:  # noqa: ARG001
+def network_motion(problem: Problem, batch: int) -> Motion:
     """Return the steps of f = s Σ_i v_i σ(w_i·x + b_i), for any batch."""
-    network, source = network_of(problem), network_source(problem)
-    namespace = _loaded(source.piece, "turning_kernels", "network_kernels")
-    return Motion(
-        {
-            "weights": reduced_factor(network.weights, problem.teacher.span),
-            "layers": np.array([network.second_layer, network.bias]),
-        },
-        namespace.take_network_steps,
-        (
-            np.array([network.scale, *network.rates, *network.decay]),
-            np.empty(0) if network.lengths is None else network.lengths,
-            source.teacher,
-            source.ends,
-        ),
-        True,
-        np.empty((0, problem.teacher.span)),
-        source.link_name,
-    )
+    network, teacher = network_of(problem), network_teacher(problem)
+    link, link_name = sampled_link_anywhere(problem.activation)
+    start = {
+        "weights": reduced_factor(network.weights, problem.teacher.span),
+        "layers": np.array([network.second_layer, network.bias]),
+    }
+    motion = np.array([network.scale, *network.rates, *network.decay])
+    radii = np.empty(0) if network.lengths is None else network.lengths
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, batch))
+    none = np.empty((0, problem.teacher.span))
+    return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, none, link_name)
 
 
 def frame_motion(problem: Problem, batch: int) -> Motion:  # noqa: ARG001
     """Return the steps of a frame of orthogonal neurons, on one sample each."""
-    namespace = load([read_piece(HERE / f"{name}.py") for name in ("turning_kernels", "stiefel_kernels")]).namespace
     span = problem.teacher.span
     start = {"weights": reduced_factor(problem.reduced_weights(), span)}
     constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-    return Motion(start, namespace.take_frame_steps, constants, False, np.empty((0, span)), problem.activation.name)
-
-
-def _loaded(rendered: Piece, *modules: str) -> Any:
-    return load([rendered, *(read_piece(HERE / f"{name}.py") for name in modules)]).namespace
+    return Motion(start, take_frame_steps, constants, None, 0, np.empty((0, span)), problem.activation.name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:

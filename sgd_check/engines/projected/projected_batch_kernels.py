@@ -1,44 +1,27 @@
-"""Compiled minibatch steps of the projected engine; executed after `projected_kernels` and `turning_kernels`."""
+"""Compiled minibatch steps of the projected engine."""
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
-
-from dynamics.compiler.compilation import entry
-
-if TYPE_CHECKING:
-    from sgd_check.engines.projected.projected_kernels import give_up, weigh_batch
-    from sgd_check.engines.projected.turning_kernels import turn_batch
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import entry
+from dynamics.kernels.views import row_part
+from sgd_check.engines.projected.projected_kernels import Buffers, Draws, give_up, weigh_batch
+from sgd_check.engines.projected.turning_kernels import turn_batch
 
 
-@entry("i8(f8[:,::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
-def take_batch_steps(
-    W: Matrix,
-    rates: Vector,
-    a: Vector,
-    directions: Matrix,
-    samples: Matrix,
-    gammas: Matrix,
-    noise: Matrix,
-    work: Matrix,
-    H: Matrix,
-    stack: Matrix,
-) -> int:
+@entry
+def take_batch_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
     """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
 
-    `rates` are η/B. A row of `samples` holds B samples of r + m numbers, then the entries of the Bartlett factor below
-    its diagonal; `gammas` (steps, s') half the squares of that diagonal, `noise` (steps, B) the label noise. `H` is
-    (B, m), `stack` (m + s', m).
+    `rates` are η/B, `constants` those of `take_single_steps`. A row of samples holds B samples of r + m numbers, then
+    the entries of the Bartlett factor below its diagonal; gammas (steps, s') are half the squares of that diagonal.
     """
+    (link,) = constants
+    samples, gammas, labels = draws
+    work, scratch, H, stack = buffers
     axes, m = W.shape
-    batch = noise.shape[1]
-    g = work[4]
+    batch, new = labels.shape[1], gammas.shape[1]
+    g, products = row_part(work, 4, 0, m), row_part(work, 6, 0, m)
     for t in range(rates.size):
-        if not weigh_batch(W, rates[t], a, directions, samples[t], noise[t], H, work):
+        if not weigh_batch(W, rates[t], samples, labels, t, link, H, work, scratch):
             give_up(W)
             return t
         for c in range(axes):
@@ -48,5 +31,6 @@ def take_batch_steps(
                 coordinate = samples[t, b * axes + c]
                 for i in range(m):
                     W[c, i] -= coordinate * H[b, i]
-        turn_batch(W, H, gammas[t], samples[t, batch * axes :], stack, work[6])
+        below = row_part(samples, t, batch * axes, samples.shape[1] - batch * axes)
+        turn_batch(W, axes - m, H, row_part(gammas, t, 0, new), below, stack, products)
     return rates.size

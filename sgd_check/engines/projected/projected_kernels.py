@@ -1,4 +1,4 @@
-"""Compiled error of one sample, in the projections alone; executed after the rendered `sigma` and `sigma_and_slope`.
+"""Compiled error of one sample, in the projections alone.
 
 State: W (r + m, m), column i the coordinates of neuron i: r on the teacher's axes, then row i of a lower-triangular
 factor of the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those r + m axes and in new ones,
@@ -7,26 +7,26 @@ factor of the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample i
 
 and turns the axes so that the new ones are empty again: `projected_single_kernels` for B = 1, `projected_batch_kernels`
 for more. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
+
+All steps take `draws`, the samples, gammas and labels of so many steps, and `buffers`: `work` (7, m), scratch of links,
+H (B, m) and `stack`, see `turning_kernels`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import kernel
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import row_part
+from sgd_check.engines.projected.links import write_both
 
-if TYPE_CHECKING:
-    from sgd_check.engines.projected.links import sigma, sigma_and_slope
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+Draws = tuple[Matrix, Matrix, Matrix]
+Buffers = tuple[Matrix, Vector, Matrix, Matrix]
 
 
 @kernel
 def lengths(W: Matrix, work: Matrix) -> None:
     """Write |w_i| to work[1]."""
-    rho = work[1]
+    rho = row_part(work, 1, 0, W.shape[1])
     for i in range(W.shape[1]):
         rho[i] = 0.0
     for c in range(W.shape[0]):
@@ -37,45 +37,40 @@ def lengths(W: Matrix, work: Matrix) -> None:
 
 
 @kernel
-def residual(W: Matrix, x: Vector, a: Vector, directions: Matrix, work: Matrix) -> float:
-    """Return f(x) − f*(x) without noise; write z, σ and σ' of the neurons, whose lengths are known."""
-    z, rho, value, slope = work[0], work[1], work[2], work[3]
+def output(W: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: Matrix, scratch: Vector) -> float:
+    """Return f(x) of the sample in row t from column `first` on; write z, σ and σ' of neurons of known lengths."""
     m = W.shape[1]
+    z, rho = row_part(work, 0, 0, m), row_part(work, 1, 0, m)
+    value, slope = row_part(work, 2, 0, m), row_part(work, 3, 0, m)
     for i in range(m):
         z[i] = 0.0
     for c in range(W.shape[0]):
-        coordinate = x[c]
+        coordinate = samples[t, first + c]
         for i in range(m):
             z[i] += W[c, i] * coordinate
-    total = 0.0
     for i in range(m):
         z[i] /= rho[i]
-        value[i], slope[i] = sigma_and_slope(z[i])
+    write_both(link, z, value, slope, scratch)
+    total = 0.0
+    for i in range(m):
         total += rho[i] * rho[i] * value[i]
-    if directions.shape[0] == 0:
-        for p in range(a.size):
-            total -= a[p] * sigma(x[p])
-    else:
-        for p in range(a.size):
-            along = 0.0
-            for c in range(directions.shape[1]):
-                along += directions[p, c] * x[c]
-            total -= a[p] * sigma(along)
     return total
 
 
 @kernel
 def weigh_batch(
-    W: Matrix, rate: float, a: Vector, directions: Matrix, sample: Vector, noise: Vector, H: Matrix, work: Matrix
-) -> bool:
-    """Write H and g for one batch; return whether every error is finite."""
+    W: Matrix, rate: float, samples: Matrix, labels: Matrix, t: int, link: Vector, H: Matrix, work: Matrix,
+    scratch: Vector
+) -> bool:  # fmt: skip
+    """Write H and g for batch t; return whether every error is finite."""
     axes, m = W.shape
-    z, rho, value, slope, g = work[0], work[1], work[2], work[3], work[4]
+    z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
+    slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
     lengths(W, work)
     for i in range(m):
         g[i] = 1.0
-    for b in range(noise.size):
-        step = rate * (residual(W, sample[b * axes : (b + 1) * axes], a, directions, work) - noise[b])
+    for b in range(labels.shape[1]):
+        step = rate * (output(W, samples, t, b * axes, link, work, scratch) - labels[t, b])
         if not abs(step) < np.inf:
             return False
         for i in range(m):

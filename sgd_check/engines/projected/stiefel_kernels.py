@@ -1,4 +1,4 @@
-"""Compiled steps of a frame of orthogonal neurons, on one sample each; executed after `turning_kernels`.
+"""Compiled steps of a frame of orthogonal neurons, on one sample each.
 
 With U = W/σ0, z = Ux, x_∥ = Uᵀz and x_⊥ = x − x_∥ the step along the tangential part of the gradient and the polar
 factor of what it leads to are one matrix of rank one,
@@ -8,41 +8,31 @@ factor of what it leads to are one matrix of rank one,
 f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form: O(m² + m r) operations.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import entry
-
-if TYPE_CHECKING:
-    from sgd_check.engines.projected.turning_kernels import turn_back
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import entry
+from dynamics.kernels.views import row_part
+from sgd_check.engines.projected.projected_kernels import Buffers, Draws, give_up
+from sgd_check.engines.projected.turning_kernels import turn_back
 
 
-@entry("i8(f8[:,::1], f8[::1], f8[::1], f8[::1], f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
-def take_frame_steps(
-    W: Matrix,
-    rates: Vector,
-    a: Vector,
-    radius: Vector,
-    samples: Matrix,
-    gammas: Matrix,
-    noise: Matrix,
-    work: Matrix,
-) -> int:
+@entry
+def take_frame_steps(W: Matrix, rates: Vector, constants: tuple[Vector, Vector], draws: Draws, buffers: Buffers) -> int:
     """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
 
-    `radius` holds σ0; the rest is as in `projected_single_kernels.take_single_steps`. `samples` are overwritten.
+    `constants` are the coefficients a and σ0, alone in an array; label noise takes the place of labels in `draws`, and
+    the rest is as in `projected_single_kernels.take_single_steps`. Samples are overwritten.
     """
+    a, radius = constants
+    samples, gammas, noise = draws
+    work = buffers[0]
     m = W.shape[1]
     r = W.shape[0] - m
     sigma = radius[0]
-    z, keep, carry = work[0], work[4], work[5]
+    z, keep, carry = row_part(work, 0, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
     for t in range(rates.size):
-        x = samples[t]
+        x = row_part(samples, t, 0, r + m)
         new = 2.0 * gammas[t, 0] if gammas.shape[1] > 0 else 0.0
         for i in range(m):
             z[i] = 0.0
@@ -63,7 +53,7 @@ def take_frame_steps(
         outside = max(square - inside, 0.0)
         growth = b * b * outside * inside
         if not growth < np.inf:
-            W[:, :] = np.nan
+            give_up(W)
             return t
         root = np.sqrt(1.0 + growth)
         beta = b / root
@@ -80,5 +70,5 @@ def take_frame_steps(
             for i in range(m):
                 W[c, i] -= carry[i] * coordinate
         # The sign of the new axis is free.
-        turn_back(W, samples, t, abs(beta) * np.sqrt(new), work)
+        turn_back(W, r, samples, t, abs(beta) * np.sqrt(new), work)
     return rates.size

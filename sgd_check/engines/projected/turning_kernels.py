@@ -12,24 +12,21 @@ form; a step costs O(B m (m + r) + m³) operations.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import kernel
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import kernel
 
 
 @kernel
-def turn_back(W: Matrix, samples: Matrix, t: int, new: float, work: Matrix) -> None:
+def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: Matrix) -> None:
     """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
 
-    The first turns (x | new), x row t of `samples`, into a multiple of the first axis, from the last axis on, which
-    leaves one entry above the diagonal of L per row; the second removes it. The column that both rotations share is
-    carried along. g, h and that column are the last three rows of `work`.
+    L begins in row `first` of W, and x in that column of row t of `samples`. The first sweep turns (x | new) into a
+    multiple of the first axis, from the last axis on, which leaves one entry above the diagonal of L per row; the
+    second removes it. The column that both rotations share is carried along. g, h and that column are the last three
+    rows of `work`.
     """
     m = W.shape[1]
-    first = W.shape[0] - m
     for i in range(m):
         work[6, i] = 0.0
     square = new * new
@@ -69,12 +66,12 @@ def turn_back(W: Matrix, samples: Matrix, t: int, new: float, work: Matrix) -> N
 
 
 @kernel
-def triangular_factor(A: Matrix, products: Vector) -> None:
-    """Overwrite the first m rows of A (at least m rows, m columns) by R of A = Q R, by Householder reflections.
+def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
+    """Overwrite the first m of some rows of A, at least m, by R of A = Q R, by Householder reflections.
 
     Entries below the diagonal are left as they fall; `products` holds m numbers.
     """
-    rows, m = A.shape
+    m = A.shape[1]
     for j in range(m):
         square = 0.0
         for k in range(j, rows):
@@ -107,14 +104,17 @@ def clear_below(A: Matrix) -> None:
 
 
 @kernel
-def fill_new_axes(H: Matrix, gammas: Vector, below: Vector, new: Matrix) -> None:
-    """Write Nᵀ H to `new`, N lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it."""
-    count, m = new.shape
+def fill_new_axes(H: Matrix, rows: int, gammas: Vector, below: Vector, stack: Matrix) -> None:
+    """Write Nᵀ H, of the first rows of H, to the rows of `stack` from row m on.
+
+    N is lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it.
+    """
+    count, m = gammas.size, H.shape[1]
     for q in range(count):
         for i in range(m):
-            new[q, i] = 0.0
+            stack[m + q, i] = 0.0
     at = 0
-    for b in range(H.shape[0]):
+    for b in range(rows):
         for q in range(min(b + 1, count)):
             if q == b:
                 factor = np.sqrt(2.0 * gammas[b])
@@ -122,28 +122,28 @@ def fill_new_axes(H: Matrix, gammas: Vector, below: Vector, new: Matrix) -> None
                 factor = below[at]
                 at += 1
             for i in range(m):
-                new[q, i] += factor * H[b, i]
+                stack[m + q, i] += factor * H[b, i]
 
 
 @kernel
-def turn_batch(W: Matrix, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector) -> None:
+def turn_batch(
+    W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
+) -> None:
     """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m); H is overwritten.
 
-    `stack` is (m + s', m) with s' the entries of `gammas`; `below` and `gammas` as in `fill_new_axes`.
+    The factor begins in row `first` of W. `stack` has at least m + s' rows with s' the entries of `gammas`; `below` and
+    `gammas` as in `fill_new_axes`.
     """
     batch, m = H.shape
-    first = W.shape[0] - m
     for j in range(m):
         for i in range(m):
             stack[j, i] = W[first + j, i]
-    if stack.shape[0] > m:
-        rows = batch
+    if gammas.size > 0:
         if batch > m:
-            triangular_factor(H, products)
-            rows = m
+            triangular_factor(H, batch, products)
             clear_below(H)
-        fill_new_axes(H[:rows], gammas, below, stack[m:])
-    triangular_factor(stack, products)
+        fill_new_axes(H, min(batch, m), gammas, below, stack)
+    triangular_factor(stack, m + gammas.size, products)
     for j in range(m):
         for i in range(m):
             W[first + j, i] = stack[j, i] if i >= j else 0.0

@@ -16,33 +16,33 @@ g per sample, its component along the sum of those before, and χ² of d − 3 a
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.compiler import load, read_piece
 from dynamics.equations import gradient_table
 from sgd_check.engines.network import check_no_jump
-from sgd_check.engines.projected.links import link_piece, render_anywhere
+from sgd_check.engines.projected.links import sampled_link_anywhere, scratch_size
 from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.scalar.scalar_kernels import CHUNK, take_batch_steps, take_single_steps
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-HERE = Path(__file__).parent
 # Floating-point operations of a step of one sample, about.
 OPERATIONS = 64
 
 
 class Draws(NamedTuple):
-    """Buffers of a thread: normals, gamma variables and label noise of a block of steps."""
+    """Buffers of a thread: normals, gamma variables and label noise of a block of steps, gradients, and scratch."""
 
     samples: Array
     gammas: Array
     noise: Array
+    gradients: Array
+    scratch: Array
 
 
 class ScalarEngine(SeededRuns[Draws]):
@@ -60,13 +60,15 @@ class ScalarEngine(SeededRuns[Draws]):
                 f"{' with batches' if batch > 1 else ''}, but is {problem.dimension}."
             )
             raise ValueError(msg)
-        namespace, self._table, link_name = _compiled(problem)
-        self._steps = namespace.take_single_steps if batch == 1 else namespace.take_batch_steps
+        self._constants, link_name = _links(problem)
+        self._steps = take_single_steps if batch == 1 else take_batch_steps
         self._a, self._noise, self._batch = float(problem.teacher.coefficients[0]), problem.label_noise, batch
         # χ² is twice a gamma variable of half as many degrees of freedom.
         self._shape = 0.5 * (problem.dimension - numbers)
         block = max(BLOCK_NUMBERS // (numbers * batch), 16)
-        shapes = (block, numbers * batch), (block, batch), (block, batch)
+        size = max(CHUNK // batch, 1) * batch
+        scratch = 3 * size + max(scratch_size(link, size) for link in self._constants[:2])
+        shapes = (block, numbers * batch), (block, batch), (block, batch), (block, batch), (scratch,)
         super().__init__(
             options.seeds,
             {"overlap": problem.start().teacher_overlap[0]},
@@ -83,27 +85,25 @@ class ScalarEngine(SeededRuns[Draws]):
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
     def _take(self, seed: int, rates: Array, bench: Draws) -> int:
-        samples, gammas, noise = (array[: rates.size] for array in bench)
+        samples, gammas, noise = (array[: rates.size] for array in bench[:3])
         axes, lengths, labels = self._generators[seed]
         axes.standard_normal(out=samples)
         lengths.standard_gamma(self._shape, out=gammas)
         if self._noise > 0:
             labels.standard_normal(out=noise)
             noise *= self._noise
-        scaled = rates / self._batch
-        return int(self._steps(*self._moved(seed), scaled, self._a, self._table, samples, gammas, noise))
+        draws, buffers = (samples, gammas, noise), (bench.gradients, bench.scratch)
+        state, scaled = self._state["overlap"][seed], rates / self._batch
+        return int(self._steps(state, scaled, self._a, self._constants, draws, buffers))
 
 
-def _compiled(problem: Problem) -> tuple[Any, Array, str]:
-    """Return the compiled steps, the table of a smoothed link, and one phrase saying what link is simulated."""
-    lines, _ = render_anywhere(problem.teacher_link, "_teacher", slope=False)
+def _links(problem: Problem) -> tuple[tuple[Array, Array, Array], str]:
+    """Return links of teacher and neuron, the table of a smoothed link, and one phrase saying what is simulated."""
+    teacher, _ = sampled_link_anywhere(problem.teacher_link, slope=False)
     if problem.smoothing > 0.0:
-        table, gradient = gradient_table(problem), "smoothed_gradient_kernels"
         series = "" if problem.activation.is_polynomial else f" (Hermite series to order {problem.activation.order})"
         name = f"{problem.activation.name}{series}, smoothed by {problem.smoothing:g}"
-    else:
-        check_no_jump(problem)
-        own, name = render_anywhere(problem.activation)
-        table, gradient, lines = np.zeros((1, 1)), "plain_gradient_kernels", [*lines, *own]
-    pieces = [link_piece(lines), *(read_piece(HERE / f"{each}.py") for each in (gradient, "scalar_kernels"))]
-    return load(pieces).namespace, table, name
+        return (teacher, np.zeros(teacher.size), np.ascontiguousarray(gradient_table(problem))), name
+    check_no_jump(problem)
+    own, name = sampled_link_anywhere(problem.activation)
+    return (teacher, own, np.empty((0, 0))), name

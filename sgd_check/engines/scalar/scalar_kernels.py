@@ -1,21 +1,73 @@
-"""Compiled steps of the overlap of one neuron with one direction; executed after the link and `gradient`.
+"""Compiled steps of the overlap of one neuron with one direction.
 
-The equations are those of `sgd_check.engines.scalar.engine`. All draws of a step stand in one row.
+The equations are those of `sgd_check.engines.scalar.engine`. All draws of a step stand in one row of `samples`, with
+half the squared lengths in all other axes in `gammas` (steps, B) and label noise in `noise` (steps, B). `constants` are
+the links of teacher and neuron and the table of a smoothed link, without rows where it is not smoothed; `buffers` are
+the gradients (steps, B) of a block of steps and scratch of links.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.compiler.compilation import entry, kernel
+from dynamics.kernels.arrays import Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.views import vector
+from sgd_check.engines.projected.links import value_at, write_both
 
-if TYPE_CHECKING:
-    from sgd_check.engines.projected.links import sigma as sigma_teacher
-    from sgd_check.engines.scalar.smoothed_gradient_kernels import gradient
+Constants = tuple[Vector, Vector, Matrix]
+Draws = tuple[Matrix, Matrix, Matrix]
+Buffers = tuple[Matrix, Vector]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+# Samples whose gradients are found at a time.
+CHUNK = 256
+
+
+@kernel
+def write_plain_gradients(link: Vector, samples: Matrix, gradients: Matrix, scratch: Vector) -> None:
+    """Write ψ = σ'(z) of all samples."""
+    batch = gradients.shape[1]
+    columns = samples.shape[1] // batch
+    rows = max(CHUNK // batch, 1)
+    for first in range(0, gradients.shape[0], rows):
+        last = min(first + rows, gradients.shape[0])
+        size = (last - first) * batch
+        z, value, slope = vector(scratch, 0, size), vector(scratch, size, size), vector(scratch, 2 * size, size)
+        for t in range(first, last):
+            for b in range(batch):
+                z[(t - first) * batch + b] = samples[t, columns * b]
+        write_both(link, z, value, slope, vector(scratch, 3 * size, scratch.size - 3 * size))
+        for t in range(first, last):
+            for b in range(batch):
+                gradients[t, b] = slope[(t - first) * batch + b]
+
+
+@kernel
+def write_smoothed_gradients(table: Matrix, samples: Matrix, gammas: Matrix, gradients: Matrix) -> None:
+    """Write ψ = Σ_ij table_ij z^i r^(2j), r² the squared length of all of a sample but z."""
+    rows, powers = table.shape
+    batch = gradients.shape[1]
+    columns = samples.shape[1] // batch
+    for t in range(gradients.shape[0]):
+        for b in range(batch):
+            square = 2.0 * gammas[t, b]
+            for c in range(1, columns):
+                square += samples[t, columns * b + c] ** 2
+            total = 0.0
+            for i in range(rows - 1, -1, -1):
+                row = 0.0
+                for j in range(powers - 1, -1, -1):
+                    row = row * square + table[i, j]
+                total = total * samples[t, columns * b] + row
+            gradients[t, b] = total
+
+
+@kernel
+def write_gradients(constants: Constants, draws: Draws, gradients: Matrix, scratch: Vector) -> None:
+    """Write ψ of all samples, which no step changes."""
+    _, link, table = constants
+    if table.shape[0] > 0:
+        write_smoothed_gradients(table, draws[0], draws[1], gradients)
+    else:
+        write_plain_gradients(link, draws[0], gradients, scratch)
 
 
 @kernel
@@ -24,21 +76,24 @@ def moved(C: float, along: float, square: float) -> float:
     return float(min(max((C + along) / np.sqrt(1.0 + square), -1.0), 1.0))
 
 
-@entry("i8(f8[::1], f8[::1], f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
+@entry
 def take_single_steps(
-    state: Vector, rates: Vector, a: float, table: Matrix, samples: Matrix, gammas: Matrix, noise: Matrix
+    state: Vector, rates: Vector, a: float, constants: Constants, draws: Draws, buffers: Buffers
 ) -> int:
     """Take one step per learning rate, on one sample each; return how many were taken before one was not finite.
 
-    `samples` (steps, 2) holds N(0, 1), `gammas` (steps, 1) half the squared length in the other d − 2 axes, `noise`
-    (steps, 1) the label noise.
+    `samples` (steps, 2) holds N(0, 1), and there are d − 2 other axes.
     """
+    samples, gammas, noise = draws
+    gradients, scratch = buffers[0][: rates.size], buffers[1]
+    teacher = constants[0]
+    write_gradients(constants, draws, gradients, scratch)
     C = state[0]
     for t in range(rates.size):
         z, v = samples[t, 0], samples[t, 1]
         square = v * v + 2.0 * gammas[t, 0]
         s = np.sqrt((1.0 - C) * (1.0 + C))
-        step = rates[t] * (a * sigma_teacher(C * z + s * v) + noise[t, 0]) * gradient(z, square, table)
+        step = rates[t] * (a * value_at(teacher, C * z + s * v, scratch) + noise[t, 0]) * gradients[t, 0]
         length = step * step * square
         if not length < np.inf:
             state[0] = np.nan
@@ -48,28 +103,30 @@ def take_single_steps(
     return rates.size
 
 
-@entry("i8(f8[::1], f8[::1], f8, f8[:,::1], f8[:,::1], f8[:,::1], f8[:,::1])")
+@entry
 def take_batch_steps(
-    state: Vector, rates: Vector, a: float, table: Matrix, samples: Matrix, gammas: Matrix, noise: Matrix
+    state: Vector, rates: Vector, a: float, constants: Constants, draws: Draws, buffers: Buffers
 ) -> int:
     """Take one step per learning rate, on B samples each; return how many were taken before one was not finite.
 
     `samples` (steps, 3 B) holds z, v and g of each sample, g its component along the sum of those before in the other
-    d − 2 axes, `gammas` (steps, B) half the squared length beside g, `noise` (steps, B) the label noise; `rates` are
-    η/B.
+    d − 2 axes, and the others are those beside g; `rates` are η/B.
     """
+    samples, gammas, noise = draws
+    gradients, scratch = buffers[0][: rates.size], buffers[1]
+    teacher = constants[0]
+    write_gradients(constants, draws, gradients, scratch)
     C, batch = state[0], noise.shape[1]
     for t in range(rates.size):
         s = np.sqrt((1.0 - C) * (1.0 + C))
         along, across = 0.0, 0.0
         for b in range(batch):
             z, v, g = samples[t, 3 * b], samples[t, 3 * b + 1], samples[t, 3 * b + 2]
-            rest = 2.0 * gammas[t, b]
-            step = a * sigma_teacher(C * z + s * v) + noise[t, b]
-            step *= rates[t] * gradient(z, v * v + g * g + rest, table)
+            step = a * value_at(teacher, C * z + s * v, scratch) + noise[t, b]
+            step *= rates[t] * gradients[t, b]
             along += step * v
             beside = np.sqrt(across) + step * g
-            across = beside * beside + step * step * rest
+            across = beside * beside + step * step * 2.0 * gammas[t, b]
         length = along * along + across
         if not length < np.inf:
             state[0] = np.nan

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from dynamics.compiler.cores import available_cores, runs_at_once
-from dynamics.compiler.stopping import give_way, whether_given_up
+from dynamics.threads.cores import available_cores, runs_at_once
+from dynamics.threads.stopping import give_way, whether_given_up
 from hermite.arrays import Integers
 
 #: Numbers in the state below which waking a second thread costs more than it saves.

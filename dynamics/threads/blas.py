@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dynamics.compiler.cores import one_blas_thread
+from dynamics.threads.cores import one_blas_thread
 
 #: Matrices of at least this many rows are worth more than one thread.
 THREADED_ROWS = 256

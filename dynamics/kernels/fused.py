@@ -7,10 +7,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, cast
 
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
-from dynamics.compiler.compilation import compiler_is_off
+from dynamics.kernels.cache import is_interpreted
 
 
 @intrinsic
@@ -30,4 +30,4 @@ def _exact(a: float, b: float, c: float) -> float:
     return float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
 
 
-fused_multiply_add = cast("Callable[[float, float, float], float]", _exact if compiler_is_off() else _instruction)
+fused_multiply_add = cast("Callable[[float, float, float], float]", _exact if is_interpreted() else _instruction)

@@ -1,0 +1,239 @@
+"""Command line: `feature-emergence compile` compiles the functions of the program, with all cores, before their use.
+
+Every job solves small problems through public names in an ordinary process, so that Numba keeps the machine code of
+their functions. Jobs whose names begin with "method" run first: many systems share these functions.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, command_parser, exit_code_of, tell
+from hermite.text.command_line import run_program
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+
+#: Group of entry points; each is a mapping from names of jobs to functions that solve something small.
+GROUP = "feature_emergence.compile"
+FIRST = "method"
+ABOUT = "Compile the functions that answers, methods and engines of SGD use, and keep them for later processes."
+END = """\
+A function is compiled at its first use, and kept in $FEATURE_EMERGENCE_CACHE or $NUMBA_CACHE_DIR, beside its source, or
+in the cache of the user. This command does so beforehand, with one process per core.
+exit codes: 0 done, 1 a job failed, 2 usage, 130 interrupted
+"""
+
+Job = Callable[[], object]
+
+
+def _problem(**fields: Any) -> Problem:
+    import dynamics
+
+    given: dict[str, Any] = {"activation": "he4", "teacher": dynamics.Teacher([0.8, 0.6]), "width": 3, "dimension": 12}
+    return dynamics.Problem(**(given | fields))
+
+
+def _solved(function: str, *problems: Callable[[], Problem], **settings: Any) -> Job:
+    """Return a job that solves problems, to a short time, by a public function."""
+
+    def solve() -> None:
+        import dynamics
+
+        times = {"save_at": dynamics.SaveAt.at([0.0, 0.5, 2.0])}
+        for problem in problems:
+            getattr(dynamics, function)(problem(), progress=False, **(times | settings))
+
+    return solve
+
+
+def _large() -> Problem:
+    import dynamics
+
+    return _problem(teacher=dynamics.Teacher.power_law(40, 1.0), width=128, dimension=256, initial_norm=0.05)
+
+
+def _classes() -> Problem:
+    import dynamics
+
+    return _problem(dimension=40, inputs=dynamics.Inputs([2.0, 0.5], [4, 36]))
+
+
+def _committee(link: object) -> Callable[[], Problem]:
+    return lambda: _problem(activation=link, student="committee", initial_norm=0.5)
+
+
+def _correlation() -> Problem:
+    import dynamics
+
+    overlaps = ([[0.2]], [[1.0]], [1.0])
+    fields: dict[str, Any] = {"student": "spherical", "objective": "correlation", "smoothing": 1.0}
+    fields["initial_overlaps"] = overlaps
+    return _problem(activation="he3", teacher=dynamics.Teacher([1.0]), width=1, dimension=64, **fields)
+
+
+def _network(link: str, **student: Any) -> Callable[[], Problem]:
+    def problem() -> Problem:
+        import dynamics
+
+        student_ = dynamics.Student(activation=link, width=3, scale="1/m", rates="mean-field", **student)
+        teacher = dynamics.Teacher([1.0, -0.6], links=[link, link])
+        return dynamics.Problem(student=student_, teacher=teacher, dimension=12, seed=1)
+
+    return problem
+
+
+def _sphere(directions: int) -> Callable[[], Problem]:
+    def problem() -> Problem:
+        import dynamics
+
+        return _problem(teacher=dynamics.Teacher([1.0, 0.5][:directions]), student="spherical")
+
+    return problem
+
+
+def _predictions() -> None:
+    import dynamics
+
+    for link in ("he4", "he2", "relu"):
+        dynamics.predict_emergence(_problem(activation=link))
+    dynamics.solve_decoupled(_problem(), save_at=dynamics.SaveAt.at([0.0, 1.0]))
+
+
+def _tokens() -> None:
+    from dynamics import SaveAt, tokens
+
+    problems = (
+        tokens.Composition(vocabulary=3, hops=4),
+        tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3),
+        tokens.AssociativeMemory(group_sizes=[1, 1], frequencies=[0.6, 0.4]),
+        tokens.FactualRecall(relations=2, subjects=4, answers=2),
+    )
+    for problem in problems:
+        tokens.solve(problem, save_at=SaveAt.at([0.0, 0.5]), progress=False)
+
+
+#: Jobs of answers.
+JOBS: dict[str, Job] = {
+    "method explicit": _solved("solve_overlaps", _problem, method="explicit"),
+    "method bdf": _solved("solve_overlaps", _problem, method="bdf"),
+    "method stiff, small": _solved("solve_overlaps", _problem, method="stiff"),
+    "method stiff, large": _solved("solve_overlaps", _large, method="stiff", rtol=1e-4),
+    "method gradient-descent": _solved("solve_overlaps", _problem, method="gradient-descent", learning_rate=0.01),
+    "network of relu": _solved("solve_network", _network("relu"), _network("relu", biases="trained"), rtol=1e-4),
+    "network of erf": _solved("solve_network", _network("erf"), _network("erf", biases="trained"), rtol=1e-4),
+    "network of polynomials": _solved("solve_network", _network("he2"), rtol=1e-4),
+    "network, descent": _solved("solve_network", _network("erf"), method="gradient-descent", learning_rate=0.05),
+    "network, finite steps": _solved("solve_network", _network("erf"), learning_rate=0.01, rtol=1e-4),
+    "network of polynomials, finite steps": _solved("solve_network", _network("he2"), learning_rate=0.01, rtol=1e-4),
+    "finite steps": _solved("solve_overlaps", _problem, learning_rate=1e-4, rtol=1e-4),
+    "finite steps by bdf": _solved("solve_overlaps", _problem, learning_rate=1e-4, method="bdf", rtol=1e-4),
+    "classes": _solved("solve_overlaps", _classes, rtol=1e-4),
+    "classes by bdf": _solved("solve_overlaps", _classes, method="bdf", rtol=1e-4),
+    "classes, descent": _solved("solve_overlaps", _classes, method="gradient-descent", learning_rate=0.02),
+    "classes, finite steps": _solved("solve_overlaps", _classes, learning_rate=1e-4, rtol=1e-4),
+    "committee": _solved("solve_committee", _committee("erf"), _committee({2: 0.4, 3: 1.0}), rtol=1e-4),
+    "committee, finite steps": _solved(
+        "solve_committee", _committee("erf"), _committee({2: 0.4, 3: 1.0}), learning_rate=1e-3, rtol=1e-4
+    ),
+    "spherical": _solved("solve_spherical", _sphere(2), rtol=1e-4),
+    "spherical, finite steps": _solved("solve_spherical", _sphere(2), learning_rate=1e-3, rtol=1e-4),
+    "mean field, one direction": _solved("solve_mean_field", _sphere(1), particles=16),
+    "mean field, two directions": _solved("solve_mean_field", _sphere(2), particles=16),
+    "correlation": _solved("solve_correlation", _correlation, rtol=1e-4),
+    "predictions": _predictions,
+    "tokens": _tokens,
+}
+
+
+def jobs() -> dict[str, Job]:
+    """Return the jobs of all installed packages by name, those of methods first."""
+    found: dict[str, Job] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        found |= point.load()
+    return dict(sorted(found.items(), key=lambda item: not item[0].startswith(FIRST)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = command_parser("dynamics.compile", ABOUT, END)
+    parser.add_argument("names", nargs="*", metavar="JOB", help="jobs whose names contain one of these words [all]")
+    parser.add_argument("--list", action="store_true", help="print the names of the jobs and compile nothing")
+    parser.add_argument("--here", action="store_true", help="run the jobs one by one in this process")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes at a time [the cores]")
+    return exit_code_of(lambda: _run(parser.parse_args(arguments)))
+
+
+def _run(options: Any) -> int:
+    from dynamics.threads.cores import available_cores
+
+    found = jobs()
+    chosen = [name for name in found if not options.names or any(word in name for word in options.names)]
+    if not chosen:
+        msg = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
+        raise UsageError(msg)
+    workers = available_cores() if options.workers is None else options.workers
+    if workers < 1:
+        msg = f"Argument --workers must be at least 1, but is {workers}."
+        raise UsageError(msg)
+    if options.list:
+        tell("\n".join(chosen))
+        return EXIT_DONE
+    if options.here:
+        for name in chosen:
+            found[name]()
+        return EXIT_DONE
+    began = time.perf_counter()
+    failed = compile_in_processes(chosen, workers)
+    for name, reason in failed.items():
+        sys.stderr.write(f"Job {name!r} failed: {reason}\n")
+    tell(f"{len(chosen) - len(failed)} of {len(chosen)} jobs compiled in {time.perf_counter() - began:.0f} s.")
+    return EXIT_FAILED if failed else EXIT_DONE
+
+
+def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
+    """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
+    from dynamics.runs.bars import bar_settings, open_bar
+    from hermite.text.signals import stop_if_heard
+
+    waiting, running, failed = list(names), dict[str, subprocess.Popen[str]](), dict[str, str]()
+    with open_bar(bar_settings(None), total=len(names), unit="job") as bar:
+        try:
+            while waiting or running:
+                stop_if_heard()
+                # Jobs that share functions of methods begin once these are there.
+                held = any(name.startswith(FIRST) for name in running)
+                while waiting and len(running) < workers and (waiting[0].startswith(FIRST) or not held):
+                    running[waiting[0]] = _start(waiting[0])
+                    bar.set_postfix_str(waiting.pop(0))
+                time.sleep(0.02)
+                for name, process in list(running.items()):
+                    if process.poll() is not None:
+                        del running[name]
+                        bar.update()
+                        if process.returncode:
+                            failed[name] = ((process.stderr and process.stderr.read()) or "").strip().split("\n")[-1]
+        finally:
+            for process in running.values():
+                process.terminate()
+            for process in running.values():
+                process.wait()
+    return failed
+
+
+def _start(name: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "dynamics.compile", "--here", name]
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, env=os.environ | one_thread, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,201 @@
+"""The kernel of a link, g(s) = Σ_j c_j² s^j, its first two derivatives and the kernel of learned masses, as data.
+
+A polynomial Σ_j w_j s^j is stored as [lowest power, stride, number of coefficients, coefficients …]. Up to degree 4
+these are 0, 1 and 5; else the stride is 2 where all powers have the parity of the lowest one, and zeros are added until
+the number is one more than a multiple of 4, since compiled code treats four coefficients at a time. The data of a link
+are [place of g', place of g'', place of g_3, g …].
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.views import vector
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+
+#: Place of g in the data of a link, and of its coefficients in those of a polynomial. Functions receive int(VALUE): for
+#: a constant Numba compiles them once more.
+VALUE, HEAD = 3, 3
+#: Numbers of a block: two blocks of 8 bytes each stay in the first level of cache.
+BLOCK = 512
+#: Largest degree of a polynomial that is stored with all its coefficients.
+SHORT = 4
+
+
+def link_data(problem: Problem) -> Array:
+    """Return the data of the link of a problem, a flat array that compiled functions take as `link`.
+
+    The kernel of learned masses g_3(s) = Σ_{j≥3} c_j² s^j (Σ_{j≥0} where all degrees count) is not a number where it
+    is 0.
+    """
+    part = problem.learned_part
+    learned = tuple((part.coefficients**2).tolist()) if part.is_defined else (float("nan"),)
+    return data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
+
+
+@lru_cache(maxsize=256)
+def data_of_series(coefficients: tuple[float, ...], learned: tuple[float, ...] = (float("nan"),)) -> Array:
+    """Return the data of a link with Hermite coefficients c_0 … c_N and the coefficients of g_3.
+
+    Examples
+    --------
+    >>> data_of_series((0.0, 0.0, 1.0))[:11].tolist()
+    [11.0, 19.0, 27.0, 0.0, 1.0, 5.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    """
+    weights = [c**2 for c in coefficients]
+    parts = []
+    for _ in range(3):
+        parts.append(stored_polynomial(weights))
+        weights = [j * w for j, w in enumerate(weights)][1:] or [0.0]
+    parts.append(stored_polynomial(learned))
+    places = VALUE + np.cumsum([len(part) for part in parts[:3]])
+    return np.array([*places.tolist(), *(number for part in parts for number in part)])
+
+
+def stored_polynomial(weights: Sequence[float]) -> list[float]:
+    """Return the data of Σ_j w_j s^j, see the module's docstring."""
+    powers = [j for j, w in enumerate(weights) if w != 0.0] or [0]
+    if powers[-1] <= SHORT:
+        return [0.0, 1.0, SHORT + 1.0, *(list(weights) + [0.0] * SHORT)[: SHORT + 1]]
+    lowest, highest = powers[0], powers[-1]
+    stride = 2 if all((j - lowest) % 2 == 0 for j in powers) else 1
+    chain = list(weights[lowest : highest + 1 : stride])
+    chain += [0.0] * (-(len(chain) - 1) % 4)
+    return [float(lowest), float(stride), float(len(chain)), *chain]
+
+
+@kernel
+def link_at(parameters: Vector, place: int) -> Vector:
+    """Return the data of a link that parameters end with."""
+    return vector(parameters, place, parameters.size - place)
+
+
+@kernel
+def polynomial(data: Vector, at: int, s: float) -> float:
+    """Return the polynomial at a place of the data, by Horner's rule."""
+    lowest, count = int(data[at]), int(data[at + 2])
+    q = s * s if data[at + 1] == 2.0 else s
+    value = data[at + HEAD + count - 1]
+    for k in range(count - 2, -1, -1):
+        value = value * q + data[at + HEAD + k]
+    for _ in range(lowest // 2):
+        value *= s * s
+    return float(value * s if lowest % 2 == 1 else value)
+
+
+@kernel
+def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the polynomial of each of many numbers, in blocks that stay in the fastest cache.
+
+    A pass over a block does four powers of all its numbers, several numbers at once.
+    """
+    for begin in range(0, s.size, BLOCK):
+        size = min(BLOCK, s.size - begin)
+        write_block(data, at, vector(s, begin, size), vector(out, begin, size))
+
+
+@kernel
+def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the polynomial of each number of a block: Horner's rule, then a power of s."""
+    stride, first = data[at + 1], at + HEAD
+    last = first + int(data[at + 2]) - 1
+    top = data[last]
+    for j in range(s.size):
+        out[j] = top
+    for k in range(last - 1, first, -4):
+        w, x, y, z = data[k], data[k - 1], data[k - 2], data[k - 3]
+        for j in range(s.size):
+            q = s[j] if stride == 1.0 else s[j] * s[j]
+            out[j] = (((out[j] * q + w) * q + x) * q + y) * q + z
+    multiply_by_power(s, int(data[at]), out)
+
+
+@kernel
+def multiply_by_power(s: NDArray[Any], power: int, out: NDArray[Any]) -> None:
+    """Multiply each number by a power of s, in few passes: by s⁴, then by what is left."""
+    for _ in range(power // 4):
+        for j in range(s.size):
+            out[j] *= (s[j] * s[j]) * (s[j] * s[j])
+    if power % 4 == 1:
+        for j in range(s.size):
+            out[j] *= s[j]
+    elif power % 4 == 2:
+        for j in range(s.size):
+            out[j] *= s[j] * s[j]
+    elif power % 4 == 3:
+        for j in range(s.size):
+            out[j] *= (s[j] * s[j]) * s[j]
+
+
+@kernel
+def write_both(data: Vector, s: NDArray[Any], value: NDArray[Any], slope: NDArray[Any]) -> None:
+    """Write g and g' of each of many numbers; up to degree 4, such as h_4, in one pass."""
+    if data[VALUE + 1] > 1.0 or data[VALUE + 2] > SHORT + 1.0 or data[VALUE] > 0.0:
+        write_polynomial(data, int(VALUE), s, value)
+        write_polynomial(data, int(data[0]), s, slope)
+        return
+    first = int(VALUE + HEAD)
+    a, b, c, d, e = data[first], data[first + 1], data[first + 2], data[first + 3], data[first + 4]
+    for j in range(s.size):
+        x = s[j]
+        value[j] = (((e * x + d) * x + c) * x + b) * x + a
+        slope[j] = ((4.0 * e * x + 3.0 * d) * x + 2.0 * c) * x + b
+
+
+@kernel
+def g0(link: Vector, s: float) -> float:
+    """Return g(s) = E[σ(u·x) σ(v·x)] at u·v = s."""
+    return polynomial(link, int(VALUE), s)
+
+
+@kernel
+def g1(link: Vector, s: float) -> float:
+    """Return g'(s)."""
+    return polynomial(link, int(link[0]), s)
+
+
+@kernel
+def g2(link: Vector, s: float) -> float:
+    """Return g''(s)."""
+    return polynomial(link, int(link[1]), s)
+
+
+@kernel
+def learned_kernel(link: Vector, s: float) -> float:
+    """Return g_3(s) = Σ_{j≥3} c_j² s^j, the kernel of learned masses."""
+    return polynomial(link, int(link[2]), s)
+
+
+@kernel
+def write_g0(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write g of each of many numbers."""
+    write_polynomial(link, int(VALUE), s, out)
+
+
+@kernel
+def write_g1(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write g' of each of many numbers."""
+    write_polynomial(link, int(link[0]), s, out)
+
+
+@kernel
+def write_g2(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write g'' of each of many numbers."""
+    write_polynomial(link, int(link[1]), s, out)
+
+
+@kernel
+def write_learned(link: Vector, s: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write g_3 of each of many numbers."""
+    write_polynomial(link, int(link[2]), s, out)

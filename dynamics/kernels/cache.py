@@ -1,0 +1,201 @@
+"""Numba's cache on disk, kept true and readable.
+
+Numba keeps machine code in ``$NUMBA_CACHE_DIR``, or beside the source, or in a directory of the user. It compiles anew
+when the file of a function changes, and misses changes of the functions that it calls in other files. So a stamp of all
+sources of the three packages lies beside their machine code; code with another stamp is removed before it is used. Of
+a user's own functions nothing is removed unless it cannot be read, and one that calls compiled functions of other files
+is kept in memory alone.
+
+Machine code is executed: whoever can write the directory can run programs as its user, as with ``__pycache__``.
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import hashlib
+import inspect
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import numba
+from numba.extending import is_jitted
+
+from hermite.text.command_line import CACHE_VARIABLE
+
+PACKAGES = ("hermite", "dynamics", "sgd_check")
+STAMP = "feature-emergence.stamp"
+
+_lock = threading.RLock()
+#: Directories whose machine code has the stamp of the sources that this process runs.
+_checked: set[Path] = set()
+#: Why functions are kept in memory, once that has been said.
+_told: list[str] = []
+
+
+def is_interpreted() -> bool:
+    """Return whether ``NUMBA_DISABLE_JIT`` leaves all functions to Python."""
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+@functools.cache
+def stamp() -> str:
+    """Return a digest of names, sizes and times of all source files of the packages, and of Numba's version."""
+    digest = hashlib.sha256(version("numba").encode())
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+            for path in sorted(Path(folder).rglob("*.py")):
+                status = path.stat()
+                digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _drop_if_stale(directory: Path) -> None:
+    """Remove machine code of other sources from a directory of Numba's, and leave the stamp of these there."""
+    if directory in _checked:
+        return
+    note = directory / STAMP
+    if not note.is_file() or note.read_text(encoding="ascii", errors="replace") != stamp():
+        _clear(directory)
+        temporary = directory / f"{STAMP}.{os.getpid()}"
+        temporary.write_text(stamp(), encoding="ascii")
+        temporary.replace(note)
+    _checked.add(directory)
+
+
+def _warn_of_memory(reason: str) -> None:
+    """Warn, once per process, that functions are compiled again by the next one."""
+    if _told:
+        return
+    _told.append(reason)
+    msg = (
+        f"Compiled code is kept in memory alone, so the next process compiles it again: {reason}. Set {CACHE_VARIABLE} "
+        "or NUMBA_CACHE_DIR to a directory that can be written."
+    )
+    warnings.warn(msg, RuntimeWarning, stacklevel=4)
+
+
+class Cached:
+    """A compiled function whose machine code is on disk where that can be read and written, and in memory otherwise.
+
+    Files that Numba cannot read, such as files that a power cut has shortened, are removed and written again.
+
+    Parameters
+    ----------
+    source : callable
+        The Python function.
+    decorate : callable
+        Takes the option ``cache``; returns what `numba.njit` or `numba.cfunc` makes of the function.
+    """
+
+    def __init__(self, source: Callable[..., Any], decorate: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, source)
+        self.py_func, self._decorate = source, decorate
+        self._function: Any = None
+
+    @property
+    def function(self) -> Any:
+        """The function as Numba returns it, made at first use."""
+        if self._function is None:
+            with _lock:
+                if self._function is None:
+                    self._function = self._decorated()
+        return self._function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return what the function returns."""
+        try:
+            return self.function(*arguments)
+        except numba.NumbaError:
+            raise
+        except Exception as error:
+            # Kernels raise nothing, so that Numba could not read or write its files.
+            reason = error
+        try:
+            self._function = self._decorated(reason)
+            return self._function(*arguments)
+        except numba.NumbaError:
+            raise
+        except Exception as error:
+            _warn_of_memory(f"{type(error).__name__}: {error}")
+        self._function = self._decorate(cache=False)
+        return self._function(*arguments)
+
+    def _decorated(self, reason: Exception | None = None) -> Any:
+        """Return the function made with files, after removing them for a `reason`, or without files."""
+        is_typed = self.py_func.__code__.co_filename.startswith("<")
+        is_ours = self.py_func.__module__.partition(".")[0] in PACKAGES and not is_typed
+        try:
+            if not is_ours and _calls_other_files(self.py_func):
+                return self._decorate(cache=False)
+            directory = _directory_of(self.py_func)
+            if is_ours:
+                _drop_if_stale(directory)
+            if reason is not None:
+                _clear(directory, "" if is_ours else _beginning_of_files(self.py_func))
+        except (OSError, RuntimeError) as error:  # Numba has no place to write to, as for what is typed in a terminal
+            if is_ours:
+                _warn_of_memory(str(error))
+            return self._decorate(cache=False)
+        try:
+            return self._decorate(cache=True)
+        except numba.NumbaError:
+            raise
+        except Exception as error:
+            if reason is None:
+                return self._decorated(error)
+            _warn_of_memory(f"{type(error).__name__}: {error}")
+            return self._decorate(cache=False)
+
+
+def _directory_of(function: Callable[..., Any]) -> Path:
+    """Return the directory in which Numba keeps what it compiles of a function; RuntimeError if there is none."""
+    place: Any = numba.njit(cache=True)(function).stats.cache_path
+    return Path(place)
+
+
+def _beginning_of_files(function: Callable[..., Any]) -> str:
+    """Return how the names of Numba's files of a function begin."""
+    return f"{Path(inspect.getfile(function)).stem}.{function.__qualname__}-".replace("<", "").replace(">", "")
+
+
+def _clear(directory: Path, beginning: str = "") -> None:
+    """Remove machine code from a directory of Numba's: all of it, or what is in files whose names begin so."""
+    for path in directory.glob(f"{glob.escape(beginning)}*.nb[ic]"):
+        path.unlink(missing_ok=True)
+
+
+def _calls_other_files(function: Callable[..., Any]) -> bool:
+    """Return whether a function calls compiled functions of other files, whose changes Numba misses, at any depth."""
+    file, seen, waiting = inspect.getfile(function), set(), [function]
+    while waiting:
+        found = waiting.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        if inspect.getfile(found) != file:
+            return True
+        waiting += [each.py_func for each in _named_in(found) if is_jitted(each)]
+    return False
+
+
+def _named_in(function: Callable[..., Any]) -> list[Any]:
+    """Return what the names in a function stand for, those of modules that it names included."""
+    names = _names(function.__code__)
+    own = [function.__globals__[name] for name in names if name in function.__globals__]
+    own += [cell.cell_contents for cell in function.__closure__ or ()]
+    modules = [each for each in own if isinstance(each, ModuleType)]
+    return own + [getattr(module, name, None) for module in modules for name in names]
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*map(_names, inner))

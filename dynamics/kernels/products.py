@@ -1,0 +1,68 @@
+"""Products of matrices in compiled code, which stop between blocks of rows when a step is given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.kernels.arrays import Integers, Matrix
+from dynamics.kernels.jit import kernel
+from dynamics.threads.stopping import STOP
+
+# Products of two numbers in one call of BLAS, between two looks whether the step is still wanted.
+LARGEST_PRODUCT = 1e9
+# Products of two numbers up to which loops are faster than BLAS, which is slow at transposed matrices of few numbers.
+SMALLEST, SMALLEST_TRANSPOSED = 64, 4096
+
+
+@kernel
+def product(left: NDArray[Any], right: NDArray[Any], out: NDArray[Any]) -> None:
+    """Set out = left right."""
+    np.dot(left, right, out)
+
+
+@kernel
+def multiply_few(left: Matrix, right: Matrix, out: Matrix) -> None:
+    """Set out = left right by loops, four columns at a time; for few numbers a call of BLAS takes longer."""
+    for i in range(out.shape[0]):
+        for j in range(0, out.shape[1] - 3, 4):
+            a = b = c = d = 0.0
+            for k in range(left.shape[1]):
+                x = left[i, k]
+                a += x * right[k, j]
+                b += x * right[k, j + 1]
+                c += x * right[k, j + 2]
+                d += x * right[k, j + 3]
+            out[i, j], out[i, j + 1], out[i, j + 2], out[i, j + 3] = a, b, c, d
+        for j in range(out.shape[1] - out.shape[1] % 4, out.shape[1]):
+            a = 0.0
+            for k in range(left.shape[1]):
+                a += left[i, k] * right[k, j]
+            out[i, j] = a
+
+
+@kernel
+def is_stopped(sizes: Integers) -> bool:
+    """Return whether the step is given up: its results are not used. `sizes` ends with the slot of the flag."""
+    return bool(sizes[sizes.size - 1] == STOP)
+
+
+@kernel
+def product_until(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+    """Set out = left right by blocks of rows; write no more once the step is given up."""
+    count = left.size * out.shape[1]
+    transposed = right.strides[0] < right.strides[1]
+    if count <= (SMALLEST_TRANSPOSED if transposed else SMALLEST):
+        multiply_few(left, right, out)
+        return
+    rows = max(int(LARGEST_PRODUCT / (left.shape[1] * out.shape[1] + 1)), 1)
+    if rows >= out.shape[0]:
+        product(left, right, out)
+        return
+    for first in range(0, out.shape[0], rows):
+        if is_stopped(sizes):
+            return
+        last = min(first + rows, out.shape[0])
+        product(left[first:last], right, out[first:last])

@@ -1,0 +1,329 @@
+"""Formulas and polynomials in several variables as programs: elementary operations on arrays, in the order given.
+
+A program works on registers, each of which holds one number for every sample. The first ones are the inputs; every
+operation writes the register `to` from the registers `left` and `right` and the numbers a and b. In a flat array it is
+[registers, operations, register of the first result, of the second, (code, to, left, right, a, b) of each operation …].
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dynamics.kernels.arrays import Vector
+from dynamics.kernels.jit import inlined_kernel, kernel
+from dynamics.kernels.views import vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hermite.arrays import Array, Integers
+
+# Codes of operations, and how many registers those read that do not read one.
+NUMBER, LINE, SUM, PRODUCT, INVERSE, ROOT, POWER, LARGER, SMALLER, ABSOLUTE, SIGN = range(11)
+EXP, LOG, SIN, COS, TAN, SINH, COSH, TANH, ATAN, ERF, ERFC = range(11, 22)
+READS = {NUMBER: 0, SUM: 2, PRODUCT: 2, POWER: 2, LARGER: 2, SMALLER: 2}
+
+# Functions of one argument by their names in sympy; a further one is one line here and one in `elementary`.
+FUNCTIONS = {
+    "Abs": ABSOLUTE,
+    "sign": SIGN,
+    "exp": EXP,
+    "log": LOG,
+    "sin": SIN,
+    "cos": COS,
+    "tan": TAN,
+    "sinh": SINH,
+    "cosh": COSH,
+    "tanh": TANH,
+    "atan": ATAN,
+    "erf": ERF,
+    "erfc": ERFC,
+}
+
+# Places in the data of a program, and the numbers of an operation.
+REGISTERS, OPERATIONS, FIRST, SECOND, HEAD = 0, 1, 2, 3, 4
+WIDTH = 6
+
+
+class Operation(NamedTuple):
+    """One operation on the registers numbered in the order in which they are written, inputs first."""
+
+    code: int
+    left: int = 0
+    right: int = 0
+    a: float = 0.0
+    b: float = 0.0
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Registers that are read."""
+        return (self.left, self.right)[: READS.get(self.code, 1)]
+
+
+class Program:
+    """A program that is being written; each method returns the register of a result.
+
+    Numbers and linear functions are folded into what uses them, and the same operation is written once.
+    """
+
+    def __init__(self, inputs: int) -> None:
+        self._inputs = inputs
+        self._numbered: dict[Operation, int] = {}
+        self._operations: list[Operation] = []
+
+    def apply(self, code: int, left: int = 0, right: int = 0, a: float = 0.0, b: float = 0.0) -> int:
+        """Append an operation."""
+        operation = Operation(code, left, right, a, b)
+        if operation not in self._numbered:
+            self._numbered[operation] = self._inputs + len(self._operations)
+            self._operations.append(operation)
+        return self._numbered[operation]
+
+    def number(self, value: float) -> int:
+        """Return a constant."""
+        return self.apply(NUMBER, a=value)
+
+    def line(self, x: int, a: float, b: float) -> int:
+        """Return a x + b."""
+        made = self._made(x)
+        if (a, b) == (1.0, 0.0):
+            return x
+        if made.code == NUMBER:
+            return self.number(a * made.a + b)
+        if made.code in (LINE, PRODUCT):
+            return self.apply(made.code, made.left, made.right, a * made.a, a * made.b + b)
+        if made.code == SUM and a == 1.0:
+            return self.apply(SUM, made.left, made.right, made.a, made.b + b)
+        return self.apply(LINE, x, a=a, b=b)
+
+    def total(self, x: int, y: int) -> int:
+        """Return x + y."""
+        pairs = ((x, self._made(y)), (y, self._made(x)))
+        for one, made in pairs:
+            if made.code == NUMBER:
+                return self.line(one, 1.0, made.a)
+        for one, made in pairs:
+            if made.code == LINE:
+                return self.apply(SUM, one, made.left, made.a, made.b)
+        return self.apply(SUM, x, y, 1.0)
+
+    def product(self, x: int, y: int) -> int:
+        """Return x y."""
+        for one, other in ((x, y), (y, x)):
+            made = self._made(other)
+            if made.code == NUMBER:
+                return self.line(one, made.a, 0.0)
+        return self.apply(PRODUCT, x, y, 1.0)
+
+    def power(self, x: int, exponent: int) -> int:
+        """Return x^exponent."""
+        if exponent < 0:
+            return self.apply(INVERSE, self.power(x, -exponent))
+        if exponent < 2:
+            return x if exponent else self.number(1.0)
+        half = self.power(x, exponent // 2)
+        square = self.product(half, half)
+        return self.product(square, x) if exponent % 2 else square
+
+    def data(self, *results: int) -> list[float]:
+        """Return the program that writes one or two results, without what these do not need, in few registers."""
+        needed, kept = set(results), []
+        for number in reversed(range(len(self._operations))):
+            operation = self._operations[number]
+            if self._inputs + number in needed:
+                kept.append((self._inputs + number, operation))
+                needed.update(operation.reads)
+        last = {register: at for at, (_, operation) in enumerate(reversed(kept)) for register in operation.reads}
+        place = {register: register for register in range(self._inputs)}
+        free: list[int] = []
+        count, rows = self._inputs, []
+        for at, (number, operation) in enumerate(reversed(kept)):
+            if not free:
+                free.append(count)
+                count += 1
+            place[number] = free.pop()
+            left, right = (place[register] for register in (*operation.reads, 0, 0)[:2])
+            rows += [float(operation.code), float(place[number]), float(left), float(right), operation.a, operation.b]
+            spent = {register for register in operation.reads if last[register] == at and register >= self._inputs}
+            free += [place[register] for register in spent - set(results)]
+        first, second = place[results[0]], place[results[-1]]
+        return [float(count), float(len(kept)), float(first), float(second), *rows]
+
+    def _made(self, register: int) -> Operation:
+        """Return the operation that writes a register; of an input, one that is never folded."""
+        return self._operations[register - self._inputs] if register >= self._inputs else Operation(-1)
+
+
+def formula_program(value: Any, *, slope: bool) -> list[float]:
+    """Return the program of a sympy formula in the real z, and of its derivative if `slope`.
+
+    Raises NotImplementedError for a function that is not in `FUNCTIONS`, as the derivative of a jump.
+    """
+    import sympy
+
+    z = sympy.Symbol("z", real=True)
+    names = sympy.numbered_symbols("t", real=True)
+    shared, wanted = sympy.cse([value, value.diff(z)] if slope else [value], symbols=names)
+    program, known = Program(1), {z: 0}
+    for symbol, part in shared:
+        known[symbol] = _written(part, program, known)
+    return program.data(*(_written(part, program, known) for part in wanted))
+
+
+def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
+    """Write one sympy node and return its register."""
+    if node.is_Symbol:
+        return known[node]
+    if not node.free_symbols:
+        return program.number(float(node))
+    head = type(node).__name__
+    parts = [_written(part, program, known) for part in (node.args[:1] if head == "Heaviside" else node.args)]
+    writers: dict[str, Callable[[], int]] = {
+        "Add": lambda: reduce(program.total, parts),
+        "Mul": lambda: reduce(program.product, parts),
+        "Pow": lambda: _written_power(node.exp, parts, program),
+        "Max": lambda: reduce(lambda x, y: program.apply(LARGER, x, y), parts),
+        "Min": lambda: reduce(lambda x, y: program.apply(SMALLER, x, y), parts),
+        "Heaviside": lambda: program.line(program.apply(SIGN, parts[0]), 0.5, 0.5),
+    }
+    if head in FUNCTIONS:
+        return program.apply(FUNCTIONS[head], parts[0])
+    if head not in writers:
+        msg = f"no compiled form of {head}"
+        raise NotImplementedError(msg)
+    return writers[head]()
+
+
+def _written_power(exponent: Any, parts: Sequence[int], program: Program) -> int:
+    """Write a power, whose base and exponent are the registers `parts`."""
+    import sympy
+
+    if exponent.is_Integer:
+        return program.power(parts[0], int(exponent))
+    if abs(exponent) == sympy.Rational(1, 2):
+        root = program.apply(ROOT, parts[0])
+        return root if exponent > 0 else program.power(root, -1)
+    return program.apply(POWER, *parts)
+
+
+def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:
+    """Return the program of Σ_t c_t Π_a x_a^exponents_ta by Horner's rule, one variable after the other.
+
+    Examples
+    --------
+    >>> data = polynomial_program(np.array([[1, 0], [1, 1], [3, 0]]), np.array([2.0, 3.0, 5.0]))
+    >>> int(data[REGISTERS]), int(data[OPERATIONS])
+    (4, 3)
+    """
+    program = Program(exponents.shape[1])
+
+    def nested(terms: Sequence[int], axis: int) -> int:
+        if axis == exponents.shape[1]:
+            return program.number(float(coefficients[terms[0]]))
+        degrees = sorted({int(exponents[term, axis]) for term in terms}, reverse=True)
+        total = program.number(0.0)
+        for degree, following in zip(degrees, [*degrees[1:], 0], strict=True):
+            part = nested([term for term in terms if exponents[term, axis] == degree], axis + 1)
+            total = program.product(program.total(part, total), program.power(axis, degree - following))
+        return total
+
+    return program.data(nested(range(len(exponents)), 0))
+
+
+@kernel
+def run_program(data: Vector, at: int, registers: Vector, size: int) -> None:
+    """Run the program at a place of the data; register k begins at k · size, and the inputs are there."""
+    for n in range(int(data[at + OPERATIONS])):
+        row = at + HEAD + WIDTH * n
+        out = vector(registers, size * int(data[row + 1]), size)
+        left = vector(registers, size * int(data[row + 2]), size)
+        right = vector(registers, size * int(data[row + 3]), size)
+        operate(int(data[row]), left, right, data[row + 4], data[row + 5], out)
+
+
+@inlined_kernel
+def operate(code: int, x: Vector, y: Vector, a: float, b: float, out: Vector) -> None:
+    """Apply one operation to all numbers of a register."""
+    if code == LINE:
+        for j in range(out.size):
+            out[j] = a * x[j] + b
+    elif code == SUM:
+        for j in range(out.size):
+            out[j] = x[j] + a * y[j] + b
+    elif code == PRODUCT:
+        for j in range(out.size):
+            out[j] = a * x[j] * y[j] + b
+    elif code == LARGER:
+        for j in range(out.size):
+            out[j] = max(x[j], y[j])
+    elif code == NUMBER:
+        for j in range(out.size):
+            out[j] = a
+    else:
+        for j in range(out.size):
+            out[j] = operated(code, x[j], y[j], a, b)
+
+
+@kernel
+def run_once(data: Vector, at: int, registers: Vector) -> None:
+    """Run the program at a place of the data for one number in each register."""
+    for n in range(int(data[at + OPERATIONS])):
+        row = at + HEAD + WIDTH * n
+        x, y = registers[int(data[row + 2])], registers[int(data[row + 3])]
+        registers[int(data[row + 1])] = operated(int(data[row]), x, y, data[row + 4], data[row + 5])
+
+
+@kernel
+def operated(code: int, x: float, y: float, a: float, b: float) -> float:  # noqa: PLR0911 (one for each operation)
+    """Return the result of one operation on one number."""
+    if code == LINE:
+        return a * x + b
+    if code == SUM:
+        return x + a * y + b
+    if code == PRODUCT:
+        return a * x * y + b
+    if code == NUMBER:
+        return a
+    if code == LARGER:
+        return max(x, y)
+    if code == SMALLER:
+        return min(x, y)
+    if code == INVERSE:
+        return 1.0 / x
+    if code == ABSOLUTE:
+        return abs(x)
+    if code == SIGN:
+        return float(np.sign(x))
+    if code == POWER:
+        return float(x**y)
+    return elementary(code, x)
+
+
+@kernel
+def elementary(code: int, x: float) -> float:  # noqa: PLR0911 (one for each function)
+    """Return a function of the mathematical library."""
+    if code == ROOT:
+        return float(np.sqrt(x))
+    if code == EXP:
+        return float(np.exp(x))
+    if code == LOG:
+        return float(np.log(x))
+    if code == SIN:
+        return float(np.sin(x))
+    if code == COS:
+        return float(np.cos(x))
+    if code == TAN:
+        return float(np.tan(x))
+    if code == SINH:
+        return float(np.sinh(x))
+    if code == COSH:
+        return float(np.cosh(x))
+    if code == TANH:
+        return float(np.tanh(x))
+    if code == ATAN:
+        return float(np.arctan(x))
+    return math.erf(x) if code == ERF else math.erfc(x)
