@@ -1,97 +1,59 @@
-"""A system of equations added from outside: matched pairs of neuron and direction under weight decay.
+"""Matched pairs of neuron and direction under weight decay: a system of one's own about a `dynamics.Problem`.
 
 With the penalty ½ λ Σ_i |w_i|² added to the loss ½ E(f − f*)² the weights obey w' = −∇ ½E(f − f*)² − λ w. Directions do
-not feel it, norms do: for a pair that is alone,
-
-    C' = a g'(C) (1 − C²),        (ln n)' = 4 (a g(C) − n g(1)) − 2 λ.
+not feel it, norms do: for a pair that is alone, C' = a g'(C) (1 − C²) and (ln n)' = 4 (a g(C) − n g(1)) − 2 λ.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from dynamics.compiler import Piece
-from dynamics.equations import System
-from dynamics.equations.pairs.link_kernels import render
-from dynamics.runs.dataset import prediction_values
-from dynamics.solve.registry import Answer
-from dynamics.solve.skeleton import Integration, answered
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dynamics import Problem, SaveAt
-    from dynamics.solve.skeleton import Asked
-    from dynamics.theory.prediction import EmergencePrediction
-
-# State: C_p, then ln n_p. Parameters: λ, a_p. Sizes: P, whether k is odd. g0 and g1 are g and g' of the link, rendered.
-KERNELS = """
-import numpy as np
-
-from dynamics.compiler.compilation import kernel
-
-@kernel
-def rhs(t, y, out, parameters, sizes, work):
-    P, decay = sizes[0], parameters[0]
-    for p in range(P):
-        a, C = parameters[1 + p], y[p]
-        out[p] = a * g1(C) * (1.0 - C * C)
-        out[P + p] = 4.0 * (a * g0(C) - np.exp(y[P + p]) * g0(1.0)) - 2.0 * decay
-
-@kernel
-def event_values(t, y, out, parameters, sizes, work):
-    P, odd = sizes[0], sizes[1]
-    for p in range(P):
-        C = max(y[p], 0.0) if odd else y[p]
-        out[p] = C * C - 0.5
-        out[P + p] = np.exp(y[P + p]) * g0(C) / g0(1.0) - 0.5 * parameters[1 + p]
-
-@kernel
-def normalise(y, parameters, sizes):
-    pass
-"""
-ANSWER = Answer(name="weight-decay", function="weight_decay:solve", methods=("explicit",))
+import dynamics
 
 
-class MatchedPairs(System):
-    """The pairs of a problem in which every direction has a neuron, under weight decay λ."""
-
-    def __init__(self, problem: Problem, decay: float, prediction: EmergencePrediction) -> None:
-        self.problem, self.a, link = problem, problem.teacher.coefficients, problem.activation
-        self.pieces = (render(link.coefficients), Piece("matched pairs with weight decay", KERNELS))
-        self.initial_state = np.concatenate([prediction.matched_overlap, np.log(prediction.matched_squared_norm)])
-        self.parameters = np.concatenate([[decay], self.a])
-        self.sizes = np.array([self.a.size, problem.information_exponent % 2])
-        self.num_events = 2 * self.a.size
-
-    def observe(self, state: np.ndarray) -> dict[str, np.ndarray | float]:
-        """Return C, n and E(f − f*)²."""
-        a, C, n, g = self.a, state[: self.a.size], np.exp(state[self.a.size :]), self.problem.activation.kernel
-        return {"overlap": C, "matched_squared_norm": n, "loss": np.sum(g(1.0) * (a**2 + n**2) - 2 * a * n * g(C))}
+@njit
+def kernel(constants, s):
+    """Return g(s) = Σ_j c_j² s^j and g'(s); constants: λ, P, whether k is odd, a_p, c_j."""
+    g = slope = 0.0
+    for c in constants[3 + int(constants[1]) :][::-1]:
+        g, slope = c**2 + s * g, g + s * slope
+    return g, slope
 
 
-def solve(
-    problem: Problem, *, decay: float, save_at: SaveAt | None = None, rtol: float = 1e-8, atol: float = 1e-12
-) -> xr.Dataset:
-    """Integrate the matched pairs of a problem with weight decay λ; every direction must have a neuron."""
-    return answered(ANSWER, build, problem, locals())
+@dataclass(frozen=True)
+class MatchedPairs(dynamics.System):
+    problem: dynamics.Problem
+    decay: float
 
+    observables = {"overlap": ("direction",), "matched_squared_norm": ("direction",), "loss": ()}
+    event_times = {"emergence_time": ("direction",), "learned_time": ("direction",)}
 
-def build(asked: Asked, *, decay: float) -> Integration:
-    """Return what is integrated, recorded and said."""
-    prediction = predict(asked.problem)
-    if not np.isfinite(prediction.matched_overlap).all():
-        msg = f"Argument `problem` must give every direction a neuron, but has width {asked.problem.width}."
-        raise ValueError(msg)
-    return Integration.of(
-        MatchedPairs(asked.problem, decay, prediction),
-        asked,
-        title="Matched pairs under weight decay",
-        schedule=asked.schedule(lambda: default_schedule(asked.problem, prediction)),
-        constants=prediction_values(prediction),
-        settings={"decay": decay},
-    )
+    @njit
+    def field(t, y, out, constants, sizes, work):  # y: C_p, then ln n_p
+        for p in range(y.size // 2):
+            a, C, n, (g, slope) = constants[3 + p], y[p], np.exp(y[y.size // 2 + p]), kernel(constants, y[p])
+            out[p] = a * slope * (1.0 - C**2)
+            out[y.size // 2 + p] = 4.0 * (a * g - n * kernel(constants, 1.0)[0]) - 2.0 * constants[0]
+
+    @njit
+    def events(t, y, out, constants, sizes, work):
+        for p in range(y.size // 2):
+            C, n = max(y[p], 0.0) if constants[2] else y[p], np.exp(y[y.size // 2 + p])
+            out[p] = C**2 - 0.5
+            out[y.size // 2 + p] = n * kernel(constants, C)[0] / kernel(constants, 1.0)[0] - 0.5 * constants[3 + p]
+
+    def initial_state(self):
+        start, neuron = self.problem.start(), dynamics.predict_emergence(self.problem).matched_neuron.values
+        if (neuron < 0).any():
+            raise ValueError(f"Every direction must have a neuron, but the width is {self.problem.width}.")
+        return np.append(start.teacher_overlap[neuron, range(neuron.size)], np.log(start.squared_norm[neuron]))
+
+    def constants(self):
+        a, c = self.problem.teacher.coefficients, self.problem.activation.coefficients
+        return np.concatenate([[self.decay, a.size, self.problem.information_exponent % 2], a, c])
+
+    def observe(self, state):
+        a, (C, ln_n), c = self.problem.teacher.coefficients, state.reshape(2, -1), self.problem.activation.coefficients
+        n, g = np.exp(ln_n), np.polynomial.Polynomial(c**2)
+        return {"overlap": C, "matched_squared_norm": n, "loss": np.sum(g(1) * (a**2 + n**2) - 2 * a * n * g(C))}

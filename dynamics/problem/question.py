@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 #: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
 GAUSSIAN = "gaussian"
+#: Kind of a user's own system of equations, whose class no file names.
+OWN = "system"
 KINDS = {
     GAUSSIAN: "dynamics.problem.problem:Problem",
     "composition": "dynamics.tokens.attention_problems:Composition",
     "recall": "dynamics.tokens.memory_problems:FactualRecall",
     "causal-graph": "dynamics.tokens.attention_problems:CausalGraph",
     "memory": "dynamics.tokens.memory_problems:AssociativeMemory",
+    OWN: "dynamics.solve.system:StoredSystem",
 }
 
 

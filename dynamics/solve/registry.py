@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, NETWORK_METHODS, PARTICLE_METHODS
+from dynamics.integrators.names import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
+from dynamics.problem.question import OWN
 
 if TYPE_CHECKING:
     from dynamics.problem.question import Question
@@ -221,6 +222,14 @@ ANSWERS = (
             "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
             "sound": "its state is free: scores have no bounds to break",
         },
+    ),
+    Answer(
+        name=OWN,
+        function="dynamics.solve.system:solve_system",
+        students=(OWN,),
+        methods=METHODS,
+        findings="dynamics.report.system:system_findings",
+        lacks={"sound": "what must hold of a state is known to the author of the system alone"},
     ),
 )
 

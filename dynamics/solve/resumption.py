@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from dynamics.problem.question import OWN
 from dynamics.runs.checkpoint import DEFAULT_SECONDS
 from dynamics.runs.run_file import RunFile, reopened
 from dynamics.runs.storage import StorageError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.runs.trackers import Tracker
+    from dynamics.solve.system import System
 
 __all__ = ["resume"]
 
@@ -23,6 +25,7 @@ __all__ = ["resume"]
 def resume(
     path: str | os.PathLike[str] | RunFile,
     *,
+    system: System | None = None,
     trackers: Sequence[Tracker] = (),
     progress: bool | None = None,
     max_runtime: float | None = None,
@@ -39,6 +42,9 @@ def resume(
     ----------
     path : path
         File that a solve with `checkpoint`, or `python -m dynamics.solve`, left unfinished.
+    system : System, optional
+        For a run of `solve_system`: the system that began it, since files hold no code. Its fields are compared with
+        those in the file, its equations are taken as they are now.
     trackers : sequence of Tracker
         Watch the run and may stop it again; those of the first call are not in the file.
     progress : bool, optional
@@ -69,9 +75,17 @@ def resume(
         found = None if begun is None else begun.answer
         msg = f"File {str(file.target)!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."
         raise StorageError(msg)
+    problem = begun.problem
+    if begun.answer == OWN:
+        from dynamics.solve.system import stored_again
+
+        problem = stored_again(system, problem, str(file.target))
+    elif system is not None:
+        msg = f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
+        raise ValueError(msg)
     try:
         dataset: xr.Dataset = resumable[begun.answer].solve()(
-            begun.problem,
+            problem,
             save_at=begun.save_at,
             **begun.settings,
             trackers=trackers,

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.compiler.cores import one_blas_thread
 from dynamics.integrators import stepper_of
 from dynamics.integrators.stepper import end_threads
 from dynamics.problem.checks import check_choice
@@ -21,6 +20,7 @@ from dynamics.runs.result import StopReason
 from dynamics.runs.trackers import all_trackers
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.asked import checked
+from dynamics.threads.cores import one_blas_thread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,7 +91,7 @@ class Integration:
     start : ndarray
         A state, whose record tells the shapes.
     events : mapping
-        Name of the times of events -> how many there are, in the order of the stepper's.
+        Name of the times of events -> how many there are, None for one without a dim, in the order of the stepper's.
     constants : mapping
         Variables that are known before the run.
     coords : mapping
@@ -122,7 +122,7 @@ class Integration:
     method: Method
     observe: Callable[[Array], Mapping[str, Any]]
     start: Array
-    events: Mapping[str, int]
+    events: Mapping[str, int | None]
     constants: Mapping[str, Any]
     coords: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -298,10 +298,10 @@ def labelled(
     )
 
 
-def _by_name(times: Array, events: Mapping[str, int]) -> dict[str, Array]:
-    """Return the times of events, one array per name."""
+def _by_name(times: Array, events: Mapping[str, int | None]) -> dict[str, Any]:
+    """Return the times of events, one array per name, or one number."""
     found, begin = {}, 0
     for name, count in events.items():
-        found[name] = times[begin : begin + count]
-        begin += count
+        found[name] = times[begin] if count is None else times[begin : begin + count]
+        begin += 1 if count is None else count
     return found

@@ -19,7 +19,7 @@ from dynamics.commands.parsing import UsageError, read_toml
 from dynamics.commands.readers import natural_number, positive_integer
 from dynamics.problem import Problem
 from dynamics.problem.inputs import Inputs
-from dynamics.problem.question import GAUSSIAN, KINDS, Question
+from dynamics.problem.question import GAUSSIAN, KINDS, OWN, Question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.study.grid import MOST_POINTS
@@ -94,7 +94,7 @@ def _kind(table: dict[str, Any]) -> Any:
     kind = table.get("kind")
     if kind is None:
         return None
-    known = [name for name in KINDS if name != GAUSSIAN]
+    known = [name for name in KINDS if name not in (GAUSSIAN, OWN)]
     if kind not in known:
         msg = f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
         raise UsageError(msg + suggestion(kind, known))

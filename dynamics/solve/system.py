@@ -1,0 +1,584 @@
+"""A system of equations of a user's own: the class `System`, from which it derives, and `solve_system`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from dynamics.equations import interface
+from dynamics.problem.checks import checked_integers, float_array
+from dynamics.problem.question import OWN
+from dynamics.problem.schedule import checked_schedule
+from dynamics.runs.storage import StorageError
+from dynamics.runs.variables import VARIABLES, Variable
+from dynamics.solve.registry import registered
+from dynamics.solve.skeleton import Integration, PlainMethod, answered
+from hermite.arrays import as_scalar
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    import os
+
+    import xarray as xr
+    from numpy.typing import ArrayLike
+
+    from dynamics.integrators import Stepper
+    from dynamics.problem.schedule import SaveAt
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.asked import Asked
+    from hermite.arrays import Array, Integers
+
+__all__ = ["StoredSystem", "System", "solve_system", "stored_again"]
+
+Dims = tuple[str, ...]
+
+_ARGUMENTS = ("t", "y", "out", "constants", "sizes", "work")
+#: Function -> its arguments, by their usual names.
+SIGNATURES = {
+    "field": _ARGUMENTS,
+    "events": _ARGUMENTS,
+    "normalise": ("y", "constants", "sizes"),
+    "jacobian_diagonal": _ARGUMENTS,
+    "jacobian_product": ("t", "y", "v", "out", "constants", "sizes", "work"),
+}
+#: Numbers behind an array that a function fills, which it must leave alone.
+_MARGIN = 64
+#: What the margin and unwritten numbers hold.
+_UNTOUCHED = -1.2345678e300
+
+
+class System:
+    """A system of equations y' = field(t, y) of your own, for `solve_system`.
+
+    A subclass is a dataclass, best ``@dataclass(frozen=True)``: its fields are what a dataset stores and a sweep
+    varies, numbers, text, arrays, lists of them, or a `Problem`. It has functions compiled by ``numba.njit``, written
+    in the class or above it, of which all but the first may be missing:
+
+    ========================================================= ========================================================
+    ``field(t, y, out, constants, sizes, work)``              writes y' into `out`
+    ``events(t, y, out, constants, sizes, work)``             writes a number per event into `out`: the event happens
+                                                              when its number rises to 0
+    ``normalise(y, constants, sizes)``                        puts an accepted state back on its constraints, in place
+    ``jacobian_diagonal(t, y, out, constants, sizes, work)``  writes about the diagonal of ∂y'/∂y, by which "bdf" and
+                                                              "sundials" precondition; they do not without it
+    ``jacobian_product(t, y, v, out, constants, sizes, …)``   writes ∂y'/∂y · v; without it "bdf" and "sundials" take
+                                                              differences of `field`
+    ========================================================= ========================================================
+
+    All arrays have one dimension: the state `y` and the direction `v`, (N,) float64; `constants` and `sizes`, what the
+    methods of these names return, float64 and int64, with one more integer behind the sizes; `work`, `work_size`
+    float64 that keep nothing between calls. Divisions by zero give infinity; where y' does not exist the functions
+    write NaN, and a smaller step is tried. They must raise nothing: an exception is printed and taken for NaN.
+
+    Numba keeps their machine code beside the file that they are in, and sees changes of that file alone. So a function
+    that calls compiled functions of another file is compiled in every process, and numbers that a function takes from
+    another file belong into `constants`.
+
+    Attributes
+    ----------
+    observables : mapping of str to tuple of str
+        Name of what `observe` returns -> its dims behind `time`. If there is a number named `loss`, its numerical error
+        and those of the times of events are estimated.
+    event_times : mapping of str to tuple of str
+        Name of times of events -> their dim: () for a single event, ("mode",) for one per mode; in the order in which
+        `events` writes their numbers.
+    title, references : str
+        What the dataset says of the equations. The title is the name of the class by default.
+    work_size : int
+        Length of `work`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import dynamics
+    >>> from numba import njit
+    >>> @dataclass(frozen=True)
+    ... class Growth(dynamics.System):
+    ...     rate: float
+    ...     event_times = {"half_time": ()}
+    ...
+    ...     @njit
+    ...     def field(t, y, out, constants, sizes, work):
+    ...         out[0] = constants[0] * y[0] * (1.0 - y[0])
+    ...
+    ...     @njit
+    ...     def events(t, y, out, constants, sizes, work):
+    ...         out[0] = y[0] - 0.5
+    ...
+    ...     def initial_state(self):
+    ...         return [0.1]
+    ...
+    ...     def constants(self):
+    ...         return [self.rate]
+    >>> found = dynamics.solve_system(Growth(rate=2.0), save_at=dynamics.SaveAt.at([0.0, 2.0]), progress=False)
+    >>> round(float(found.half_time), 6), found.state.values.ravel().round(6).tolist()  # ln(9)/2
+    (1.098612, [0.1, 0.858486])
+    """
+
+    kind: ClassVar[str] = OWN
+    title: ClassVar[str] = ""
+    references: ClassVar[str] = ""
+    observables: ClassVar[Mapping[str, Dims]] = {"state": ("component",)}
+    event_times: ClassVar[Mapping[str, Dims]] = {}
+    work_size: int = 0
+    field: ClassVar[Any] = None
+    events: ClassVar[Any] = None
+    normalise: ClassVar[Any] = None
+    jacobian_diagonal: ClassVar[Any] = None
+    jacobian_product: ClassVar[Any] = None
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Refuse a class that is no dataclass."""
+        own: object = cls
+        if not is_dataclass(own):
+            msg = f"System {cls.__name__} must be a dataclass, but is none: write @dataclass(frozen=True) above it."
+            raise TypeError(msg)
+        return super().__new__(cls)
+
+    def initial_state(self) -> ArrayLike:
+        """Return the state at t = 0, (N,)."""
+        raise NotImplementedError
+
+    def constants(self) -> ArrayLike:
+        """Return the numbers that the functions receive."""
+        return ()
+
+    def sizes(self) -> Sequence[int]:
+        """Return the integers that the functions receive."""
+        return ()
+
+    def observe(self, state: Array) -> Mapping[str, Any]:
+        """Return what is recorded of a state, by the names of `observables`."""
+        return {"state": state}
+
+    def coordinates(self) -> Mapping[str, ArrayLike]:
+        """Return the labels along dims, by name; a dim may have none."""
+        return {}
+
+    def absolute_tolerance(self, atol: float) -> ArrayLike:
+        """Return the absolute tolerance of each component, or one for all."""
+        return atol
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the fields and the place of the class as a JSON-ready dict; the program asks for it."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            "kind": OWN,
+            "system": f"{type(self).__module__}:{type(self).__qualname__}",
+            "fields": {name: _plain(value, f"Field `{name}` of {_named(self)}") for name, value in values.items()},
+        }
+
+    def arrays(self) -> dict[str, tuple[Dims, Array]]:
+        """Return the arrays of problems among the fields; the program asks for it."""
+        held = [getattr(self, each.name) for each in fields(self)]  # type: ignore[arg-type]
+        return {name: array for each in held if _is_problem(each) for name, array in each.arrays().items()}
+
+    def changed(self, **values: Any) -> Self:
+        """Return the system with other values of these fields, as a sweep over them asks for."""
+        return replace(self, **values)  # type: ignore[type-var]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSystem:
+    """What a file holds of a system: its parameters, since code is never stored."""
+
+    stored: Mapping[str, Any]
+    kind: ClassVar[str] = OWN
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters as the system gave them."""
+        return dict(self.stored)
+
+    def arrays(self) -> dict[str, tuple[Dims, Array]]:
+        """Return nothing: arrays are with the result."""
+        return {}
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> Self:
+        """Return what a result holds of its system."""
+        return cls(dict(json.loads(dataset.attrs["parameters"])["problem"]))
+
+
+def solve_system(
+    system: System,
+    *,
+    save_at: SaveAt,
+    keep: Literal["full", "summary"] = "full",
+    method: str = "explicit",
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    trackers: Sequence[Tracker] = (),
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    on_failure: Literal["raise", "return"] = "raise",
+    error_estimate: bool | None = None,
+    checkpoint: str | os.PathLike[str] | RunFile | None = None,
+) -> xr.Dataset:
+    r"""Integrate a system of your own, :math:`y' = f(t, y)`, as every other answer is integrated.
+
+    Parameters
+    ----------
+    system : System
+    save_at : SaveAt
+        Saved times.
+    keep : {"full", "summary"}
+        "summary" keeps only observables that are one number per time.
+    method : str
+        "explicit" (order 8), "bdf" (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), or "scipy:<name>".
+    rtol, atol : float
+        Wanted accuracy of every component in a step; `atol` as `System.absolute_tolerance` distributes it.
+    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        Watch, bound, end, check and keep the run, as in `solve_overlaps`. Errors are estimated if there is an
+        observable `loss`. To go on with an unfinished file `resume` is given the system again.
+
+    Returns
+    -------
+    Dataset
+        The observables along `time`, the times of events (NaN for those that did not happen), with a `loss` the
+        estimated errors `loss_error` and ``<event>_error``. Times after an early stop hold NaN.
+
+    Raises
+    ------
+    SolveError, SolveInterrupted
+        As `solve_overlaps`.
+    TypeError, ValueError
+        For bad arguments, or a system whose parts do not fit together, before any work.
+    """
+    _check_system(system)
+    arguments = {
+        "save_at": save_at,
+        "keep": keep,
+        "method": method,
+        "rtol": rtol,
+        "atol": atol,
+        "trackers": trackers,
+        "progress": progress,
+        "max_runtime": max_runtime,
+        "on_failure": on_failure,
+        "error_estimate": error_estimate,
+        "checkpoint": checkpoint,
+    }
+    return answered(registered(OWN), _build, system, arguments)  # type: ignore[arg-type]
+
+
+def _check_system(system: object) -> None:
+    if not isinstance(system, System):
+        found = system.__name__ if isinstance(system, type) else type(system).__name__
+        msg = f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}."
+        raise TypeError(msg)
+    system.parameters()  # refuses fields that files cannot hold
+
+
+def stored_again(system: object, stored: StoredSystem, place: str) -> System:
+    """Return the system that goes on with a file, which holds what it was; StorageError if it is none or another."""
+    then = stored.parameters()
+    if not isinstance(system, System):
+        given = "none is given" if system is None else f"{shown(system)} is given"
+        msg = (
+            f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class "
+            f"{then.get('system')}, since files hold no code, but {given}."
+        )
+        raise StorageError(msg)
+    now = json.loads(json.dumps(system.parameters()))
+    # The module of a script has another name where it is imported.
+    if [now["fields"], _class_in(now)] != [then.get("fields"), _class_in(then)]:
+        given = f"{_class_in(now)} with {shown(now['fields'])}"
+        msg = f"Argument `system` must have the class and the fields that are stored in {place!r}, but is {given}."
+        raise StorageError(msg)
+    return system
+
+
+def _class_in(parameters: Mapping[str, Any]) -> str:
+    """Return the name of a class, without its module."""
+    return str(parameters.get("system")).partition(":")[2]
+
+
+class _Equations(interface.System):
+    """A system of a user's own as methods and the run loop take it, checked."""
+
+    def __init__(self, system: System, atol: float) -> None:
+        self.named, self.name = _named(system), system.title or type(system).__name__
+        self.initial_state = _vector(system.initial_state(), f"`initial_state` of {self.named}")
+        if self.initial_state.size == 0:
+            msg = f"`initial_state` of {self.named} must hold at least one number, but is empty."
+            raise ValueError(msg)
+        self.parameters = _vector(system.constants(), f"`constants` of {self.named}")
+        self.sizes = _integers(system.sizes(), f"`sizes` of {self.named}")
+        self.work_size = int(_integers([system.work_size], f"`work_size` of {self.named}")[0])
+        self.atol = _tolerances(system, atol, self.initial_state.size)
+        self.functions = interface.Functions(
+            rhs=_function(system, "field"),
+            event_values=_function(system, "events"),
+            normalise=_function(system, "normalise"),
+            jacobian_diagonal=_function(system, "jacobian_diagonal"),
+            jacobian_product=_function(system, "jacobian_product"),
+        )
+
+    def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
+        """Return that of the system."""
+        return self.atol
+
+
+def _build(asked: Asked) -> Integration:
+    system: Any = asked.problem
+    if asked.save_at is None:
+        msg = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
+        raise TypeError(msg)
+    schedule = checked_schedule(asked.save_at, asked.save_at)
+    equations = _Equations(system, asked.atol)
+    observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
+    if asked.error_estimate and observables.get("loss") != ():
+        msg = "Argument `error_estimate` must be None or False without an observable `loss`, but is True."
+        raise ValueError(msg)
+    coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
+    lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
+    events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
+    equations.num_events = sum(1 if count is None else count for count in events.values())
+    kept = [name for name, dims in observables.items() if asked.keep == "full" or dims == ()]
+    labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
+    _check_names(system, observables, event_times, lengths)
+
+    def observe(state: Array) -> Mapping[str, Any]:
+        found = system.observe(state)
+        return {name: found[name] for name in kept}
+
+    has_loss = observables.get("loss") == () and asked.estimates(asked.method)
+    return Integration(
+        title=equations.name,
+        schedule=schedule,
+        method=PlainMethod(equations, asked.method, asked.atol, make=_checked_stepper),
+        observe=observe,
+        start=equations.initial_state,
+        events=events,
+        constants={},
+        coords={name: values for name, values in coords.items() if name in labelled},
+        says=lambda _: {"references": system.references, "event_times": " ".join(events)},
+        loss=(lambda state: float(system.observe(state)["loss"])) if has_loss else None,
+        variables=_variables(observables, event_times, coords),
+    )
+
+
+def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tuple[Stepper, float]:
+    """Return a stepper and the seconds spent compiling, after a look at what the functions write at the start."""
+    import time as clock
+
+    from numba import NumbaError
+
+    from dynamics.integrators import stepper_of
+    from dynamics.integrators.system_calls import bound_system
+
+    began, start = clock.perf_counter(), equations.initial_state
+    try:
+        bound = bound_system(equations, np.empty(equations.work_size), implicit=method in ("bdf", "sundials"))
+        seconds = clock.perf_counter() - began
+        with np.errstate(all="ignore"):  # in compiled code it is so
+            values = _written(lambda out: bound.rhs(0.0, start.copy(), out), start.size, "field", equations.named)
+            _written(
+                lambda out: bound.event_values(0.0, start.copy(), out), equations.num_events, "events", equations.named
+            )
+    except NumbaError as error:
+        reason = next((line for line in str(error).splitlines() if line.strip() and "nopython" not in line), "")
+        msg = f"The functions of {equations.named} must compile, but do not: {' '.join(reason.split())}"
+        raise TypeError(msg) from error
+    if not np.isfinite(values).all():
+        at = int(np.argmax(~np.isfinite(values)))
+        msg = f"`field` of {equations.named} must be finite at the start, but is {values[at]} at position {at}."
+        raise ValueError(msg)
+    stepper, further = stepper_of(equations, method, **settings)
+    return stepper, seconds + further
+
+
+def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -> Array:
+    """Return what a function writes into `count` numbers; refuse fewer or more."""
+    whole = np.full(count + _MARGIN, _UNTOUCHED)
+    with suppress(IndexError):  # of functions that Python runs
+        fill(whole[:count])
+    written = np.flatnonzero(whole != _UNTOUCHED)
+    if written.size != count or (count and written[-1] != count - 1):
+        found = f"position {int(written[-1])}" if written.size and written[-1] >= count else f"{written.size} of them"
+        need = (
+            f"write the {count} numbers of `out`" if name == "field" else f"write {count} numbers, as `event_times` say"
+        )
+        msg = f"`{name}` of {named} must {need}, but writes {found}."
+        raise ValueError(msg)
+    return whole[:count]
+
+
+def _function(system: System, name: str) -> Any:
+    """Return a function of a system, None where it has none; refuse what is not compiled, or takes other arguments."""
+    from numba.extending import is_jitted
+
+    from dynamics.kernels.cache import is_interpreted
+
+    found, named = getattr(type(system), name), _named(system)
+    if found is None:
+        if name == "field":
+            msg = f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none."
+            raise TypeError(msg)
+        return None
+    if not is_jitted(found) and not (is_interpreted() and callable(found)):
+        msg = f"`{name}` of {named} must be compiled by numba.njit, but is {type(found).__name__}."
+        raise TypeError(msg)
+    given = list(inspect.signature(getattr(found, "py_func", found)).parameters)
+    if len(given) != len(SIGNATURES[name]):
+        msg = f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(given) or 'nothing'}."
+        raise TypeError(msg)
+    return found
+
+
+def _named(system: System) -> str:
+    """Return how messages call a system."""
+    return f"system {type(system).__name__}"
+
+
+def _vector(values: ArrayLike, name: str) -> Array:
+    """Return a flat array of finite numbers."""
+    found = np.ascontiguousarray(_array(values, name))
+    if found.ndim != 1:
+        msg = f"{name} must have one dimension, but has shape {found.shape}."
+        raise ValueError(msg)
+    if not np.isfinite(found).all():
+        at = int(np.argmax(~np.isfinite(found)))
+        msg = f"{name} must be finite, but is {found[at]} at position {at}."
+        raise ValueError(msg)
+    return found.copy()
+
+
+def _array(values: ArrayLike, name: str) -> Array:
+    """Return an array of real numbers; what is none is refused under its own name."""
+    try:
+        return float_array(values, name)
+    except TypeError:
+        msg = f"{name} must be an array of real numbers, but is {shown(values)}."
+        raise TypeError(msg) from None
+
+
+def _integers(values: Any, name: str) -> Integers:
+    try:
+        found = checked_integers(values, name, "integers")
+    except (TypeError, ValueError):
+        msg = f"{name} must hold integers of at least 0, but is {shown(values)}."
+        raise TypeError(msg) from None
+    return np.array(found, dtype=np.int64)
+
+
+def _tolerances(system: System, atol: float, count: int) -> Array:
+    """Return the absolute tolerance of each component."""
+    name = f"`absolute_tolerance` of {_named(system)}"
+    found = _array(system.absolute_tolerance(atol), name)
+    if found.shape not in ((), (count,)) or not (np.isfinite(found) & (found > 0.0)).all():
+        msg = f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}."
+        raise ValueError(msg)
+    return np.full(count, found)
+
+
+def _dims(system: System, attribute: str) -> dict[str, Dims]:
+    """Return names and their dims, which are tuples of text."""
+    found = getattr(system, attribute)
+    if not isinstance(found, Mapping) or not all(
+        isinstance(name, str) and isinstance(dims, tuple) and all(isinstance(dim, str) for dim in dims)
+        for name, dims in found.items()
+    ):
+        msg = (
+            f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
+        )
+        raise TypeError(msg)
+    return dict(found)
+
+
+def _lengths(
+    system: System, observables: Mapping[str, Dims], coords: Mapping[str, Any], start: Array
+) -> dict[str, int]:
+    """Return the length of every dim, found in what is observed of the start and in the coordinates."""
+    named, lengths = _named(system), {}
+    for name, labels in coords.items():
+        if labels.ndim != 1 or name == "time":
+            msg = f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}."
+            raise ValueError(msg)
+        lengths[name] = labels.size
+    found = system.observe(start.copy())
+    if not isinstance(found, Mapping) or set(found) != set(observables):
+        given = list(found) if isinstance(found, Mapping) else found
+        msg = f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(given)}."
+        raise ValueError(msg)
+    shapes = {name: _array(found[name], f"`{name}` that {named} observes").shape for name in observables}
+    for name, (dims, array) in system.arrays().items():
+        observables, shapes = {name: dims, **observables}, {name: array.shape, **shapes}
+    for name, dims in observables.items():
+        shape = shapes[name]
+        if len(shape) != len(dims):
+            msg = f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
+            raise ValueError(msg)
+        for dim, length in zip(dims, shape, strict=True):
+            if lengths.setdefault(dim, length) != length:
+                msg = f"Dim {dim!r} of {named} must have one length, but has {lengths[dim]} and, in `{name}`, {length}."
+                raise ValueError(msg)
+    return lengths
+
+
+def _check_names(
+    system: System, observables: Mapping[str, Dims], event_times: Mapping[str, Dims], dims: Iterable[str]
+) -> None:
+    """Refuse a name that two variables of the dataset would have."""
+    errors = ["loss_error", *(f"{name}_error" for name in event_times)]
+    seen: set[str] = set()
+    for name in (*dims, *system.arrays(), *errors, *observables, *event_times):
+        if name in seen:
+            msg = f"What {_named(system)} observes must have names of its own, but `{name}` has another meaning."
+            raise ValueError(msg)
+        seen.add(name)
+
+
+def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int | None:
+    """Return how many times of events have a name, None for a single one without dims."""
+    if not dims:
+        return None
+    if len(dims) > 1 or dims[0] not in lengths or dims[0] == "time":
+        known = ", ".join(repr(dim) for dim in lengths if dim != "time") or "none"
+        msg = (
+            f"`event_times` of {named} must give `{name}` no dim or one that an observable or a coordinate has "
+            f"({known}), but give it {dims}."
+        )
+        raise ValueError(msg)
+    return lengths[dims[0]]
+
+
+def _variables(
+    observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
+) -> dict[str, Variable]:
+    """Return how each variable is labelled: by the table of variables where that has it with the same dims."""
+    own = {name: Variable(("time", *dims), name.replace("_", " "), "") for name, dims in observables.items()}
+    own |= {name: Variable((name,), name.replace("_", " "), "") for name in coords}
+    for name, dims in event_times.items():
+        own[name] = Variable(dims, name.replace("_", " "), "")
+        own[f"{name}_error"] = Variable(dims, f"estimated numerical error of the {name.replace('_', ' ')}", "")
+    known = {name: VARIABLES[name] for name in own if name in VARIABLES and VARIABLES[name].dims == own[name].dims}
+    return {**VARIABLES, **own, **known}
+
+
+def _is_problem(value: object) -> bool:
+    return all(callable(getattr(value, name, None)) for name in ("parameters", "arrays"))
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a field as JSON-ready values; TypeError for what cannot be stored."""
+    value = as_scalar(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if _is_problem(value):
+        return value.parameters()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry, name) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry, name) for key, entry in value.items()}
+    msg = f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}."
+    raise TypeError(msg)

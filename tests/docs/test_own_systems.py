@@ -1,0 +1,159 @@
+"""The worked examples of systems of one's own, and the page that shows them."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import python
+from scipy.integrate import solve_ivp
+
+import dynamics
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "examples"))
+import dropout
+import weight_decay
+
+DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
+SAVED = dynamics.SaveAt.linear(0.0, 300.0, 61)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short_and_needs_public_names_alone(example):
+    text = example.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    nodes = list(ast.walk(ast.parse(text)))
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert modules == {"dataclasses", "numpy", "numba", "dynamics"}
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "dynamics"}
+    assert used <= set(dynamics.__all__)
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert not names & {"locals", "globals", "exec", "eval"}
+
+
+@pytest.mark.long
+def test_the_programs_of_the_page_run(tmp_path):
+    page = (DOCS / "adding_a_system.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    check = "assert abs(float(found.learned_strength[-1, 0]) - 3.0 + 2.0 / 9.0) < 1e-6\n"
+    # The run ends in time here, so that there is nothing to go on with.
+    last = blocks[3].splitlines()[0]
+    (tmp_path / "page.py").write_text("\n".join([*blocks[:3], check, last]), encoding="utf-8")
+    (tmp_path / "run.py").write_text(f"import sys\nsys.path.insert(0, {str(DOCS / 'examples')!r})\nimport page\n")
+    done = python("run.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run.nc").exists()
+
+
+# --- weight decay -------------------------------------------------------------------------------------------------
+
+
+def problem_of(link, width=12):
+    teacher = dynamics.Teacher.power_law(3, beta=1.0)
+    return dynamics.Problem(activation=link, teacher=teacher, width=width, dimension=64)
+
+
+def with_decay(link, decay):
+    return dynamics.solve_system(weight_decay.MatchedPairs(problem_of(link), decay), save_at=SAVED, progress=False)
+
+
+@pytest.mark.parametrize("link", ["he4", {3: 0.8, 5: 0.6}])
+def test_without_decay_it_is_the_exact_solution_of_the_pairs(link):
+    found = with_decay(link, 0.0)
+    exact = dynamics.solve_decoupled(problem_of(link), save_at=SAVED)
+    for name in ("overlap", "matched_squared_norm", "loss", "emergence_time", "learned_time"):
+        np.testing.assert_allclose(found[name], exact[name], rtol=1e-7, atol=1e-8)
+
+
+def test_norms_follow_another_integrator_and_end_at_the_fixed_point():
+    decay = 0.1
+    found = with_decay("he4", decay)
+    a = problem_of("he4").teacher.coefficients
+
+    def pairs(t, y):
+        C, n = y[:3], np.exp(y[3:])
+        return np.concatenate([4 * a * C**3 * (1 - C**2), 4 * (a * C**4 - n) - 2 * decay])
+
+    start = np.concatenate([found.overlap[0], np.log(found.matched_squared_norm[0])])
+    reference = solve_ivp(pairs, (0.0, 300.0), start, method="LSODA", t_eval=SAVED.times, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(found.overlap, reference.y[:3].T, atol=1e-7)
+    np.testing.assert_allclose(found.matched_squared_norm, np.exp(reference.y[3:]).T, atol=1e-7)
+    np.testing.assert_allclose(found.matched_squared_norm[-1], a - decay / 2, rtol=1e-7)
+
+
+def test_a_sweep_varies_the_decay():
+    system = weight_decay.MatchedPairs(problem_of("he4"), 0.0)
+    options = {"save_at": SAVED}
+    found = dynamics.sweep(system, {"decay": [0.0, 0.1]}, study="system", options=options, workers=0, progress=False)
+    first, second = found.emergence_time.values
+    np.testing.assert_allclose(first, second, rtol=1e-7)
+    assert (found.learned_time[0] < found.learned_time[1]).all()
+
+
+def test_directions_without_a_neuron_are_refused():
+    with pytest.raises(ValueError, match="Every direction must have a neuron, but the width is 2"):
+        dynamics.solve_system(weight_decay.MatchedPairs(problem_of("he4", width=2), 0.1), save_at=SAVED)
+
+
+# --- dropout ------------------------------------------------------------------------------------------------------
+
+
+def mean_over_masks(system, state):
+    """½ E |U diag(b) Vᵀ/q − A|² by all masks, each with its probability."""
+    U, V = state.reshape(2, len(system.strengths), system.width)
+    total = 0.0
+    for mask in itertools.product([0.0, 1.0], repeat=system.width):
+        b, q = np.array(mask), system.keep
+        probability = np.prod(np.where(b > 0, q, 1.0 - q))
+        total += 0.5 * probability * np.sum((U * b / q @ V.T - np.diag(system.strengths)) ** 2)
+    return total
+
+
+def test_dropout_descends_the_loss_averaged_over_all_masks(rng):
+    system = dropout.Dropout(strengths=(1.5, 0.7), width=3, keep=0.6)
+    state, step = rng.standard_normal(12), 1e-5
+    field = np.empty(12)
+    constants, sizes = np.array(system.constants()), np.array(system.sizes())
+    type(system).field(0.0, state, field, constants, sizes, np.empty(0))
+    ends = [[mean_over_masks(system, state + sign * step * axis) for sign in (1.0, -1.0)] for axis in np.eye(12)]
+    gradient = np.diff(ends, axis=1)[:, 0] / (2.0 * step)  # of the second end less the first: −∂
+    np.testing.assert_allclose(field, gradient, atol=1e-8)
+    assert system.observe(state)["dropout_loss"] == pytest.approx(2.0 * mean_over_masks(system, state), rel=1e-12)
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0.8, 3), (0.3, 2)])
+def test_dropout_leaves_singular_values_above_a_threshold_and_equal_neurons(keep, left):
+    """Of a product M the least penalty is |M|_*²/m, so that its singular values are (s − τ)₊, τ = ρ Σ (s − τ)₊/m."""
+    strengths, width, rho = np.array([3.0, 2.0, 1.0]), 6, (1.0 - keep) / keep
+    system = dropout.Dropout(strengths=tuple(strengths), width=width, keep=keep)
+    found = dynamics.solve_system(system, save_at=dynamics.SaveAt.linear(0.0, 2000.0, 11), method="bdf", progress=False)
+    tau = rho * strengths[:left].sum() / (width + rho * left)
+    expected = np.maximum(strengths - tau, 0.0)
+    assert np.count_nonzero(expected) == left
+    np.testing.assert_allclose(found.learned_strength[-1], expected, atol=1e-5)
+    np.testing.assert_allclose(found.neuron_norm[-1], expected.sum() / width, atol=1e-5)
+    assert np.isfinite(found.half_time).values.tolist() == (expected > 0.5 * strengths).tolist()
+    assert (np.diff(found.dropout_loss) <= 1e-8).all()
+
+
+def test_without_dropout_a_mode_follows_its_own_equation():
+    """For one mode and one neuron U² − V² = c stays, so that z = U V obeys z' = (s − z) √(c² + 4 z²)."""
+    system = dropout.Dropout(strengths=(2.0,), width=1, keep=1.0, scale=0.1)
+    U, V = system.initial_state()
+    found = dynamics.solve_system(system, save_at=dynamics.SaveAt.linear(0.0, 8.0, 33), progress=False)
+    c = U**2 - V**2
+
+    def mode(_t, z):
+        return (2.0 - z) * np.sqrt(c**2 + 4.0 * z**2)
+
+    reference = solve_ivp(mode, (0.0, 8.0), [U * V], method="LSODA", t_eval=found.time, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(found.learned_strength[:, 0], reference.y[0], atol=1e-7)
+    assert found.learned_strength[-1, 0] == pytest.approx(2.0, abs=1e-3)
