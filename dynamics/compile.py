@@ -174,7 +174,9 @@ def _run(options: Any) -> int:
     from dynamics.threads.cores import available_cores
 
     found = jobs()
-    chosen = [name for name in found if not options.names or any(word in name for word in options.names)]
+    # Processes are given whole names, each of which may be part of another one.
+    asked = [name for name in found if name in options.names] if options.here else []
+    chosen = asked or [name for name in found if not options.names or any(word in name for word in options.names)]
     if not chosen:
         msg = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
         raise UsageError(msg)
