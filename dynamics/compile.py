@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, command_parser, exit_code_of, tell
@@ -204,15 +206,16 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     from dynamics.runs.bars import bar_settings, open_bar
     from hermite.text.signals import stop_if_heard
 
-    waiting, running, failed = list(names), dict[str, subprocess.Popen[str]](), dict[str, str]()
-    with open_bar(bar_settings(None), total=len(names), unit="job") as bar:
+    waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
+    # Files, since a process waits for ever that writes more to a pipe than it holds.
+    with TemporaryDirectory() as folder, open_bar(bar_settings(None), total=len(names), unit="job") as bar:
         try:
             while waiting or running:
                 stop_if_heard()
                 # Jobs that share functions of methods begin once these are there.
                 held = any(name.startswith(FIRST) for name in running)
                 while waiting and len(running) < workers and (waiting[0].startswith(FIRST) or not held):
-                    running[waiting[0]] = _start(waiting[0])
+                    running[waiting[0]] = _start(waiting[0], _messages(folder, names, waiting[0]))
                     bar.set_postfix_str(waiting.pop(0))
                 time.sleep(0.02)
                 for name, process in list(running.items()):
@@ -220,7 +223,8 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
                         del running[name]
                         bar.update()
                         if process.returncode:
-                            failed[name] = ((process.stderr and process.stderr.read()) or "").strip().split("\n")[-1]
+                            told = _messages(folder, names, name).read_text(encoding="utf-8", errors="replace")
+                            failed[name] = told.strip().split("\n")[-1]
         finally:
             for process in running.values():
                 process.terminate()
@@ -229,12 +233,15 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     return failed
 
 
-def _start(name: str) -> subprocess.Popen[str]:
+def _messages(folder: str, names: Sequence[str], name: str) -> Path:
+    return Path(folder, f"{names.index(name)}.txt")
+
+
+def _start(name: str, messages: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dynamics.compile", "--here", name]
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, env=os.environ | one_thread, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    with messages.open("wb") as stream:
+        return subprocess.Popen(command, env=os.environ | one_thread, stdout=subprocess.DEVNULL, stderr=stream)
 
 
 if __name__ == "__main__":
