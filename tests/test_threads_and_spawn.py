@@ -116,7 +116,7 @@ print("ended", threading.active_count())
 
 
 def test_compiling_beside_a_thread_that_multiplies_matrices_does_not_hang(tmp_path):
-    """A fork would wait for ever, since the handler that OpenBLAS has for forks joins its threads."""
+    """A fork would hang: the handler of forks in OpenBLAS joins threads that do not run in the copy."""
     done = python("-c", COMPILES, NUMBA_CACHE_DIR=str(tmp_path), OPENBLAS_NUM_THREADS="2", timeout=100)
     assert (done.stdout, done.returncode) == ("ended 1\n", 0), done.stderr
 

@@ -141,16 +141,16 @@ def differences(found: Described, stored: Described, bound: float) -> list[str]:
 def _of_variable(key: str, found: Any, stored: Any, bound: float, every: Described) -> Iterator[str]:
     for part in ("dims", "dtype"):
         if found[part] != stored[part]:
-            yield f"{key}: {part} {found[part]} in place of {stored[part]}"
+            yield f"{key}: {part} {found[part]} instead of {stored[part]}"
     yield from _of_values(f"{key} attributes", found["attributes"], stored["attributes"], bound)
     now, then = found["values"], stored["values"]
     if stored["dtype"][1:2] != "f" or then is None:
         if now != then:
-            yield f"{key}: {now} in place of {then}"
+            yield f"{key}: {now} instead of {then}"
         return
     a, b = (np.asarray(values, dtype=float) for values in (now, then))
     if a.shape != b.shape:
-        yield f"{key}: shape {a.shape} in place of {b.shape}"
+        yield f"{key}: shape {a.shape} instead of {b.shape}"
         return
     yield from _of_numbers(key, a, b, _allowed(key, a, b, bound, every))
 
@@ -174,12 +174,12 @@ def _allowed(key: str, a: np.ndarray, b: np.ndarray, bound: float, every: Descri
 def _of_numbers(key: str, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Iterator[str]:
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        yield f"{key}: other numbers are not finite: {a.tolist()} in place of {b.tolist()}"
+        yield f"{key}: other numbers are not finite: {a.tolist()} instead of {b.tolist()}"
         return
     excess = np.abs(a[finite] - b[finite]) - allowed[finite]
     if excess.size and excess.max() > 0.0:
         at = np.argmax(excess)
-        yield f"{key}: {a[finite][at]} in place of {b[finite][at]}, which may differ by {allowed[finite][at]:.2g}"
+        yield f"{key}: {a[finite][at]} instead of {b[finite][at]}, which may differ by {allowed[finite][at]:.2g}"
 
 
 def _least_size(key: str) -> float:
@@ -195,10 +195,10 @@ def _of_values(key: str, found: Any, stored: Any, bound: float) -> Iterator[str]
     name = key.rpartition(" ")[2].rpartition(".")[2]
     if COUNTS.search(name):
         if type(found) is not type(stored):
-            yield f"{key}: {type(found).__name__} in place of {type(stored).__name__}"
+            yield f"{key}: {type(found).__name__} instead of {type(stored).__name__}"
     elif isinstance(stored, dict) and isinstance(found, dict):
         if list(found) != list(stored):
-            yield f"{key}: {list(found)} in place of {list(stored)}"
+            yield f"{key}: {list(found)} instead of {list(stored)}"
         for each in stored.keys() & found.keys():
             yield from _of_values(f"{key} {each}", found[each], stored[each], bound)
     elif isinstance(stored, list) and isinstance(found, list):
@@ -208,7 +208,7 @@ def _of_values(key: str, found: Any, stored: Any, bound: float) -> Iterator[str]
     elif isinstance(stored, str) and isinstance(found, str):
         yield from _of_texts(key, found, stored, bound)
     elif found != stored or type(found) is not type(stored):
-        yield f"{key}: {found!r} in place of {stored!r}"
+        yield f"{key}: {found!r} instead of {stored!r}"
 
 
 def _allowed_alone(name: str, found: float, stored: float, bound: float) -> np.ndarray:
@@ -220,7 +220,7 @@ def _allowed_alone(name: str, found: float, stored: float, bound: float) -> np.n
 
 def _of_lists(key: str, found: list[Any], stored: list[Any], bound: float) -> Iterator[str]:
     if len(found) != len(stored):
-        yield f"{key}: {found} in place of {stored}"
+        yield f"{key}: {found} instead of {stored}"
     elif stored and all(type(each) in (int, float) for each in (*found, *stored)):
         a, b = np.array(found, dtype=float), np.array(stored, dtype=float)
         yield from _of_numbers(key, a, b, np.full(b.shape, FACTOR * bound * _largest(b)))
@@ -236,12 +236,12 @@ def _of_texts(key: str, found: str, stored: str, bound: float) -> Iterator[str]:
     elif found == stored:
         return
     elif _NUMBER.sub("#", found) != _NUMBER.sub("#", stored):
-        yield f"{key}: {found!r} in place of {stored!r}"
+        yield f"{key}: {found!r} instead of {stored!r}"
     else:
         for now, then in zip(_NUMBER.findall(found), _NUMBER.findall(stored), strict=True):
             a, b = (float(text.replace("−", "-")) for text in (now, then))
             if abs(a - b) > 1.01 * _last_digit(then) + FACTOR * bound * abs(b):
-                yield f"{key}: {now} in place of {then} in {stored!r}"
+                yield f"{key}: {now} instead of {then} in {stored!r}"
 
 
 def _last_digit(text: str) -> float:
