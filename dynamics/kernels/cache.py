@@ -1,26 +1,25 @@
 """Numba's cache on disk, kept true and readable.
 
 Numba keeps machine code in ``$NUMBA_CACHE_DIR``, or beside the source, or in a directory of the user. It compiles anew
-when the file of a function changes, and misses changes of the functions that it calls in other files. So a stamp of all
-sources of the three packages lies beside their machine code; code with another stamp is removed before it is used. Of
-a user's own functions nothing is removed unless it cannot be read, and one that calls compiled functions of other files
-is kept in memory alone.
+when the file of a function changes, and misses changes of the functions that it calls in other files. So a list of the
+files that a module imports, at any depth within the three packages, lies beside its machine code, with their sizes and
+times; where one of them has changed, the machine code of the module is removed before it is used. Of a user's own
+functions nothing is removed unless it cannot be read, and one that calls compiled functions of other files is kept in
+memory alone.
 
 Machine code is executed: whoever can write the directory can run programs as its user, as with ``__pycache__``.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import glob
-import hashlib
 import inspect
 import os
 import threading
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -28,13 +27,12 @@ from typing import Any
 import numba
 from numba.extending import is_jitted
 
-from hermite.text.command_line import CACHE_VARIABLE
-
 PACKAGES = ("hermite", "dynamics", "sgd_check")
-STAMP = "feature-emergence.stamp"
+#: The folder that the packages are in.
+ROOT = Path(__file__).parents[2]
 
 _lock = threading.RLock()
-#: Directories whose machine code has the stamp of the sources that this process runs.
+#: Lists of sources that have been compared with the files that this process runs.
 _checked: set[Path] = set()
 #: Why functions are kept in memory, once that has been said.
 _told: list[str] = []
@@ -45,30 +43,62 @@ def is_interpreted() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
+def sources(path: Path) -> list[Path]:
+    """Return a source file of the packages and those that it imports from them, at any depth, in alphabetical order.
+
+    What is imported for type checkers alone is left out.
+    """
+    found, waiting = set(), [path]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported_by(path)
+    return sorted(found)
+
+
 @functools.cache
-def stamp() -> str:
-    """Return a digest of names, sizes and times of all source files of the packages, and of Numba's version."""
-    digest = hashlib.sha256(version("numba").encode())
-    for package in PACKAGES:
-        spec = find_spec(package)
-        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
-            for path in sorted(Path(folder).rglob("*.py")):
-                status = path.stat()
-                digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+def _imported_by(path: Path) -> list[Path]:
+    """Return the source files of the packages that one of them imports."""
+    waiting: list[ast.AST] = [ast.parse(path.read_bytes())]
+    names = []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
+    places = [ROOT.joinpath(*name.split(".")) for name in names if name.partition(".")[0] in PACKAGES]
+    files = [each for place in places for each in (place.with_suffix(".py"), place / "__init__.py")]
+    return [each for each in files if each.is_file()]
 
 
-def _drop_if_stale(directory: Path) -> None:
-    """Remove machine code of other sources from a directory of Numba's, and leave the stamp of these there."""
-    if directory in _checked:
+@functools.cache
+def _state(path: str) -> str:
+    """Return a line with the path, size and time of a file; of a file that is gone without the latter two."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return path
+    return f"{path}\t{status.st_size}\t{status.st_mtime_ns}"
+
+
+def _drop_if_stale(directory: Path, source: Path) -> None:
+    """Remove machine code of a module from a directory of Numba's where a source has changed, and list the sources."""
+    note = directory / f"{source.stem}.sources"
+    if note in _checked:
         return
-    note = directory / STAMP
-    if not note.is_file() or note.read_text(encoding="ascii", errors="replace") != stamp():
-        _clear(directory)
-        temporary = directory / f"{STAMP}.{os.getpid()}"
-        temporary.write_text(stamp(), encoding="ascii")
+    listed = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
+    if not listed or any(_state(line.partition("\t")[0]) != line for line in listed):
+        _clear(directory, f"{source.stem}.")
+        temporary = directory / f"{note.name}.{os.getpid()}"
+        temporary.write_text("\n".join(_state(str(path)) for path in sources(source)), encoding="utf-8")
         temporary.replace(note)
-    _checked.add(directory)
+    _checked.add(note)
 
 
 def _warn_of_memory(reason: str) -> None:
@@ -77,8 +107,8 @@ def _warn_of_memory(reason: str) -> None:
         return
     _told.append(reason)
     msg = (
-        f"Compiled code is kept in memory alone, so the next process compiles it again: {reason}. Set {CACHE_VARIABLE} "
-        "or NUMBA_CACHE_DIR to a directory that can be written."
+        f"Compiled code is kept in memory alone, so the next process compiles it again: {reason}. Set NUMBA_CACHE_DIR "
+        "to a directory that can be written."
     )
     warnings.warn(msg, RuntimeWarning, stacklevel=4)
 
@@ -138,9 +168,9 @@ class Cached:
                 return self._decorate(cache=False)
             directory = _directory_of(self.py_func)
             if is_ours:
-                _drop_if_stale(directory)
+                _drop_if_stale(directory, Path(inspect.getfile(self.py_func)))
             if reason is not None:
-                _clear(directory, "" if is_ours else _beginning_of_files(self.py_func))
+                _clear(directory, _beginning_of_files(self.py_func))
         except (OSError, RuntimeError) as error:  # Numba has no place to write to, as for what is typed in a terminal
             if is_ours:
                 _warn_of_memory(str(error))
@@ -167,8 +197,8 @@ def _beginning_of_files(function: Callable[..., Any]) -> str:
     return f"{Path(inspect.getfile(function)).stem}.{function.__qualname__}-".replace("<", "").replace(">", "")
 
 
-def _clear(directory: Path, beginning: str = "") -> None:
-    """Remove machine code from a directory of Numba's: all of it, or what is in files whose names begin so."""
+def _clear(directory: Path, beginning: str) -> None:
+    """Remove the machine code in files of a directory of Numba's whose names begin so."""
     for path in directory.glob(f"{glob.escape(beginning)}*.nb[ic]"):
         path.unlink(missing_ok=True)
 
