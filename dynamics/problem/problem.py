@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_link, checked_number
+from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
-from dynamics.problem.learned import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.network_start import NetworkStart, network_start
 from dynamics.problem.problem_checks import (
     DECLARED_FIELDS,

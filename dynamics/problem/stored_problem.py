@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.inputs import Inputs
-from dynamics.problem.learned import ALL_DEGREES
 from dynamics.problem.problem_checks import DECLARED_FIELDS, NETWORK
 from dynamics.problem.stored_link import read_link, stored_link
 from dynamics.problem.student import Student

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array, read_only
+from dynamics.problem.emergence import EMERGENCE_LEVEL
 from dynamics.problem.memory import check_memory
 from dynamics.problem.polynomial import Component, Polynomial
 from dynamics.problem.teacher_checks import check_coefficients, checked_biases, checked_links, checked_rows
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12
 MOST_SHOWN = 6
-#: Squared overlap at which a direction has emerged; of an axis of several, the part of an even share.
-EMERGED, EVEN_SHARE = 0.5, 0.6
+#: Part of an even share 1/k of |w|² at which a neuron has found an axis of a component of k ≥ 2 axes.
+EVEN_SHARE = 0.6
 #: Arrays of the size of the coefficients that are held while they are made.
 ARRAYS_OF_TEACHER = 4
 
@@ -234,7 +235,7 @@ class Teacher:
         A neuron that carries a component of k axes gives each of them 1/k at most.
         """
         most = max((len(component.axes) for component in self.components), default=1)
-        return EMERGED if most == 1 else EVEN_SHARE / most
+        return EMERGENCE_LEVEL if most == 1 else EVEN_SHARE / most
 
     def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
         """Return the units, those without a link of their own with the one given; none for a polynomial.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Problem
-from dynamics.problem.learned import ALL_DEGREES, UNDEFINED
+from dynamics.problem.emergence import ALL_DEGREES, UNDEFINED
 from dynamics.problem.problem_checks import NETWORK
 from dynamics.runs import provenance
 from dynamics.runs.variables import VARIABLES

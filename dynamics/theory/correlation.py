@@ -18,6 +18,7 @@ from numpy.polynomial import polynomial
 
 from dynamics.equations.correlation.step_means import StepMeans, signal_slope, step_means
 from dynamics.equations.spherical.system import squared_error
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from dynamics.theory.prediction import EmergencePrediction
 from dynamics.theory.step_size import EscapeBias
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-#: Squared overlap at which a direction emerges.
-EMERGED = np.sqrt(0.5)
+#: Size of the overlap at which a direction has emerged.
+EMERGED = np.sqrt(EMERGENCE_LEVEL)
 #: Points at which a velocity is looked at for a zero on the way.
 GRID = 4001
 #: Nodes of the rule for the delay and the scatter.
@@ -178,7 +179,7 @@ def learned_level(problem: Problem) -> float:
     if not part.is_defined:
         return float("nan")
     own, side = part.kernel, float(np.sign(escape_of(problem).last) or 1.0)
-    goal = 0.5 * float(problem.teacher.coefficients[0]) * part.kernel_at_one
+    goal = LEARNED_SHARE * float(problem.teacher.coefficients[0]) * part.kernel_at_one
     if own(0.0) >= goal:
         return 0.0
     return float(brentq(lambda C: float(own(side * C)) - goal, 0.0, 1.0)) if own(side) > goal else float("inf")

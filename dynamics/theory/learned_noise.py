@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 from numpy.polynomial.hermite_e import hermegauss
 
-from dynamics.problem import is_correlation
+from dynamics.problem import LEARNED_SHARE, is_correlation
 from dynamics.theory.prediction import sorted_stairs
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class LearningPair:
         """
         from scipy.integrate import solve_ivp
 
-        goal = math.log(0.5 * self.coefficient * self._signal(1.0)[0])
+        goal = math.log(LEARNED_SHARE * self.coefficient * self._signal(1.0)[0])
 
         def learned(_t: float, state: Array, *_step: object) -> float:
             return float(state[1]) + math.log(self._signal(float(state[0]))[0]) - goal

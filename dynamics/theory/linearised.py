@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.integrators.stepper import Status
-from dynamics.problem.learned import IDENTIFYING
+from dynamics.problem.emergence import IDENTIFYING
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:

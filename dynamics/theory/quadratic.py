@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy
 
-from dynamics.problem import Problem, check_problem, checked_number
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, check_problem, checked_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,9 +41,9 @@ def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPr
     """Return the predicted times of a quadratic network from A_j(0) of its start."""
     a, n = problem.teacher.coefficients, float(problem.start().squared_norm.mean())
     among = strongest(a, problem.width)
-    aligned = _wait(a, initial_alignment, 0.5)
+    aligned = _wait(a, initial_alignment, EMERGENCE_LEVEL)
     if problem.kind == "stiefel":
-        learned = _wait(a, initial_alignment, a / (2.0 * n))
+        learned = _wait(a, initial_alignment, LEARNED_SHARE * a / n)
     else:
         learned = _growth_time(a, n, initial_alignment)
     never = np.inf
@@ -198,7 +198,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
     share = checked_number(learning_rate, "learning_rate", positive=True) / rate_limits(problem)
     alignment = np.sum(start.teacher_overlap**2, axis=0)
     drag, advance, scatter = np.full(a.size, np.inf), np.zeros(a.size), np.full(a.size, np.nan)
-    for j in np.flatnonzero((share < 1.0) & (alignment < 0.5) & (alignment > 0.0)):
+    for j in np.flatnonzero((share < 1.0) & (alignment < EMERGENCE_LEVEL) & (alignment > 0.0)):
         noise = share[j] / (1.0 - share[j]) / problem.dimension
         sizes = noise * scipy.special.chndtrix(_SHARES, problem.width, alignment[j] / noise)
         left = np.maximum(-np.log(sizes), 0.0)
@@ -236,7 +236,7 @@ def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
 
 def _growth_time(a: Array, n: float, alignment: Array) -> Array:
     """Return the largest t with 4 a t = ln c + ln(1 + 4nt), c = a/(n A); 0 if n A ≥ a/2, inf if A = 0."""
-    found = np.where(n * alignment >= a / 2.0, 0.0, np.inf)
+    found = np.where(n * alignment >= LEARNED_SHARE * a, 0.0, np.inf)
     grows = (found > 0.0) & (alignment > 0.0)
     a, log = a[grows], np.log(a[grows] / n) - np.log(alignment[grows])
     # The right side is concave in t: its tangent of slope 2a meets the line beyond the root, from where Newton's

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
+from dynamics.problem.emergence import LEARNED_SHARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class FarSide:
     @property
     def learns(self) -> bool:
         """Whether a neuron on this side ends with half of the direction's weight, r² > ½."""
-        return self.emerges and self.share**2 > 0.5
+        return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
         """Return the overlaps with θ from which C² = ½ is as far in time, shape of `overlap`.
@@ -104,7 +105,7 @@ class FarSide:
         def has_half(tau: Array) -> NDArray[np.bool_]:
             there = table.logit_at(origin - tau)
             inverse = table.scaled_inverse_norm(xi, ratio, tau, there)
-            return table.signal(there) >= 0.5 * self.share**2 * table.norm * inverse
+            return table.signal(there) >= LEARNED_SHARE * self.share**2 * table.norm * inverse
 
         low, high = np.zeros_like(xi), np.ones_like(xi)
         while not (late := has_half(high)).all():

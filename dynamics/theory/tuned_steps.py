@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem.emergence import LEARNED_SHARE
 from dynamics.theory.whitened_pairs import direction_speeds
 
 if TYPE_CHECKING:
@@ -37,5 +38,5 @@ def target_losses(problem: Problem, targets: Integers) -> Array:
     a = problem.teacher.coefficients
     left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
-    losses: Array = norm * (left[targets] + 0.25 * a[targets - 1] ** 2)
+    losses: Array = norm * (left[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2)
     return losses

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -51,7 +53,8 @@ class WhitenedPair:
         n = self.overlap(state)[1]
         rate = self.coefficient * self.speed * self.link.kernel_at_one
         begun = self._first(
-            lambda y: self.overlap(y)[0] ** 2 - 0.5, 0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol
+            lambda y: self.overlap(y)[0] ** 2 - EMERGENCE_LEVEL,
+            *(0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol),
         )
         if begun is None:
             return np.inf, np.inf
@@ -84,7 +87,7 @@ class WhitenedPair:
 
     def _learned(self, state: Array) -> float:
         C, n = self.overlap(state)
-        return n * float(self.link.kernel(C)) / self.link.kernel_at_one - 0.5 * self.coefficient
+        return n * float(self.link.kernel(C)) / self.link.kernel_at_one - LEARNED_SHARE * self.coefficient
 
     def _first(
         self, event: Callable[[Array], float], time: float, state: Array, last: float, rtol: float

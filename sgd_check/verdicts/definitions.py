@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dynamics.problem.learned import ALL_DEGREES
+from dynamics.problem.emergence import ALL_DEGREES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from public_face import run_command
 import dynamics
 import hermite
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.learned import ALL_DEGREES, IDENTIFYING, LearnedPart
+from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING, LearnedPart
 from dynamics.report.findings import find_findings
 from dynamics.report.page import cell_text
 from dynamics.theory.prediction import predict

@@ -177,7 +177,7 @@ SYSTEMS = (
         tests_of("dynamics/test_committee", "test_flow_loss_and_mass_equal_quadrature_over_x"),
     ),
     Fault(
-        "dynamics/problem/learned.py",
+        "dynamics/problem/emergence.py",
         "(np.arange(c.size) >= LOWEST_DEGREE)",
         "(np.arange(c.size) >= LOWEST_DEGREE - 1)",
         "degree 2 of the link in the learned mass",

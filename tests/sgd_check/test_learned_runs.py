@@ -10,7 +10,7 @@ import pytest
 import dynamics
 import sgd_check
 from dynamics.problem import Inputs, Problem, SaveAt, Teacher
-from dynamics.problem.learned import ALL_DEGREES, IDENTIFYING
+from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING
 from dynamics.report.findings import find_findings
 from sgd_check.verdicts.curve_sources import courses_of
 from sgd_check.verdicts.definitions import tell_alike

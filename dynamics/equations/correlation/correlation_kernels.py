@@ -2,7 +2,7 @@
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
 g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B)/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
-powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.learned`. The equations are those of
+powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.emergence`. The equations are those of
 `dynamics.equations.correlation.system`.
 """
 

@@ -138,7 +138,7 @@ class MeanFieldSystem(System):
         return float(self.floor + self.coefficients @ (moments - self.targets) ** 2)
 
     def learned_mass(self, moments: Array) -> Array:
-        """Return ∫ g_3(w·θ_p) dρ / g_3(1) per direction, shape (P,); g_3 is that of `dynamics.problem.learned`."""
+        """Return ∫ g_3(w·θ_p) dρ / g_3(1) per direction, shape (P,); g_3 is that of `dynamics.problem.emergence`."""
         return self._learned @ moments
 
     def event_values(self, moments: Array) -> Array:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
-from dynamics.problem.learned import LearnedPart
+from dynamics.problem.emergence import LearnedPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ import numpy as np
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.pairs import linearised_kernels as kernels
 from dynamics.equations.pairs.unit_vectors import teacher_rows
-from dynamics.problem.learned import ALL_DEGREES
+from dynamics.problem.emergence import ALL_DEGREES
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

@@ -1,4 +1,7 @@
-r"""What counts in the learned mass of a direction: the part of the link that tells directions apart.
+r"""When a direction has emerged and when it is learned, in every system, and what counts in its learned mass.
+
+A direction has emerged once one neuron has squared overlap `EMERGENCE_LEVEL` with it, and it is learned once the
+neurons carry the share `LEARNED_SHARE` of its weight together.
 
 The parts of degree 0, 1 and 2 of Σ_i n_i σ(u_i·x) are a number, a vector and a matrix, which all neurons make together:
 neurons that share them out in any way have the same ones. From degree 3 on the directions follow from the sum, so that
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Squared overlap, between 0 and 1, at which a direction has emerged.
+EMERGENCE_LEVEL = 0.5
+#: Share of its weight a_p that neurons carry of a direction that is learned.
+LEARNED_SHARE = 0.5
 #: Which degrees of the link count in a learned mass, as problems and files say it; files that say nothing count all.
 IDENTIFYING, ALL_DEGREES = "degrees 3 and above", "all degrees"
 DEFINITIONS = (IDENTIFYING, ALL_DEGREES)
