@@ -54,7 +54,7 @@ from .solve.spherical import coupled_problem as coupled_problem
 from .solve.spherical import solve_spherical as solve_spherical
 from .solve.system import System as System
 from .solve.system import solve_system as solve_system
-from .study.sweeps import sweep as sweep
+from .sweeps.sweep import sweep as sweep
 from .theory.fits import fit_power_law as fit_power_law
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps

@@ -10,10 +10,9 @@ import pytest
 from processes import ROOT, SMALL_STUDY, python
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher
+from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.report import __main__ as report
 from dynamics.solve import __main__ as solve
-from dynamics.study import __main__ as study
 
 PACKAGES = ("hermite", "dynamics", "sgd_check")
 #: Calls that run what they are given, or hand it to a shell.
@@ -204,7 +203,7 @@ def test_a_study_file_runs_no_command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("named_in_file", [True, False])
 def test_the_user_may_name_the_function_that_a_file_asks_for(marking, tmp_path, monkeypatch, named_in_file):
-    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
     text = STUDY.format(name=marking)
     (tmp_path / "asked.toml").write_text(text if named_in_file else text.replace('name = "marking:asked"\n', ""))
     assert study.main(["asked.toml", "--quiet", "--study", marking]) == 0

@@ -19,8 +19,8 @@ from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.outcome import uninterrupted
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.study.pool import WorkerPool
-from dynamics.study.studies import STUDIES
+from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import check_decouples, predict
 from dynamics.threads.cores import available_cores, one_core
 from dynamics.threads.stopping import LOOK

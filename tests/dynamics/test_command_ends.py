@@ -19,13 +19,13 @@ import dynamics
 import hermite
 import sgd_check
 from dynamics import __main__ as list_of_commands
+from dynamics import study
 from dynamics.__main__ import COMMANDS, NAMES
 from dynamics.commands import parsing
 from dynamics.commands.end import caught_warnings, end_with
 from dynamics.report import __main__ as report
 from dynamics.report.findings import find_findings
 from dynamics.solve import __main__ as solve
-from dynamics.study import __main__ as study
 from sgd_check import study as sgd_study
 
 DRY = ["--directions", "2", "--width", "3", "--dimension", "16", "--dry-run"]

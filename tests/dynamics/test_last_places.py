@@ -14,15 +14,14 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics import Problem, RunFile, SaveAt, Teacher
+from dynamics import Problem, RunFile, SaveAt, Teacher, study
 from dynamics.commands import study as study_command
 from dynamics.laws.__main__ import main as laws
 from dynamics.report import __main__ as report
 from dynamics.report import document
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
-from dynamics.study import __main__ as study
-from dynamics.study import merge as sweep_merge
+from dynamics.sweeps import merge as sweep_merge
 
 FOREIGN = b"another program's"
 PROBLEM = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=3, dimension=16)
@@ -236,7 +235,7 @@ save_at = { at = [1.0, 2.0] }
 
 
 def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, monkeypatch, capsys):
-    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
     Path("asked.toml").write_text(SWEEP)
     with monkeypatch.context() as patch:
         first(patch, sweep_merge, "_write_file", becomes_foreign, Path("asked.nc"))
@@ -248,7 +247,7 @@ def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, mon
     assert Path("asked.nc").read_bytes() == FOREIGN
     Path("asked.nc").unlink()
     monkeypatch.setattr(
-        "dynamics.study.sweeps.run_points", lambda missing, *_, **_options: pytest.fail("asked again") if missing else 0
+        "dynamics.sweeps.sweep.run_points", lambda missing, *_, **_options: pytest.fail("asked again") if missing else 0
     )
     assert study.main(["asked.toml", "--quiet"]) == 0
     assert dict(dynamics.load("asked.nc").sizes)["width"] == 2

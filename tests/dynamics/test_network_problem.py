@@ -12,7 +12,7 @@ import xarray as xr
 import dynamics
 from dynamics import Problem, SaveAt, Student, Teacher, solve_committee, solve_network
 from dynamics.runs.dataset import make_dataset
-from dynamics.study.grid import changed_problem
+from dynamics.sweeps.grid import changed_problem
 
 
 def quadrature(span, count=14):

@@ -10,7 +10,7 @@ import torch
 import dynamics
 import hermite
 import sgd_check
-from dynamics.study.grid import make_grid
+from dynamics.sweeps.grid import make_grid
 
 EYE = np.eye(2).tolist()
 

@@ -18,11 +18,11 @@ from dynamics.runs.dataset import Contents
 from dynamics.runs.storage import StorageError
 from dynamics.solve import ensemble
 from dynamics.solve.registry import ANSWERS
-from dynamics.study import merge, point_file, studies, sweeps
-from dynamics.study import points as sweep_points
-from dynamics.study.grid import make_grid
-from dynamics.study.pool import run_points
-from dynamics.study.studies import STUDIES
+from dynamics.sweeps import merge, studies, sweep
+from dynamics.sweeps import points as sweep_points
+from dynamics.sweeps.grid import make_grid
+from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.workers import run_points
 from dynamics.theory.prediction import predict, predict_all
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
@@ -32,8 +32,8 @@ QUICK = {"rtol": 1e-5, "error_estimate": False, "keep": "summary", "save_at": Sa
 @pytest.fixture
 def many(monkeypatch):
     """Make bundles of the points of a sweep as large as may be, however long a busy machine takes for them."""
-    monkeypatch.setattr(sweeps, "SHARES_OF_A_WORKER", 1)
-    monkeypatch.setattr(sweep_points, "PATIENCE", np.inf)
+    monkeypatch.setattr(sweep, "SHARES_OF_A_WORKER", 1)
+    monkeypatch.setattr(sweep_points, "BUNDLE_SECONDS", np.inf)
 
 
 def assert_same(one, other):
@@ -73,7 +73,7 @@ def bundles_kept(folder):
 @pytest.mark.usefixtures("many")
 def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options):
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "LARGEST_BUNDLE", 1)
+        patch.setattr(sweep, "LARGEST_BUNDLE", 1)
         alone = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
     together, whole = [], sweep_points.answered_together
 
@@ -102,7 +102,7 @@ def test_workers_answer_together_what_is_asked_again_goes_on(tmp_path, monkeypat
         raise StorageError(msg)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "merge_points", refuse)
+        patch.setattr(sweep, "merge_points", refuse)
         with pytest.raises(StorageError, match="no room"):
             dynamics.sweep(BASE, grid, workers=0, output=tmp_path / "a.nc", **ask)
     monkeypatch.setattr(sweep_points, "answer_point", None)
@@ -151,7 +151,7 @@ def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_p
         merge.merge_points(grid, points, *rest, **options)
 
     monkeypatch.setattr(ensemble._Flow, "begin", begun)
-    monkeypatch.setattr(sweeps, "merge_points", looked)
+    monkeypatch.setattr(sweep, "merge_points", looked)
     assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
     assert asked_alone == [2]
 
@@ -207,11 +207,11 @@ def test_a_file_that_no_block_can_be_is_netcdf(monkeypatch):
 
     asked = make_grid(BASE, {"seed": range(2)}, "overlaps", QUICK)
     monkeypatch.setattr(sweep_points, "packed_together", lambda _points: None)
-    monkeypatch.setattr(point_file, "packed_together", lambda _points: None)
+    monkeypatch.setattr(sweep_points, "packed_together", lambda _points: None)
     answers = sweep_points.answer_points(asked.study, list(asked))
-    assert [(answer.failure, point_file.is_block(answer.content)) for answer in answers] == [("", False)] * 2
+    assert [(answer.failure, sweep_points.is_block(answer.content)) for answer in answers] == [("", False)] * 2
     monkeypatch.setattr(sweep_points, "packed_together", full)
-    monkeypatch.setattr(point_file, "packed_together", full)
+    monkeypatch.setattr(sweep_points, "packed_together", full)
     answers = sweep_points.answer_points(asked.study, list(asked))
     assert [(answer.failure, answer.content) for answer in answers] == [("MemoryError: ", None)] * 2
 
@@ -253,8 +253,8 @@ def test_of_points_that_take_long_one_at_a_time_is_answered(tmp_path, monkeypatc
         assert list(points.files()) == [range(k, k + 1) for k in range(count)]
         merge.merge_points(grid, points, *rest, **others)
 
-    monkeypatch.setattr(sweeps, "merge_points", looked)
-    monkeypatch.setattr(sweep_points, "PATIENCE", -1.0)
+    monkeypatch.setattr(sweep, "merge_points", looked)
+    monkeypatch.setattr(sweep_points, "BUNDLE_SECONDS", -1.0)
     assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
     # Where the points come to nothing together, each is asked alone; these are also given back after a while.
     monkeypatch.setattr(sweep_points, "answered_together", lambda _study, points, _until: ([None] * len(points), ()))
@@ -265,7 +265,7 @@ def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_oth
     def found(grid, missing=None, *, study="overlaps", shares=8, **options):
         made = make_grid(BASE, grid, study, {**QUICK, **options} if study == "overlaps" else options)
         asked = list(range(len(made))) if missing is None else missing
-        bundles = sweeps._bundles(made, asked, shares)
+        bundles = sweep._bundles(made, asked, shares)
         assert sorted(index for bundle in bundles for index in bundle) == asked
         return bundles
 
@@ -282,12 +282,12 @@ def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_oth
     assert found(grid, [0, 1, 5, 6, 7], shares=1) == [range(2), range(5, 8)]
     assert found({"seed": range(3), "dimension": [16, 32]}, shares=1) == [range(6)]
     entries = 3 * 40 * 43 + BASE.teacher.num_directions
-    monkeypatch.setattr(sweeps, "LARGEST_RECORDS", 3 * entries)
+    monkeypatch.setattr(sweep, "LARGEST_RECORDS", 3 * entries)
     assert {len(bundle) for bundle in found(grid) if bundle[0] >= 300} == {3}
     many = SaveAt.linear(0.0, 1.0, 1500)
     assert max(map(len, found(grid | {"width": [40]}, save_at=many))) == 1
     held = make_grid(BASE, {"save_at": [many, QUICK["save_at"]], "width": [40], "seed": range(150)}, "overlaps", {})
-    assert max(map(len, sweeps._bundles(held, list(range(300)), 8))) == 1
+    assert max(map(len, sweep._bundles(held, list(range(300)), 8))) == 1
     # Neither another study, nor what points would share.
     for alone in (
         {"grid": grid, "study": "prediction"},
@@ -302,16 +302,16 @@ def test_only_like_points_share_a_block(tmp_path):
         variables = {"x": (("p",), np.array(values), {"units": unit})}
         return Contents(variables, {"q": (("p",), np.array([name] * len(values), dtype=object), {})}, attributes)
 
-    content = point_file.packed_together([point(level=1.0), point((3.0, 4.0), why="slow")])
+    content = sweep_points.packed_together([point(level=1.0), point((3.0, 4.0), why="slow")])
     (tmp_path / "block").write_bytes(content)
-    with point_file.opened_points(tmp_path / "block") as found:
+    with sweep_points.opened_points(tmp_path / "block") as found:
         assert found.variables["x"].values().tolist() == [[1.0, 2.0], [3.0, 4.0]]
         assert found.variables["q"].values().tolist() == [["a", "a"]] * 2
         assert found.attributes == {"level": [1.0, None], "why": [None, "slow"]}
         assert found.auxiliary == {"q"}
     for other in (point((1.0,)), point((1, 2)), point(unit="s"), point(name="b"), point(flag=True), point(many=[1])):
-        assert point_file.packed_together([point(), other]) is None
-    assert point_file.packed_together([point(np.array([True, False]))]) is None
+        assert sweep_points.packed_together([point(), other]) is None
+    assert sweep_points.packed_together([point(np.array([True, False]))]) is None
 
 
 def test_predictions_of_many_problems_are_those_of_each():

@@ -15,13 +15,12 @@ import pytest
 import sweep_toys
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher
+from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.commands.parsing import UsageError
-from dynamics.study import __main__ as study
-from dynamics.study import cluster as sweep_cluster
-from dynamics.study.file import read_study_file
-from dynamics.study.grid import make_grid
-from dynamics.study.points import answered_points
+from dynamics.sweeps import workers as sweep_workers
+from dynamics.sweeps.grid import make_grid
+from dynamics.sweeps.points import answered_points
+from dynamics.sweeps.study_file import read_study_file
 from dynamics.threads.cores import available_cores
 
 SMALL = """
@@ -43,7 +42,7 @@ save_at = { at = [1.0, 2.0] }
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)  # points run in this process
+    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)  # points run in this process
     (tmp_path / "small.toml").write_text(SMALL)
     return tmp_path
 
@@ -213,18 +212,18 @@ def test_workers_are_a_local_cluster_or_processes_without_one(here, monkeypatch,
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(sweep_cluster, "cluster_executor", Cluster)
+    monkeypatch.setattr(sweep_workers, "cluster_executor", Cluster)
     assert study.main(["small.toml", "--workers", "2", "--quiet"]) == 0
     assert study.main(["small.toml", "--scheduler", "tcp://there:1", "--quiet", "--overwrite"]) == 0
     assert begun == [{"scheduler": None, "workers": 2}, {"scheduler": "tcp://there:1", "workers": None}]
-    monkeypatch.setattr(sweep_cluster, "find_spec", lambda _name: None)
+    monkeypatch.setattr(sweep_workers, "find_spec", lambda _name: None)
     assert study.main(["small.toml", "--scheduler", "tcp://there:1", "--overwrite"]) == 2
     assert capsys.readouterr().err == (
         "error: Option --scheduler must have dask.distributed, but it is not installed: "
         "pip install 'feature-emergence[cluster]'.\n"
     )
     asked = []
-    monkeypatch.setattr("dynamics.study.sweeps.sweep", lambda *_, **settings: asked.append(settings) or _stop())
+    monkeypatch.setattr("dynamics.sweeps.sweep.sweep", lambda *_, **settings: asked.append(settings) or _stop())
     assert study.main(["small.toml", "--workers", "2", "--overwrite"]) == 1
     assert asked[0]["workers"] == 2
     assert asked[0]["executor"] is None
@@ -236,7 +235,7 @@ def _stop():
 
 
 def test_what_was_computed_is_named_when_a_run_fails(here, monkeypatch, capsys):
-    monkeypatch.setattr("dynamics.study.merge._write_file", lambda *_: _stop())
+    monkeypatch.setattr("dynamics.sweeps.merge._write_file", lambda *_: _stop())
     assert study.main(["small.toml", "--quiet"]) == 1
     assert capsys.readouterr().err == (
         "error: File 'small.nc' could not be written: no more.\n"
@@ -245,7 +244,7 @@ def test_what_was_computed_is_named_when_a_run_fails(here, monkeypatch, capsys):
 
 
 def test_a_scheduler_that_does_not_answer_is_one_sentence(here, monkeypatch, capsys):
-    monkeypatch.setattr(sweep_cluster, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(sweep_workers, "CONNECT_SECONDS", 0.2)
     assert study.main(["small.toml", "--scheduler", "tcp://127.0.0.1:1"]) == 2
     told = capsys.readouterr().err
     assert told.startswith("error: A dask scheduler must listen at 'tcp://127.0.0.1:1', but none answers (")
@@ -382,9 +381,9 @@ def test_a_file_asks_about_problems_on_tokens(here, capsys):
 def test_points_on_tokens_wait_for_the_same_command(here, monkeypatch, capsys):
     text = TOKENS.replace('["gradient", "spectral"]', '["spectral"]').replace('["-", 0.5]', "[0.5, 1.0]")
     (here / "memory.toml").write_text(text)
-    from dynamics.study import sweeps
+    from dynamics.sweeps import sweep
 
-    asked, whole = [], sweeps.run_points
+    asked, whole = [], sweep.run_points
 
     def interrupted(missing, *rest, **options):
         asked.append(list(missing))
@@ -393,7 +392,7 @@ def test_points_on_tokens_wait_for_the_same_command(here, monkeypatch, capsys):
             raise KeyboardInterrupt
         whole(missing, *rest, **options)
 
-    monkeypatch.setattr(sweeps, "run_points", interrupted)
+    monkeypatch.setattr(sweep, "run_points", interrupted)
     assert study.main(["memory.toml"]) == 130
     assert "1 of 2 points are kept in memory.nc.points" in capsys.readouterr().err
     assert study.main(["memory.toml", "--quiet"]) == 0

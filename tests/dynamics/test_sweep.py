@@ -22,14 +22,14 @@ import xarray as xr
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.runs.storage import StorageError
-from dynamics.study import cluster as sweep_cluster
-from dynamics.study import merge, point_file, sweeps
-from dynamics.study import pool as sweep_pool
-from dynamics.study.grid import changed_problem, make_grid
-from dynamics.study.merge import CHUNK_BYTES, _chunks
-from dynamics.study.points import PointAnswer, PointDirectory, answered_points
-from dynamics.study.pool import WorkerPool
-from dynamics.study.studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics.sweeps import merge, sweep
+from dynamics.sweeps import points as sweep_points
+from dynamics.sweeps import workers as sweep_workers
+from dynamics.sweeps.grid import changed_problem, make_grid
+from dynamics.sweeps.merge import CHUNK_BYTES, _chunks
+from dynamics.sweeps.points import PointAnswer, PointDirectory, answered_points
+from dynamics.sweeps.studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics.sweeps.workers import WorkerPool
 from dynamics.threads.cores import available_cores, one_core
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
@@ -237,7 +237,7 @@ def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
     grid = make_grid(BASE, {"seed": [0, 1, 3]}, "prediction", {})
     pool = Deaths()
     bundles = [range(k, k + 1) for k in (2, 1, 0)]
-    sweep_pool.run_points(
+    sweep_workers.run_points(
         bundles, grid.point, grid.study, pool, lambda bundle, answer: kept.update({bundle[0]: answer})
     )
     died = "The worker process died, also when it ran this point alone."
@@ -269,7 +269,7 @@ def test_workers_that_cannot_start_are_said(monkeypatch):
     pool.restart()
     with pytest.raises(RuntimeError, match="Worker processes must be able to start, but end at once"):
         pool.restart()
-    monkeypatch.setattr(sweep_pool.current_process(), "_inheriting", True, raising=False)
+    monkeypatch.setattr(sweep_workers.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(RuntimeError, match=r"A script must call `dynamics\.sweep` below"):
         WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
 
@@ -277,10 +277,10 @@ def test_workers_that_cannot_start_are_said(monkeypatch):
 def test_a_worker_ends_with_its_parent(monkeypatch):
     ended = []
     reader, writer = get_context("spawn").Pipe(duplex=False)
-    monkeypatch.setattr(sweep_pool.os, "_exit", ended.append)
-    monkeypatch.setattr(sweep_pool.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sweep_pool.os, "environ", environment := {})
-    sweep_pool.start_worker(reader)
+    monkeypatch.setattr(sweep_workers.os, "_exit", ended.append)
+    monkeypatch.setattr(sweep_workers.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sweep_workers.os, "environ", environment := {})
+    sweep_workers.start_worker(reader)
     assert environment["NUMBA_NUM_THREADS"] == "1"
     writer.close()
     wait_for(lambda: ended)
@@ -300,7 +300,7 @@ def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
     # Loaded before its settings are changed: otherwise all of them are gone when the change is taken back.
     import_module("distributed")
     forked = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
-    with forked, sweep_cluster.cluster_executor(workers=2) as executor:
+    with forked, sweep_workers.cluster_executor(workers=2) as executor:
         found = dynamics.sweep(
             BASE,
             grid,
@@ -312,18 +312,18 @@ def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
         assert (tmp_path / "killed").exists()
         assert_same(found, whole)
         scheduler = executor._client.scheduler.address
-        with sweep_cluster.cluster_executor(scheduler=scheduler) as other:
+        with sweep_workers.cluster_executor(scheduler=scheduler) as other:
             again = dynamics.sweep(BASE, grid, study="prediction", executor=other)
         assert_same(again, whole)
         found.close()
 
 
 def test_a_missing_cluster_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(sweep_cluster, "find_spec", lambda _name: None)
-    assert not sweep_cluster.has_cluster()
+    monkeypatch.setattr(sweep_workers, "find_spec", lambda _name: None)
+    assert not sweep_workers.has_cluster()
     with (
         pytest.raises(ImportError, match=r"not installed: pip install 'feature-emergence\[cluster\]'"),
-        sweep_cluster.cluster_executor(workers=1),
+        sweep_workers.cluster_executor(workers=1),
     ):
         pass
 
@@ -468,11 +468,11 @@ def _full(*_):
 
 
 def sweep_toys_answer():
-    return sweep_pool.PointAnswer(b"")
+    return sweep_workers.PointAnswer(b"")
 
 
 def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    from dynamics.study import merge as sweep_merge
+    from dynamics.sweeps import merge as sweep_merge
 
     monkeypatch.setattr(sweep_merge, "_write_file", _full)
     with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
@@ -592,17 +592,17 @@ def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, m
 
         return refuse
 
-    monkeypatch.setattr(sweeps, "LARGEST_BUNDLE", 1)
+    monkeypatch.setattr(sweep, "LARGEST_BUNDLE", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "merge_points", kept_as(".point"))
+        patch.setattr(sweep, "merge_points", kept_as(".point"))
         with pytest.raises(StorageError, match="no room"):
             dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask)
-        patch.setattr(point_file, "LARGE_POINT", 1)
-        patch.setattr(sweeps, "merge_points", kept_as(".nc"))
+        patch.setattr(sweep_points, "LARGE_POINT", 1)
+        patch.setattr(sweep, "merge_points", kept_as(".nc"))
         with pytest.raises(StorageError, match="no room"):
             dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask)
     # What is there is not asked again.
-    monkeypatch.setattr("dynamics.study.points.answer_point", None)
+    monkeypatch.setattr("dynamics.sweeps.points.answer_point", None)
     with (
         dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks,
         dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask) as as_netcdf,
@@ -614,7 +614,7 @@ def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, m
 
 
 def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
-    block, other = point_file.packed_point(xr.Dataset({"a": ((), 1.0)})), b"netCDF"
+    block, other = sweep_points.packed_point(xr.Dataset({"a": ((), 1.0)})), b"netCDF"
     with PointDirectory(tmp_path / "points", "one", {}) as directory:
         for first, end, content in (
             (1_000_000, 1_000_001, other),
@@ -643,14 +643,14 @@ def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):
     plain = plain.assign_attrs(title="plain", count=np.int64(3))
     contents = []
     for large in (8, 7):
-        monkeypatch.setattr(point_file, "LARGE_POINT", large)
-        contents.append(point_file.packed_point(plain))
-    assert [point_file.is_block(content) for content in contents] == [True, False]
+        monkeypatch.setattr(sweep_points, "LARGE_POINT", large)
+        contents.append(sweep_points.packed_point(plain))
+    assert [sweep_points.is_block(content) for content in contents] == [True, False]
     read = []
     for k, content in enumerate(contents):
         path = tmp_path / f"{k}"
         path.write_bytes(content)
-        with point_file.opened_points(path) as points:
+        with sweep_points.opened_points(path) as points:
             values = {name: (v.dims, v.shape, v.text, v.values().tolist()) for name, v in points.variables.items()}
             read.append((points.sizes, values, points.auxiliary))
             assert {"title": ["plain"], "count": [3]}.items() <= points.attributes.items()
@@ -662,4 +662,4 @@ def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):
         plain.assign(small=("p", np.array([1, 2], dtype=np.int8))),
         plain.assign_attrs(many=[1, 2]),
     ):
-        assert not point_file.is_block(point_file.packed_point(other))
+        assert not sweep_points.is_block(sweep_points.packed_point(other))

@@ -12,12 +12,11 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics import Problem, SaveAt, Teacher
-from dynamics.study import __main__ as study
-from dynamics.study import pool as sweep_pool
-from dynamics.study.grid import changed_problem, make_grid
-from dynamics.study.pool import WorkerPool
-from dynamics.study.studies import STUDIES
+from dynamics import Problem, SaveAt, Teacher, study
+from dynamics.sweeps import workers as sweep_workers
+from dynamics.sweeps.grid import changed_problem, make_grid
+from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.workers import WorkerPool
 from dynamics.threads.cores import THREAD_VARIABLES
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
@@ -79,7 +78,7 @@ save_at = { at = [1.0, 2.0] }
 @pytest.mark.parametrize("arguments", [["--dry-run"], []])
 def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.study.sweeps.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
     (tmp_path / "asked.toml").write_text(FILE)
     assert study.main(["asked.toml", *arguments]) == 2
     error = capsys.readouterr().err
@@ -105,8 +104,8 @@ def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "7")
     before = threading.active_count()
-    for name in (sweep_pool.COMMON, sweep_pool.OF_DATASETS):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, sweep_workers.COMMON, raising=False)
+    for name in (sweep_workers.COMMON, *sweep_workers.OF_DATASETS):
         importlib.import_module(name)
     gc.unfreeze()  # what the workers of a sweep keep for ever, this process does not
     assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
@@ -115,8 +114,8 @@ def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
 
 
 def test_workers_are_spawned_where_a_fork_is_not_safe(monkeypatch):
-    monkeypatch.setattr(sweep_pool.sys, "platform", "darwin")
-    assert sweep_pool.begin_workers().get_start_method() == "spawn"
+    monkeypatch.setattr(sweep_workers.sys, "platform", "darwin")
+    assert sweep_workers.begin_workers().get_start_method() == "spawn"
 
 
 def drawn(problem):

@@ -15,8 +15,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.study.point_file import opened_points
-from dynamics.study.points import answered_points
+from dynamics.sweeps.points import answered_points, opened_points
 
 #: Kind -> kills in the gate, and with FULL_TESTS: 20 of solves, 20 of simulations, 10 of sweeps.
 KILLS = {
@@ -56,7 +55,7 @@ class Tally(NamedTuple):
 def processes():
     """Processes that are forked, as the workers of a sweep are, from one that has loaded what takes longest."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dynamics.study.preload"])
+    context.set_forkserver_preload(["dynamics.sweeps.preload"])
     return context
 
 

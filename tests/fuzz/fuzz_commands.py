@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fuzz_values as bad
 
-from dynamics import mean_field_study
+from dynamics import mean_field_study, study
 from dynamics.commands import options, readers
 from dynamics.laws import __main__ as laws
 from dynamics.report import __main__ as report
 from dynamics.solve import __main__ as solve
-from dynamics.study import __main__ as study
 from hermite.exponents import __main__ as exponents
 from sgd_check import study as sgd_study
 from sgd_check.run import __main__ as run

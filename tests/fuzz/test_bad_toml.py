@@ -10,8 +10,8 @@ from fuzz_tiers import share
 from fuzz_toml import configurations, mutated, studies
 from processes import SMALL_STUDY
 
+from dynamics import study
 from dynamics.solve import __main__ as solve
-from dynamics.study import __main__ as study
 from hermite.text.messages import shown
 
 CONFIGURATION = b"""\

@@ -5,32 +5,35 @@ Worker processes outlive neither their parent nor a crash of one of them, after 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing import current_process, forkserver, get_context
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dynamics.study.points import PointAnswer, answer_points
-from dynamics.study.studies import find_study
+from dynamics.sweeps.points import PointAnswer, answer_points
+from dynamics.sweeps.studies import find_study
 from dynamics.threads.cores import THREAD_VARIABLES
 from dynamics.threads.stopping import LOOK
 from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
     from types import TracebackType
 
-    from dynamics.study.grid import SweepPoint
-    from dynamics.study.studies import Study
+    from dynamics.sweeps.grid import SweepPoint
+    from dynamics.sweeps.studies import Study
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
@@ -39,9 +42,13 @@ MOST_SHARED_DEATHS = 2
 #: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
 #: memory, also where the point was beside others that died before it was ever begun.
 MOST_LONELY_DEATHS = 2
-#: Modules that are loaded once, in the process from which workers are forked; the second where points are answered one
-#: by one.
-COMMON, OF_DATASETS = "dynamics.study.preload", "dynamics.study.preload_datasets"
+#: Modules that are loaded once, in the process from which workers are forked; the second kind where points are answered
+#: one by one, which makes datasets and takes half a second more.
+COMMON, OF_DATASETS = "dynamics.sweeps.preload", ("xarray", "netCDF4", "dynamics.solve.decoupled")
+
+
+#: Seconds in which a scheduler must answer.
+CONNECT_SECONDS = 10
 
 
 def run_points(
@@ -247,7 +254,7 @@ def begin_workers(*, datasets: bool = True) -> BaseContext:
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
-    context.set_forkserver_preload([COMMON, OF_DATASETS] if datasets else [COMMON])
+    context.set_forkserver_preload([COMMON, *OF_DATASETS] if datasets else [COMMON])
     forkserver.ensure_running()
     return context
 
@@ -261,7 +268,7 @@ def start_worker(lifeline: Connection) -> None:
     """Prepare a worker process: one thread, no Ctrl-C of its own, and an end when the parent's end of a pipe closes."""
     np.random.seed()  # noqa: NPY002 (forked workers would share the state, if a study draws from it)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
+    _ignore_interrupts()
     threading.Thread(target=_exit_with, args=(lifeline,), daemon=True).start()
 
 
@@ -270,3 +277,49 @@ def _exit_with(lifeline: Connection) -> None:
     with suppress(EOFError, OSError):
         lifeline.recv_bytes()
     os._exit(1)
+
+
+def has_cluster() -> bool:
+    """Return whether dask's scheduler is installed."""
+    return find_spec("distributed") is not None
+
+
+def check_cluster(what: str) -> None:
+    """Raise ImportError, in one sentence that names the extra, if dask's scheduler is not installed."""
+    if not has_cluster():
+        msg = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
+        raise ImportError(msg)
+
+
+@contextmanager
+def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
+    """Connect to a running scheduler, or start a cluster on this machine, which ends with the context.
+
+    The scheduler is an address such as ``"tcp://host:8786"``, whose workers need this program; `workers` is the number
+    of processes to start here, each on one thread. A worker that dies is replaced, and its tasks are done again.
+    ConnectionError is raised if no scheduler answers at the address.
+    """
+    check_cluster("A cluster")
+    distributed: Any = import_module("distributed")
+    if scheduler is not None:
+        try:
+            client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            msg = f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__})."
+            raise ConnectionError(msg) from None
+        with client:
+            yield client.get_executor()
+        return
+    settings = {"threads_per_worker": 1, "processes": True, "env": dict.fromkeys(THREAD_VARIABLES, "1")}
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, dashboard_address=None, silence_logs=logging.ERROR, **settings
+        ) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        client.run(_ignore_interrupts)
+        yield client.get_executor()
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the parent acts on it

@@ -18,8 +18,8 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.study.point_file import MAGIC
-from dynamics.study.studies import check_options, name_of_study, study_path
+from dynamics.sweeps.points import MAGIC
+from dynamics.sweeps.studies import check_options, name_of_study, study_path
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
 from hermite.version import __version__
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem.question import Question
-    from dynamics.study.studies import Study
+    from dynamics.sweeps.studies import Study
 
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6

@@ -17,16 +17,15 @@ from dynamics.runs.dataset import own_attributes, stamp_of
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD
 from dynamics.runs.variables import VARIABLES
 from dynamics.runs.whole_files import remove_torn, write_file
-from dynamics.study.point_file import opened_points
+from dynamics.sweeps.points import opened_points
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from dynamics.study.grid import Grid
-    from dynamics.study.point_file import Points, PointsVariable
-    from dynamics.study.points import PointDirectory
+    from dynamics.sweeps.grid import Grid
+    from dynamics.sweeps.points import PointDirectory, Points, PointsVariable
 
 #: Attributes that say where a result comes from; all others become variables over the grid.
 PROVENANCE = frozenset(

@@ -1,7 +1,11 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
-An answer travels as the file that it becomes, so that workers need no file system in common with the process
-that keeps the files, and that process writes without looking inside. A file is there whole or not at all.
+Workers send the file that an answer becomes: they share no file system with the process that keeps the files, and that
+process writes without reading them. A file is whole, or absent.
+
+A file holds a block or netCDF, which takes thirty times as long. A block holds one small point, or several points that
+were answered together, as plain numbers and text. Large points, which netCDF compresses, and other values, such as
+attributes that are lists, are left to netCDF. Both kinds are read as `Points`.
 """
 
 from __future__ import annotations
@@ -9,17 +13,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 import warnings
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from dynamics.runs.storage import StorageError
-from dynamics.study.point_file import is_block, packed_point, packed_together
-from dynamics.study.studies import answer_of_many, contents_of_answer, find_study, takes_option
+import numpy as np
+from numpy.typing import NDArray
+
+from dynamics.runs.dataset import Contents
+from dynamics.runs.storage import StorageError, save
+from dynamics.sweeps.studies import answer_of_many, contents_of_answer, find_study, takes_option
 from dynamics.threads.cores import one_core
 
 if TYPE_CHECKING:
@@ -28,16 +37,22 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem.question import Question
-    from dynamics.runs.dataset import Contents
-    from dynamics.study.grid import SweepPoint
-    from dynamics.study.studies import Study
+    from dynamics.runs.dataset import Labelled
+    from dynamics.sweeps.grid import SweepPoint
+    from dynamics.sweeps.studies import Study
 
 SETTINGS = "sweep.json"
-#: Of the file of a point: netCDF, or a block.
+#: Endings of the files of points: netCDF, and blocks.
 SUFFIXES = (".nc", ".point")
-#: Seconds after which a worker begins none of the points that it was given together: more than small flows need. What
-#: takes longer, such as many steps of gradient descent, is neither lost together nor waited for by idle workers.
-PATIENCE = 0.5
+#: A worker begins no further point of a bundle after this many seconds. Small flows need less. Longer points, such as
+#: many steps of gradient descent, are answered one at a time: few are lost with a worker, and none waits for another.
+BUNDLE_SECONDS = 0.5
+#: A block begins with these bytes, the length of its description, the description, and all numbers in its order.
+MAGIC = b"feature-emergence points 2\n"
+_LENGTH = 8
+#: Points with at least so many numbers and texts are kept as netCDF.
+LARGE_POINT = 1 << 20
+_NUMBERS = ("<f8", "<i8")
 
 
 class PointAnswer(NamedTuple):
@@ -53,9 +68,9 @@ class PointAnswer(NamedTuple):
 def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswer]:
     """Return one answer for points that can share a file, otherwise one for each; this runs in a worker.
 
-    Of points that take longer than `PATIENCE` only the first are answered.
+    Of points that take longer than `BUNDLE_SECONDS` only the first are answered.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + BUNDLE_SECONDS
     together, warned = answered_together(study, points, until) if len(points) > 1 else ([None], ())
     found = [contents for contents in together if contents is not None]
     if len(found) == len(together):
@@ -293,3 +308,169 @@ def _lock_file(handle: Any, path: Path) -> None:
         raise StorageError(msg) from None
     except OSError:  # a file system without locks
         return
+
+
+@dataclass(frozen=True, slots=True)
+class PointsVariable:
+    """A variable of some points, without the points in `dims` and `shape`."""
+
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    #: Whether it holds text rather than numbers.
+    text: bool
+    attributes: dict[str, Any]
+    #: Values, the points in front, or a variable of a netCDF file.
+    held: Any
+
+    def values(self) -> NDArray[Any]:
+        """Return the values, the points in front."""
+        return self.held if isinstance(self.held, np.ndarray) else np.asarray(self.held[...])[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a file holds of some points, open for reading."""
+
+    sizes: dict[str, int]
+    variables: dict[str, PointsVariable]
+    #: Coordinates that are not those of a dim.
+    auxiliary: frozenset[str]
+    #: Name -> one value per point, None where it has none.
+    attributes: dict[str, list[Any]]
+
+
+def packed_point(point: Contents | xr.Dataset) -> bytes:
+    """Return one point as bytes that `opened_points` reads."""
+    contents = point if isinstance(point, Contents) else _contents_of(point)
+    size = sum(array.size for _, array, _ in (*contents.variables.values(), *contents.coords.values()))
+    content = packed_together([contents]) if size < LARGE_POINT else None
+    if content is None:
+        dataset = point.dataset() if isinstance(point, Contents) else point
+        with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
+            return save(dataset, Path(folder) / "point.nc").read_bytes()
+    return content
+
+
+def _contents_of(dataset: xr.Dataset) -> Contents:
+    """Return what a dataset holds."""
+    held: dict[str, Labelled] = {
+        str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
+    }
+    coords = {name: held.pop(name) for name in map(str, dataset.coords)}
+    return Contents(held, coords, {str(name): value for name, value in dataset.attrs.items()})
+
+
+def packed_together(points: Sequence[Contents]) -> bytes | None:
+    """Return points as the bytes of one block, None unless they have the same variables, and all is plain."""
+    arrays = [{**point.variables, **point.coords} for point in points]
+    described = _described(arrays[0])
+    if described is None or any(_layout(other) != _layout(arrays[0]) for other in arrays[1:]):
+        return None
+    if not all(_is_plain(value) for point in points for value in point.attributes.values()):
+        return None
+    sizes = {dim: n for dims, array, _ in arrays[0].values() for dim, n in zip(dims, array.shape, strict=True)}
+    names = dict.fromkeys(name for point in points for name in point.attributes)
+    said = {
+        "points": len(points),
+        "sizes": sizes,
+        "auxiliary": [name for name in points[0].coords if name not in sizes],
+        "attributes": {name: [_plain(point.attributes.get(name)) for point in points] for name in names},
+        "variables": described,
+    }
+    header = json.dumps(said).encode()
+    numbers = [
+        np.stack([other[name][1] for other in arrays]).tobytes()
+        for name, (_, array, _) in arrays[0].items()
+        if array.dtype.str in _NUMBERS
+    ]
+    return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *numbers])
+
+
+def is_block(content: bytes) -> bool:
+    """Return whether the content of a file is a block."""
+    return content.startswith(MAGIC)
+
+
+def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any] | None:
+    """Return all of some variables but their numbers, ready for JSON; None if that is not possible."""
+    variables: dict[str, Any] = {}
+    for name, (dims, array, labels) in arrays.items():
+        said: dict[str, Any] = {"dims": dims, "shape": array.shape}
+        if array.dtype.str in _NUMBERS:
+            said["kind"] = array.dtype.str
+        else:
+            said["text"] = array.ravel().tolist()
+        texts = said.get("text", ())
+        if not all(isinstance(text, str) for text in texts) or not all(_is_plain(value) for value in labels.values()):
+            return None
+        variables[name] = said | {"attributes": {str(key): _plain(value) for key, value in labels.items()}}
+    return variables
+
+
+def _layout(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
+    """Return what must be the same for points in one block: all but numbers."""
+    return {
+        name: (dims, array.shape, array.dtype.str if array.dtype.str in _NUMBERS else array.tolist(), labels)
+        for name, (dims, array, labels) in arrays.items()
+    }
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether an attribute is text or a number that JSON keeps."""
+    return isinstance(value, (str, int, float, np.int64)) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+@contextmanager
+def opened_points(path: Path) -> Iterator[Points]:
+    """Yield what a file holds of its points, numbers as they are stored."""
+    with path.open("rb") as file:
+        content = file.read() if file.read(len(MAGIC)) == MAGIC else None
+    if content is not None:
+        yield _of_block(content)
+        return
+    import netCDF4
+
+    with netCDF4.Dataset(path) as stored:
+        stored.set_auto_mask(False)
+        yield _of_netcdf(stored)
+
+
+def _of_block(content: bytes) -> Points:
+    """Return the points of a block, without its first bytes."""
+    first = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
+    said = json.loads(content[_LENGTH:first])
+    count, variables = said["points"], {}
+    for name, described in said["variables"].items():
+        shape = (count, *described["shape"])
+        if "text" in described:
+            values = np.array(described["text"] * count, dtype=object).reshape(shape)
+        else:
+            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), first).reshape(
+                shape
+            )
+            first += values.nbytes
+        dims, text = tuple(described["dims"]), "text" in described
+        variables[name] = PointsVariable(dims, shape[1:], text, described["attributes"], values)
+    return Points(said["sizes"], variables, frozenset(said["auxiliary"]), said["attributes"])
+
+
+def _of_netcdf(stored: Any) -> Points:
+    """Return the point of a netCDF file; what is not needed is not read."""
+
+    def attributes_of(held: Any) -> dict[str, Any]:
+        return {name: held.getncattr(name) for name in held.ncattrs()}
+
+    variables, auxiliary = {}, set()
+    own = attributes_of(stored)
+    for name, variable in stored.variables.items():
+        labels = attributes_of(variable)
+        auxiliary |= set(labels.get("coordinates", "").split())  # xarray names them here, or on the file
+        text = variable.dtype is str
+        variables[name] = PointsVariable(variable.dimensions, variable.shape, text, labels, variable)
+    auxiliary |= set(own.get("coordinates", "").split())
+    sizes = {name: len(dimension) for name, dimension in stored.dimensions.items()}
+    return Points(sizes, variables, frozenset(auxiliary), {name: [value] for name, value in own.items()})

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.report.findings import Findings
-    from dynamics.study.file import StudyFile
-    from dynamics.study.grid import Grid
+    from dynamics.sweeps.grid import Grid
+    from dynamics.sweeps.study_file import StudyFile
 
 EXAMPLES = """\
 a study file:
@@ -121,10 +121,10 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     refuse_both(given, "json", "quiet")
     refuse_both(given, "workers", "scheduler")
     workers = None if given["workers"] is None else read_option(WORKERS, given["workers"])
-    from dynamics.study.cluster import check_cluster
-    from dynamics.study.file import read_study_file
-    from dynamics.study.grid import make_grid
-    from dynamics.study.sweeps import begin_points
+    from dynamics.sweeps.grid import make_grid
+    from dynamics.sweeps.study_file import read_study_file
+    from dynamics.sweeps.sweep import begin_points
+    from dynamics.sweeps.workers import check_cluster
 
     asked = read_study_file(given["file"], given["study"])
     output = Path(given["output"]) if given["output"] is not None else asked.output
@@ -149,8 +149,8 @@ def _study(given: Mapping[str, Any], command: str) -> int:
 def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
     """Answer the points, and print what came out or how to go on; return the exit code."""
     from dynamics.runs.storage import StorageError
-    from dynamics.study.points import answered_points
-    from dynamics.study.sweeps import points_directory
+    from dynamics.sweeps.points import answered_points
+    from dynamics.sweeps.sweep import points_directory
 
     began, kept = clock.perf_counter(), points_directory(output)
     with caught_warnings() as caught:
@@ -183,8 +183,8 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
 
 def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Dataset:
     """Answer the points by processes of this machine, or by a dask cluster where one is asked for."""
-    from dynamics.study.cluster import cluster_executor, has_cluster
-    from dynamics.study.sweeps import sweep
+    from dynamics.sweeps.sweep import sweep
+    from dynamics.sweeps.workers import cluster_executor, has_cluster
 
     scheduler, workers = settings["scheduler"], settings["workers"]
     with ExitStack() as stack:

@@ -20,11 +20,11 @@ from dynamics.problem.checks import check_switch, checked_integer
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.storage import check_target, load
-from dynamics.study.grid import make_grid
-from dynamics.study.merge import merge_points
-from dynamics.study.points import PointAnswer, PointDirectory
-from dynamics.study.pool import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
-from dynamics.study.studies import answer_of_many, compile_study, name_of_study
+from dynamics.sweeps.grid import make_grid
+from dynamics.sweeps.merge import merge_points
+from dynamics.sweeps.points import PointAnswer, PointDirectory
+from dynamics.sweeps.studies import answer_of_many, compile_study, name_of_study
+from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from dynamics.threads.cores import available_cores, one_core
 from hermite.text.messages import shown
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem.question import Question
-    from dynamics.study.grid import Grid
+    from dynamics.sweeps.grid import Grid
 
 
 #: Most points of a bundle, overlaps of its flows, which take a quarter of a second, and numbers that are kept of it.
