@@ -17,7 +17,7 @@ from benchmarks import growth, low_exponent, mean_field, memory, public_codes, s
 from benchmarks.contenders import CONTENDERS
 from benchmarks.journal import FOLDER, ROOT, Journal, machine
 from benchmarks.problems import H2_H4
-from dynamics.runs import provenance
+from dynamics.runs.dataset import git_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +113,7 @@ def main() -> None:
             result = measure()
             # Another run may have written its parts meanwhile.
             baseline = read(target)
-            now = {"date": time.strftime("%Y-%m-%d"), "commit": provenance.git_commit(), "machine": machine()}
+            now = {"date": time.strftime("%Y-%m-%d"), "commit": git_commit(), "machine": machine()}
             # The heading speaks of all parts: one part alone, on another processor, leaves it to the others.
             if options.only is None or baseline.get("machine", now["machine"])["processor"] == machine()["processor"]:
                 baseline |= now

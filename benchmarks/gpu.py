@@ -45,13 +45,12 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.torch.blocks import DELAYED_STEPS, BlockStepper, Setting, block_steps
 from sgd_check.engines.torch.devices import DTYPES
+from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, block_steps
 from sgd_check.engines.torch.fused import LARGEST_WIDTH, STEPS, FusedStepper, fusible, triton_version
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.recursion import aligned
-from sgd_check.engines.torch.samples import TorchTeacher
-from sgd_check.engines.torch.streams import make_streams
+from sgd_check.engines.torch.samples import TorchTeacher, make_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding
 
-from dynamics.runs import provenance
+from dynamics.runs.dataset import environment
 from dynamics.threads.cores import find_blas
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
 
     One name of a processor may stand for several generations, so that of LLVM is added.
     """
-    versions: dict[str, Any] = json.loads(provenance.environment())
+    versions: dict[str, Any] = json.loads(environment())
     versions["processor"] = f"{versions['processor']} ({llvmlite.binding.get_host_cpu_name()})"
     libraries = (library for library in find_blas().info() if library["user_api"] == "blas")
     versions["blas"] = sorted({f"{x['internal_api']} {x['version']} {x.get('architecture', '')}" for x in libraries})

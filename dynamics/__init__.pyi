@@ -24,9 +24,9 @@ from .report.figures.style import figure_style as figure_style
 from .report.figures.tokens import plot_progress as plot_progress
 from .report.summary import Summary as Summary
 from .report.summary import summary as summary
-from .runs.outcome import SolveError as SolveError
-from .runs.outcome import SolveInterrupted as SolveInterrupted
-from .runs.provenance import __version__ as __version__
+from .runs.dataset import __version__ as __version__
+from .runs.result import SolveError as SolveError
+from .runs.result import SolveInterrupted as SolveInterrupted
 from .runs.result import StopReason as StopReason
 from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError

@@ -203,7 +203,7 @@ def _run(options: Any) -> int:
 
 def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
-    from dynamics.runs.bars import bar_settings, open_bar
+    from dynamics.runs.trackers import bar_settings, open_bar
     from hermite.text.signals import stop_if_heard
 
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()

@@ -1,6 +1,4 @@
 from . import tokens as tokens
-from .engines.schedules import piecewise as piecewise
-from .engines.schedules import power_law_decay as power_law_decay
 from .estimators.estimation import estimate_direction as estimate_direction
 from .report.figures.comparison import plot_comparison as plot_comparison
 from .report.figures.comparison import plot_times as plot_times
@@ -9,7 +7,9 @@ from .report.figures.loss import plot_loss_band as plot_loss_band
 from .report.figures.runs import plot_overlaps as plot_overlaps
 from .report.figures.runs import plot_survival as plot_survival
 from .report.figures.studies import plot_study as plot_study
-from .runs.resumption import resume as resume
+from .runs.plan import piecewise as piecewise
+from .runs.plan import power_law_decay as power_law_decay
+from .runs.simulation import resume as resume
 from .runs.simulation import simulate as simulate
 from .studies.calibration import calibration as calibration
 from .studies.complexity import sample_complexity as sample_complexity

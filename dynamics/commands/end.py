@@ -57,8 +57,7 @@ def caught_warnings() -> Iterator[list[warnings.WarningMessage]]:
 
 def store_result(result: xr.Dataset | xr.DataTree, output: Path, *, overwrite: bool) -> tuple[Path, str]:
     """Write a dataset, or a tree of them; see `write_somewhere`."""
-    from dynamics.runs.storage import netcdf_writer
-    from dynamics.runs.whole_files import write_somewhere
+    from dynamics.runs.storage import netcdf_writer, write_somewhere
 
     return write_somewhere(output, netcdf_writer(result), replaces=overwrite)
 
@@ -67,8 +66,8 @@ def store_table(
     result: xr.Dataset | xr.DataTree, csv: str | None, *, overwrite: bool
 ) -> tuple[dict[str, str | None], str]:
     """Write the table of a result to the file that --csv names, if any; return the file by key, and what went wrong."""
+    from dynamics.runs.storage import write_somewhere
     from dynamics.runs.tables import csv_writer
-    from dynamics.runs.whole_files import write_somewhere
 
     if csv is None:
         return {}, ""
@@ -99,7 +98,7 @@ def end_with(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from dynamics.runs.whole_files import write_somewhere
+    from dynamics.runs.storage import write_somewhere
 
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
@@ -132,7 +131,7 @@ def figure_options(figure: Path, style: str, dpi: int) -> dict[str, Any]:
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:
-    from dynamics.runs.whole_files import StorageError
+    from dynamics.runs.storage import StorageError
 
     try:
         return write()

@@ -43,7 +43,7 @@ def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
 
     @wraps(prepare)
     def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
-        from dynamics.runs.outcome import uninterrupted
+        from dynamics.runs.result import uninterrupted
 
         return uninterrupted(prepare(*args, **kwargs).run())
 

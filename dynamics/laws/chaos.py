@@ -23,8 +23,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.outcome import uninterrupted
-from dynamics.runs.result import StopReason
+from dynamics.runs.result import StopReason, uninterrupted
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening

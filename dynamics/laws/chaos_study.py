@@ -12,8 +12,8 @@ from dynamics.laws.chaos import default_chaos_schedule, propagation_of_chaos
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.bars import bar_settings
-from dynamics.runs.outcome import also_interrupted
+from dynamics.runs.result import also_interrupted
+from dynamics.runs.trackers import bar_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

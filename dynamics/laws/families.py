@@ -15,8 +15,8 @@ import numpy as np
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.bars import bar_settings, open_bar
-from dynamics.runs.outcome import uninterrupted
+from dynamics.runs.result import uninterrupted
+from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.studies import STUDIES

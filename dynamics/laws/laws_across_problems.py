@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.laws.laws_of_a_problem import ScalingLaw, fitted_law, middle_ranks, over_starts, sum_formula_of
 from dynamics.problem.checks import checked_number
-from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number
-from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
 from dynamics.theory.tuned_steps import target_losses, tuned_rates
 

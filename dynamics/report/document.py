@@ -19,9 +19,8 @@ from dynamics.report.sections import (
     variables_section,
 )
 from dynamics.runs.result import StopReason
-from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree
+from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, write_file
 from dynamics.runs.tables import main_part, parts_of
-from dynamics.runs.whole_files import write_file
 from hermite.text.messages import shown
 from hermite.version import PROGRAM
 

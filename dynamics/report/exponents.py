@@ -9,7 +9,7 @@ import numpy as np
 
 from dynamics.report.figures.flows import predicted_loss
 from dynamics.report.findings import Table, renamed
-from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
 from hermite.text.rounding import with_error
 

@@ -18,8 +18,7 @@ import numpy as np
 from dynamics.equations.interface import OfStates, takes_stacks
 from dynamics.integrators.stepper import end_threads
 from dynamics.runs.loop import run, snapshot_of
-from dynamics.runs.outcome import stack_records
-from dynamics.runs.result import StopReason
+from dynamics.runs.result import StopReason, stack_records
 from dynamics.runs.trackers import Tracker
 
 if TYPE_CHECKING:

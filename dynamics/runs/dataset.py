@@ -1,13 +1,17 @@
-"""Arrays to labelled datasets, each with the provenance of its result."""
+"""Arrays to labelled datasets, each with the provenance of its result: program, commit, environment, arguments."""
 
 from __future__ import annotations
 
 import datetime
+import functools
 import json
+import platform
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,11 +22,11 @@ from numpy.typing import NDArray
 from dynamics.problem import Problem
 from dynamics.problem.emergence import ALL_DEGREES, UNDEFINED
 from dynamics.problem.problem_checks import NETWORK
-from dynamics.runs import provenance
+from dynamics.problem.teacher import geometric_ratio
 from dynamics.runs.variables import VARIABLES
-from dynamics.theory.asymptotics import asymptotic_exponents, spectral_decay
+from dynamics.theory.asymptotics import AsymptoticExponents, asymptotic_exponents, spectral_decay
 from dynamics.theory.prediction import PAIRS
-from hermite.version import PROGRAM
+from hermite.version import PROGRAM, __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +36,47 @@ if TYPE_CHECKING:
     from dynamics.problem.question import Question
     from dynamics.runs.variables import Variable
     from dynamics.theory.prediction import EmergencePrediction
+
+__all__ = ["__version__", "environment", "git_commit"]
+
+RECORDED = ("numpy", "scipy", "numba", "sympy", "xarray", "netCDF4", "torch")
+
+
+@functools.cache
+def git_commit() -> str:
+    """Return the commit of the source checkout, with "-dirty" for local changes; "" outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+@functools.cache
+def environment() -> str:
+    """Return versions of Python, the libraries and the processor as one JSON string."""
+    found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
+    for name in RECORDED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return json.dumps(found, sort_keys=True)
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
 
 #: How the names of the learned masses of directions, and of their times, begin.
 OF_LEARNED = ("learned_mass", "learned_time", "predicted_learned_time")
@@ -221,9 +266,9 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
         "references": REFERENCES,
         "date_created": now,
         "schema_version": SCHEMA_VERSION,
-        "git_commit": provenance.git_commit(),
+        "git_commit": git_commit(),
         "parameters": json.dumps(parameters, sort_keys=True),
-        "environment": provenance.environment(),
+        "environment": environment(),
     }
 
 
@@ -231,7 +276,7 @@ def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str
     """Return what a result says of itself and of the link of its problem; the arguments are those of `make_dataset`."""
     of_link = _of_the_link(problem) if isinstance(problem, Problem) else {}
     given = {key: plain_attribute(value) for key, value in attributes.items() if value is not None}
-    return {"git_commit": provenance.git_commit(), **of_link, **given}
+    return {"git_commit": git_commit(), **of_link, **given}
 
 
 def _of_the_link(problem: Problem) -> dict[str, Any]:
@@ -248,3 +293,15 @@ def _of_the_link(problem: Problem) -> dict[str, Any]:
         if laws.notes:
             found["scaling_notes"] = "; ".join(laws.notes)
     return found
+
+
+def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:
+    """Return the asymptotic exponents of the problem that a dataset answers."""
+    problem = json.loads(dataset.attrs["parameters"])["problem"]
+    inputs = problem.get("inputs")
+    return asymptotic_exponents(
+        dataset.attrs["information_exponent"],
+        problem["beta"],
+        ratio=geometric_ratio(dataset["teacher_coefficient"].values),
+        alpha=0.0 if inputs is None else None if "teacher_direction" in dataset else inputs["alpha"],
+    )

@@ -16,22 +16,31 @@ import numpy as np
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import leaping
-from dynamics.runs.interrupts import Interrupts
-from dynamics.runs.records import Records
-from dynamics.runs.result import RunResult, Snapshot, StopReason
-from dynamics.runs.trackers import UrgentTracker
+from dynamics.runs.result import Records, RunResult, Snapshot, StopReason
+from dynamics.runs.run_file import packed, unpacked
+from dynamics.runs.trackers import Interrupts, UrgentTracker
 from dynamics.threads.cores import one_of_the_runs
-from dynamics.threads.stopping import Stopped, beside
+from dynamics.threads.stopping import LOOK, Stopped, beside, in_worker, is_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import xarray as xr
+    from numpy.typing import NDArray
+
     from dynamics.integrators import Stepper
     from dynamics.integrators.stepper import LeapingStepper
+    from dynamics.runs.companion import Companion
+    from dynamics.runs.dataset import Contents
+    from dynamics.runs.run_file import RunFile
+    from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
+
+    LabelledResult = Callable[[RunResult, RunResult | None], Contents]
+
 
 CHUNK_SECONDS = 0.1
 #: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
@@ -276,3 +285,137 @@ def _record(time: float, view: _View, pace: _Pace, observe: Observer, trackers: 
     else:
         beside(record, lambda: _urgent(view, trackers))
     pace.seconds_of_record = clock.perf_counter() - began
+
+
+#: Steps in one call, between which Ctrl-C is heard.
+MOST_STEPS = 1 << 11
+
+
+class Leap:
+    """A stepper at time 0 that is to go through increasing times, and the states that it has there.
+
+    What ends otherwise than at the last of the times has no result here: `dynamics.runs.loop` tells what came of it.
+    """
+
+    def __init__(self, stepper: Stepper, times: Array) -> None:
+        self.stepper = stepper
+        self.times = times
+        #: States at all times, (T, N); fewer where the run ended before, or the stepper could not go on so.
+        self.states: Array = np.empty((0, 0))
+        self.seconds = 0.0
+
+    def follow(self) -> None:
+        """Take the steps, as long as they succeed and the stepper leaps."""
+        began, times, parts = clock.perf_counter(), self.times, []
+        while times.size > 0 and (leaper := leaping(self.stepper)) is not None:
+            status, states = leaper.advance_through(times, MOST_STEPS)
+            parts.append(states)
+            times = times[len(states) :]
+            if status not in (Status.REACHED, Status.MAX_STEPS):
+                break
+        self.states = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self.seconds = clock.perf_counter() - began
+
+    def result(self, records: Records, seconds: float) -> RunResult:
+        """Return what `dynamics.runs.loop.run` returns of a run with these records, which took so long to make."""
+        events, end = self.stepper.event_times, float(self.times[-1])
+        return RunResult(
+            records,
+            StopReason.REACHED_END,
+            end,
+            np.where(events <= end, events, np.nan),
+            self.seconds + seconds,
+            statistics=self.stepper.statistics(),
+        )
+
+
+def results_of(runs: Sequence[Leap], observe: Observer, sound: Soundness | None = None) -> list[RunResult | None]:
+    """Return what came of runs through as many times each, seen by one observer; None for those that did not arrive.
+
+    Also None for those that were observed together with one that is not `sound`.
+    """
+    found: list[RunResult | None] = [None] * len(runs)
+    there = [at for at, run in enumerate(runs) if len(run.states) == run.times.size]
+    if not there:
+        return found
+    most = max(LARGEST_STACK // runs[there[0]].states.size, 1)
+    for begin in range(0, len(there), most):
+        began, some = clock.perf_counter(), there[begin : begin + most]
+        columns = observe(np.stack([runs[at].states for at in some]))
+        if sound is None or sound.holds(columns):
+            seconds = (clock.perf_counter() - began) / len(some)
+            for place, at in enumerate(some):
+                own = {name: values[place] for name, values in columns.items()}
+                found[at] = runs[at].result(Records.of(own, runs[at].times.size), seconds)
+    return found
+
+
+#: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
+RUN, COMPANION = "run", "companion"
+
+
+def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
+    """Return what a part of the run is continued from, None if it begins."""
+    arrays = file.part(part)
+    held = file.begun.dataset if file.begun is not None and part == RUN else None
+    return None if arrays is None else unpacked(arrays, held)
+
+
+def kept_run(
+    stepper: Stepper,
+    times: NDArray[Any],
+    observe: Observer,
+    labelled: LabelledResult,
+    *,
+    file: RunFile,
+    trackers: Sequence[Tracker] = (),
+    companion: Companion | None = None,
+    sound: Soundness | None = None,
+    why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
+) -> tuple[RunResult, Contents]:
+    """Run as `run` does, from where `file` stands, and keep the file up to date.
+
+    The run is followed in a second thread for which the main thread waits: see `in_worker`.
+
+    `labelled` gives what a dataset holds of the result and of that of the companion, if there is one; the companion
+    runs already, and is ended here.
+    """
+
+    def now(own: Snapshot) -> tuple[Contents, Mapping[str, xr.Dataset]]:
+        beside = None if companion is None else companion.snapshot()
+        contents = labelled(own.result, None if beside is None else beside.result)
+        parts = {RUN: packed(own, records=False), COMPANION: None if beside is None else packed(beside)}
+        return contents, {name: part for name, part in parts.items() if part is not None and own.state is not None}
+
+    def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
+        contents, parts = now(own)
+        return contents.dataset(), parts
+
+    def followed() -> tuple[RunResult, Contents]:
+        result = run(
+            stepper,
+            times,
+            observe,
+            trackers=[*trackers, *file.trackers(stored)],
+            begun=begun_snapshot(file, RUN),
+            sound=sound,
+            why_failed=why_failed,
+            # Both give their steps up at the same time.
+            stopping=(lambda: None) if companion is None else companion.stop,
+        )
+        looser = None
+        if companion is not None:
+            while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):
+                if is_interrupted():
+                    result = replace(result, stop_reason=StopReason.INTERRUPTED)
+            looser = companion.finish(result)
+        resumable = result.stop_reason.resumable
+        if file.has_path and resumable and result.intact:
+            contents, parts = now(snapshot_of(stepper, result))
+        else:
+            contents, parts = labelled(result, looser), {}
+        if file.has_path:
+            file.close(contents.dataset(), parts, resumable=resumable)
+        return result, contents
+
+    return in_worker(followed)

@@ -1,16 +1,21 @@
-"""What a run leaves: its records, why it ended, what it cost, and the arrays from which it can go on."""
+"""What a run leaves: records along time, why it ended, what it cost, arrays from which it goes on, its exceptions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.runs.records import Records
 from hermite.arrays import Array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import xarray as xr
 
 
 class StopReason(StrEnum):
@@ -109,3 +114,144 @@ class Snapshot:
 
     result: RunResult
     state: Mapping[str, NDArray[np.generic]] | None
+
+
+class Records:
+    """Records along time, in front of the dims of each observable; NaN where no time was reached.
+
+    Arrays for `capacity` saved times are made at the first record, so that millions of records cost no object each, and
+    need not be stacked at the end. `begun` holds the first of them.
+    """
+
+    def __init__(self, capacity: int, begun: Records | None = None) -> None:
+        self._capacity = capacity
+        #: Observables by name, each of shape (capacity, …); empty before the first record.
+        self.columns: dict[str, Array] = {}
+        self._count = 0
+        if begun is not None and len(begun) > 0:
+            self._allocate(begun[0])
+            for name, column in begun.columns.items():
+                self.columns[name][: len(begun)] = column[: len(begun)]
+            self._count = len(begun)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Array], count: int) -> Records:
+        """Return the first `count` records of arrays that hold them already."""
+        records = cls(count)
+        records.columns, records._count = dict(columns), count
+        return records
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a record of the same observables."""
+        if not self.columns:
+            self._allocate(record)
+        for name, value in record.items():
+            self.columns[name][self._count] = value
+        self._count += 1
+
+    def extend(self, records: Mapping[str, Array]) -> None:
+        """Add records of the same observables, each observable an array with its records along the first axis."""
+        count = len(next(iter(records.values())))
+        if count == 0:
+            return
+        if not self.columns:
+            self._allocate({name: values[0] for name, values in records.items()})
+        for name, values in records.items():
+            self.columns[name][self._count : self._count + count] = values
+        self._count += count
+
+    def drop_after(self, count: int) -> None:
+        """Leave the first `count` records alone."""
+        for column in self.columns.values():
+            column[count : self._count] = np.nan
+        self._count = count
+
+    def so_far(self) -> Records:
+        """Return those that are there now; the arrays are shared, since what is in them stays as it is."""
+        return Records.of(self.columns, self._count)
+
+    def _allocate(self, record: Mapping[str, Any]) -> None:
+        self.columns = {name: np.full((self._capacity, *np.shape(value)), np.nan) for name, value in record.items()}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        place = range(self._count)[at]
+        return {name: column[place] for name, column in self.columns.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[at] for at in range(self._count))
+
+
+class SolveError(RuntimeError):
+    """A solve that failed; what was computed before is in `dataset`."""
+
+    def __init__(self, message: str, dataset: xr.Dataset) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+class SolveInterrupted(KeyboardInterrupt):
+    """A solve, a simulation, a check or a study that was interrupted; what was computed before is in `dataset`.
+
+    That is a Dataset, of a check a DataTree.
+    """
+
+    def __init__(self, message: str, dataset: Any) -> None:
+        super().__init__(message)
+        self.dataset = dataset
+
+
+def uninterrupted(answer: xr.Dataset) -> xr.Dataset:
+    """Return an answer; raise SolveInterrupted with it if its run was interrupted."""
+    if answer.attrs.get("stop_reason") == StopReason.INTERRUPTED:
+        msg = "The run was interrupted; what was computed is the attribute `dataset` of this exception."
+        raise SolveInterrupted(msg, answer)
+    return answer
+
+
+def also_interrupted(call: Callable[[], xr.Dataset]) -> xr.Dataset:
+    """Return what a call returns or, if it is interrupted, what SolveInterrupted says that it kept."""
+    try:
+        return call()
+    except SolveInterrupted as stop:
+        kept: xr.Dataset = stop.dataset
+        return kept
+
+
+def stack_records(records: Records, count: int, template: Callable[[], Mapping[str, Any]]) -> dict[str, Array]:
+    """Return the records of a run along time, in front of the dims of each observable.
+
+    `template` gives one record, such as that of the initial state. Times that were not reached hold NaN, so that the
+    shape depends on the schedule alone; if none was, the arrays are read-only and take no memory.
+    """
+    if len(records) > 0:
+        return dict(records.columns)
+    return {name: np.broadcast_to(np.nan, (count, *np.shape(value))) for name, value in template().items()}
+
+
+def run_attributes(result: RunResult) -> dict[str, Any]:
+    """Return how the run ended and what it cost."""
+    return {
+        "stop_reason": str(result.stop_reason),
+        "stop_message": result.stop_reason.advice,
+        "end_time": result.end_time,
+        "solve_seconds": result.solve_seconds,
+        "tracker_seconds": result.tracker_seconds,
+        **result.statistics,
+    }
+
+
+def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
+    """Return the dataset of a run; with `on_failure` "raise", a failure or an interruption raises with it inside."""
+    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
+        end = dataset.attrs["end_time"]
+        msg = f"The {dataset.attrs['answer']} solve stopped at t = {end:.6g} ({reason}). {reason.advice}"
+        raise (SolveError if reason.failed else SolveInterrupted)(msg, dataset)
+    return dataset
+
+
+def joined(notes: Iterable[str]) -> str:
+    """Return notes as one attribute."""
+    return "; ".join(notes)

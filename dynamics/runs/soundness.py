@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.runs.records import Records
+    from dynamics.runs.result import Records
     from hermite.arrays import Array
 
 #: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift

@@ -1,29 +1,317 @@
-"""Datasets to netCDF files and back: compressed, never over an existing file unless asked.
+"""Datasets to netCDF files and back: compressed, written whole or not at all, never over a file that must stay.
 
-What the files hold is written down in docs/files.md. Nothing that is read from a file is executed or unpickled.
+What the files hold is written down in docs/files.md. Every file that a run leaves goes through `write_file`, or through
+`write_somewhere` where nobody could ask again. Nothing that is read from a file is executed or unpickled. netCDF
+follows every link, makes an object of every group and trusts every shape, so that a small file can take all memory,
+read other files, or end the process: so `check_structure` refuses what this program has not written.
 """
 
 from __future__ import annotations
 
+import glob
+import mmap
+import os
+import struct
+import tempfile
 import threading
-from typing import TYPE_CHECKING, Any
+import time as clock
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dynamics.problem.checks import check_switch
 from dynamics.runs.dataset import SCHEMA_VERSION
-from dynamics.runs.structure import check_structure
-from dynamics.runs.whole_files import StorageError, as_path, check_target, free_name, names_directory, write_file
+from dynamics.threads.stopping import in_worker
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
+    import h5py
     import xarray as xr
 
-    from dynamics.runs.whole_files import Write
+    #: Fills a file of the given name.
+    Write = Callable[[Path], object]
+
+
+#: Ending of the temporary name under which a file is written.
+PARTIAL = ".partial"
+#: Bytes by which a disk is tested for being full.
+PROBE_BYTES = 1 << 20
+
+
+class StorageError(OSError):
+    """A file could not be written or is not one of ours."""
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Return the path if it may be written, before any work starts.
+
+    StorageError is raised if the file exists and `overwrite` is false, or its directory does not exist or cannot be
+    written.
+    """
+    check_switch("overwrite", overwrite)
+    target = as_path(path)
+    try:
+        str(target).encode()
+    except UnicodeEncodeError:
+        msg = f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {shown(str(target))}."
+        raise StorageError(msg) from None
+    try:
+        if os.sep == "/" and "\\" in str(target.absolute()):
+            name = shown(str(target))
+            msg = f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {name}."
+            raise StorageError(msg)
+        if not target.parent.is_dir():
+            msg = f"Argument `path` must lie in an existing directory, but is {shown(str(target))}."
+            raise StorageError(msg)
+        if _is_taken(target, replaces=overwrite):
+            what = "an existing file (allow it with overwrite)" if target.is_file() else "a directory or device"
+            msg = f"Argument `path` must not name {what}, but is {shown(str(target))}."
+            raise StorageError(msg)
+        _temporary(target).unlink()
+    except StorageError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        msg = (
+            f"Argument `path` must name a file that can be written, but {shown(str(target))} cannot "
+            f"({getattr(error, 'strerror', None) or error})."
+        )
+        raise StorageError(msg) from None
+    return target
+
+
+def as_path(path: object) -> Path:
+    """Return a name of a file as a path; TypeError is raised for what is no name."""
+    if not isinstance(path, (str, os.PathLike)):
+        msg = f"Argument `path` must be a path, but is {shown(path)}."
+        raise TypeError(msg)
+    return Path(path)
+
+
+def write_file(target: Path, write: Write, *, replaces: bool) -> None:
+    """Have `write` fill a temporary file beside the target, flush it to the disk, and give it the target's name.
+
+    A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
+    """
+
+    def written() -> None:
+        temporary = _temporary(target)
+        try:
+            _fill(temporary, write)
+            _place(temporary, target, replaces=replaces)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    try:
+        # KeyboardInterrupt inside of the libraries could leave one of their locks taken: the next file would hang.
+        in_worker(written)
+    except OSError as error:
+        cause = OSError(*error.args)  # without the temporary name
+        msg = f"File {str(target)!r} could not be written: {cause}."
+        raise StorageError(msg) from error
+
+
+def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
+    """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
+
+    That is one beside the target, in the current directory, or in the one for temporary files: an answer that took
+    hours must not be lost because a disk is full, or because something else has taken its name. Return where the file
+    is, and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError
+    is raised for the target.
+    """
+    try:
+        write_file(target, write, replaces=replaces)
+    except StorageError as error:
+        for folder in (str(target.parent), "", None):
+            with suppress(OSError):
+                stem = str(Path(tempfile.gettempdir() if folder is None else folder) / target.stem)
+                other = free_name(stem, target.suffix)
+                write_file(other, write, replaces=False)
+                return other, f"{error} What was to be in it is in {str(other)!r}."
+        raise
+    return target, ""
+
+
+def free_name(stem: str, suffix: str) -> Path:
+    """Return `stem + suffix` in the current directory, numbered -2, -3, … if files of that name exist."""
+    candidate, number = Path(stem + suffix), 1
+    while candidate.exists() or candidate.with_suffix(".png").exists():
+        number += 1
+        candidate = Path(f"{stem}-{number}{suffix}")
+    return candidate
+
+
+def fingerprint(path: Path) -> tuple[int, ...] | None:
+    """Return numbers that tell a file from any other that takes its name later, None if there is no file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def remove_torn(target: Path, idle: float = 0.0) -> None:
+    """Remove temporary files of a target that killed processes have left, if they are unchanged for `idle` seconds."""
+    for torn in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
+        with suppress(OSError):
+            if not idle or clock.time() - torn.stat().st_mtime > idle:
+                torn.unlink()
+
+
+def names_directory(path: object) -> bool:
+    """Return whether this is the path of a directory."""
+    try:
+        return isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
+    except OSError:  # a name that is too long
+        return False
+
+
+def _is_taken(target: Path, *, replaces: bool) -> bool:
+    """Return whether something that must stay has the name: anything but a file that may be replaced."""
+    return os.path.lexists(target) and not (replaces and target.is_file())
+
+
+def _temporary(target: Path) -> Path:
+    """Make an empty file beside the target, under whose name the target is written."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
+    os.close(handle)
+    return Path(name)
+
+
+def _fill(temporary: Path, write: Write) -> None:
+    try:
+        write(temporary)
+    except (OSError, RuntimeError) as error:
+        # netCDF4 reports a full disk as a missing permission or a RuntimeError; a plain write names the real cause.
+        with temporary.open("ab") as probe:
+            probe.write(bytes(PROBE_BYTES))
+            probe.flush()
+            os.fsync(probe.fileno())
+        raise OSError(*error.args) from error
+    with temporary.open("rb") as stream:
+        os.fsync(stream.fileno())
+    temporary.chmod(0o666 & ~_umask())
+
+
+def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
+    """Give a file its name, unless something that must not be replaced has taken the name meanwhile."""
+    if not replaces:
+        # A link fails where the name is taken: nothing can come between, as between a test and a move. Some file
+        # systems have none.
+        with suppress(OSError):
+            os.link(temporary, target)
+            return
+    if _is_taken(target, replaces=replaces):
+        msg = "something else has that name now"
+        raise OSError(msg)
+    temporary.replace(target)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+#: A comparison of many widths has some twenty groups, in four levels; an answer has some fifty variables.
+MOST_GROUPS, MOST_LEVELS, MOST_MEMBERS = 500, 16, 5000
+#: Compressed data become at most about 1030 times as large; what claims more than this was not written by us.
+LARGEST_EXPANSION, SMALL_BYTES = 2000, 10_000_000
+#: How a heap of lists and texts begins, its own size behind that; how an object in it does: index, then its size.
+_HEAP_BEGINS, _HEAP, _OBJECT = b"GCOL\x01\x00\x00\x00", struct.Struct("<8xQ"), struct.Struct("<H6xQ")
+
+
+def check_structure(path: Path) -> None:
+    """Raise StorageError for a file that netCDF must not read, and what h5py raises for one that is damaged."""
+    import h5py
+
+    _check_heaps(path)
+    with h5py.File(path, "r") as file:
+        groups: list[h5py.Group] = [file]
+        seen, members, claimed = {_address(file)}, 0, 0
+        while groups:
+            group = groups.pop()
+            members += len(group)
+            if len(seen) > MOST_GROUPS or members > MOST_MEMBERS or group.name.count("/") > MOST_LEVELS:
+                need = f"have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and {MOST_MEMBERS} members"
+                _refuse(path, need, f"{shown(group.name)} exceeds that")
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    _refuse(path, "hold what it names", f"{shown(name)} is a link elsewhere")
+                member = group[name]
+                if isinstance(member, h5py.Group):
+                    if _address(member) in seen:
+                        _refuse(path, "name each group once", f"{shown(name)} is one that has another name")
+                    seen.add(_address(member))
+                    groups.append(member)
+                else:
+                    claimed += _claimed(path, name, member)
+        if claimed > SMALL_BYTES + LARGEST_EXPANSION * path.stat().st_size:
+            _refuse(path, "hold what it claims", f"{claimed} bytes are more than {path.stat().st_size} can be")
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse a file with a heap in which HDF5 would go from an object to the next for ever."""
+    if path.stat().st_size == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(_HEAP_BEGINS)
+        while start >= 0:
+            at, end = start + _HEAP.size, len(content)
+            if at <= end:
+                end = min(end, start + _HEAP.unpack_from(content, start)[0])
+            while at + _OBJECT.size <= end:
+                index, size = _OBJECT.unpack_from(content, at)
+                # Of free space the size is that of all of it, of an object that of its content.
+                length = size if index == 0 else (_OBJECT.size + size + 7) // 8 * 8
+                if length < _OBJECT.size or length >= 2**64:
+                    _refuse(path, "have lists that end", "one of them does not")
+                at += length
+            start = content.find(_HEAP_BEGINS, start + 1)
+
+
+def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int:
+    """Return the bytes that reading a variable takes; refuse what is no array of numbers or texts in this file."""
+    import h5py
+
+    if not isinstance(member, h5py.Dataset) or not _is_plain(member.id.get_type()):
+        _refuse(path, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
+    creation = member.id.get_create_plist()
+    if creation.get_external_count() or creation.get_layout() == h5py.h5d.VIRTUAL:
+        _refuse(path, "hold its own numbers", f"those of {shown(name)} are in another file")
+    for axis, length in enumerate(member.shape):
+        for scale in member.dims[axis].values():
+            if scale.shape != (length,):
+                _refuse(path, "have variables as long as their dims", f"{shown(name)} is not")
+    piece = member.chunks or ()  # read whole, however little of it is asked for
+    size = 1
+    for axis, length in enumerate(member.shape):
+        size *= max(length, piece[axis] if piece else 0)
+    return int(size * member.dtype.itemsize)
+
+
+def _is_plain(stored: h5py.h5t.TypeID) -> bool:
+    """Return whether netCDF has the type."""
+    import h5py
+
+    sizes = {h5py.h5t.INTEGER: (1, 2, 4, 8), h5py.h5t.FLOAT: (4, 8)}
+    kind = stored.get_class()
+    return bool(kind == h5py.h5t.STRING or stored.get_size() in sizes.get(kind, ()))
+
+
+def _address(group: h5py.Group) -> int:
+    import h5py
+
+    return int(h5py.h5o.get_info(group.id).addr)
+
+
+def _refuse(path: Path, need: str, found: str) -> NoReturn:
+    msg = f"File {str(path)!r} must {need}, as those of this program do, but {found}."
+    raise StorageError(msg)
+
 
 __all__ = ["StorageError", "check_target", "free_name", "load", "names_directory", "save"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from dynamics.runs.whole_files import Write
+    from dynamics.runs.storage import Write
 
 #: Group of a tree that judges the others.
 JUDGE = "comparison"

@@ -1,18 +1,20 @@
-"""Trackers, which watch a run: progress, steady state, wall-clock budget, callback.
+"""Trackers, which watch a run: progress bar, steady state, wall-clock budget, interruption, callback.
 
 A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution.
 """
 
 from __future__ import annotations
 
+import sys
 import time as clock
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
-from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.result import StopReason
+from dynamics.threads.stopping import is_interrupted
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -20,6 +22,37 @@ if TYPE_CHECKING:
 
     from dynamics.runs.result import Snapshot
     from hermite.arrays import Array
+
+#: Seconds after which a notebook, which keeps what was written to it, shows a bar that nobody asked for.
+NOTEBOOK_DELAY = 1.0
+
+
+def bar_settings(progress: bool | None) -> dict[str, Any]:
+    """Return arguments of tqdm: shown as `progress` says; None: where stderr is a terminal or that of a notebook."""
+    in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
+    is_seen = sys.stderr is not None and (sys.stderr.isatty() or in_notebook)
+    return {
+        "file": sys.stderr,
+        "disable": not is_seen if progress is None else not progress,
+        "leave": False,
+        "delay": NOTEBOOK_DELAY if in_notebook and progress is None else 0.0,
+    }
+
+
+def open_bar(settings: dict[str, Any], **options: Any) -> Any:
+    """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`."""
+    return _kind_of_bar()(**options, **settings)
+
+
+@cache
+def _kind_of_bar() -> Any:
+    from tqdm import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]
+        #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
+        monitor_interval = 0
+
+    return Bar
 
 
 class RunView(Protocol):
@@ -193,3 +226,15 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
+
+
+class Interrupts(Tracker):
+    """Stops a run whose caller was interrupted, or whose command is to end (`is_interrupted`)."""
+
+    patient = True
+
+    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+        """Stop if the run is to end."""
+        return StopReason.INTERRUPTED if is_interrupted() else None
+
+    urgent = check

@@ -9,7 +9,7 @@ import numpy as np
 from dynamics.problem import check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
-from dynamics.runs.outcome import joined
+from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
 from dynamics.theory.horizon import default_schedule
 from dynamics.theory.prediction import PAIRS, check_decouples, predict, sum_formula_loss

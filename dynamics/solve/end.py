@@ -72,7 +72,7 @@ def _load_libraries(*, drawing: bool) -> None:
 
 def _compute(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
     """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
-    from dynamics.runs.outcome import SolveError, SolveInterrupted
+    from dynamics.runs.result import SolveError, SolveInterrupted
 
     code, end = EXIT_DONE, "The run is not finished."
     with caught_warnings() as caught:

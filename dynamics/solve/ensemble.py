@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators.stepper import leaping
 from dynamics.runs.companion import LOOSER, observer_of
-from dynamics.runs.leap import Leap, results_of
+from dynamics.runs.loop import Leap, results_of
 from dynamics.solve.asked import checked
 from dynamics.solve.skeleton import contents_of, labelled
 

@@ -13,8 +13,8 @@ from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
 from dynamics.runs.dataset import make_contents
-from dynamics.runs.kept_run import kept_run
-from dynamics.runs.outcome import checked_outcome, run_attributes, stack_records
+from dynamics.runs.loop import kept_run
+from dynamics.runs.result import checked_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
 from dynamics.theory.quadratic import (

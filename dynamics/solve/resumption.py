@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from dynamics.problem.question import OWN
-from dynamics.runs.checkpoint import DEFAULT_SECONDS
-from dynamics.runs.run_file import RunFile, reopened
+from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
 from dynamics.solve.registry import answers_that
 

@@ -15,8 +15,7 @@ from dynamics.integrators import stepper_of
 from dynamics.integrators.stepper import end_threads
 from dynamics.problem.checks import check_choice
 from dynamics.runs.dataset import make_contents
-from dynamics.runs.outcome import checked_outcome, joined, run_attributes, stack_records
-from dynamics.runs.result import StopReason
+from dynamics.runs.result import StopReason, checked_outcome, joined, run_attributes, stack_records
 from dynamics.runs.trackers import all_trackers
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.asked import checked
@@ -209,7 +208,7 @@ def _run(
     answer: Answer, asked: Asked, integration: Integration, watchers: Sequence[Tracker]
 ) -> tuple[RunResult, Contents]:
     """Return how the run ended, and what its dataset holds."""
-    from dynamics.runs.kept_run import kept_run
+    from dynamics.runs.loop import kept_run
 
     times = integration.schedule.times
     with ExitStack() as context:
@@ -240,7 +239,7 @@ def _run(
 def _companion(asked: Asked, integration: Integration, loss: Callable[[Array], float]) -> Companion:
     """Return the looser run, begun in a second thread."""
     from dynamics.runs.companion import LOOSER, Companion
-    from dynamics.runs.kept_run import COMPANION, begun_snapshot
+    from dynamics.runs.loop import COMPANION, begun_snapshot
 
     stepper = integration.method.stepper(LOOSER * asked.rtol)
     begun = begun_snapshot(asked.file, COMPANION)

@@ -14,9 +14,8 @@ import netCDF4
 import numpy as np
 
 from dynamics.runs.dataset import own_attributes, stamp_of
-from dynamics.runs.storage import COMPRESSION, ONE_THREAD
+from dynamics.runs.storage import COMPRESSION, ONE_THREAD, remove_torn, write_file
 from dynamics.runs.variables import VARIABLES
-from dynamics.runs.whole_files import remove_torn, write_file
 from dynamics.sweeps.points import opened_points
 
 if TYPE_CHECKING:

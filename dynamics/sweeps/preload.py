@@ -22,7 +22,7 @@ OF_THE_FLOW = (
     "integrators.flow_methods",
     "integrators.large_flow",
     "integrators.small_flow.stepper",
-    "runs.kept_run",
+    "runs.loop",
     "solve.ensemble",
     "solve.overlaps",
     "solve.step_settings",

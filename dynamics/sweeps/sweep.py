@@ -18,8 +18,8 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_integer
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-from dynamics.runs.bars import bar_settings, open_bar
 from dynamics.runs.storage import check_target, load
+from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.sweeps.grid import make_grid
 from dynamics.sweeps.merge import merge_points
 from dynamics.sweeps.points import PointAnswer, PointDirectory

@@ -13,7 +13,7 @@ from dynamics.problem.checks import checked_number
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.outcome import joined
+from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.tokens.system import system_of

@@ -137,9 +137,9 @@ ENGINES: dict[str, Declaration] = {
         ("homogeneous", "committee", "spherical", "network", "stiefel"),
         ("inputs",),
     ),
-    "diffusion": Declaration("sgd_check.engines.diffusion.engine:make_engine", students=("homogeneous", "stiefel")),
+    "diffusion": Declaration("sgd_check.engines.diffusion:make_engine", students=("homogeneous", "stiefel")),
     "scalar": Declaration(
-        "sgd_check.engines.scalar.engine:ScalarEngine",
+        "sgd_check.engines.scalar:ScalarEngine",
         students=("spherical",),
         fields=("objective", "smoothing"),
         objective="correlation",

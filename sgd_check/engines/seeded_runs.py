@@ -1,23 +1,94 @@
-"""Runs that draw their samples from generators of their own, advanced block by block on several threads."""
+"""Runs that draw their samples from generators of their own, advanced block by block on several threads.
+
+The generators of a seed are numpy's SFC64, whose state is six integers that a file can hold. Each stream of a seed has
+a key of its own, apart from the plain seed, which draws the start.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.threads.cores import available_cores
-from sgd_check.engines.generators import AXES, LABEL_NOISE, LENGTHS, generators, set_words, words_of
-from sgd_check.engines.threads import RunThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from numpy.typing import NDArray
-
     from hermite.arrays import Array
+
+    Share = TypeVar("Share")
+
+    Result = TypeVar("Result")
+
+
+#: Keys of the streams: coordinates and lengths of projected samples and of diffusion steps, and projected label noise;
+#: samples in R^d; the order in which samples that are used again are visited.
+AXES, LENGTHS, LABEL_NOISE, SAMPLES, ORDER = 0, 1, 2, 1000, 1001
+
+
+def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:
+    """Return one generator of a seed for each key; generators of other seeds or keys are independent."""
+    children = [np.random.SeedSequence(seed, spawn_key=(key,)) for key in keys]
+    return [np.random.Generator(np.random.SFC64(child)) for child in children]
+
+
+def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
+    """Return the four words of an SFC64, and whether half of one is left over, and which."""
+    state: Any = generator.bit_generator.state
+    return np.array([*state["state"]["state"].tolist(), state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> None:
+    """Put an SFC64 where `words_of` found one.
+
+    Examples
+    --------
+    >>> one, other = generators(1, [AXES, LENGTHS])
+    >>> set_words(other, words_of(one))
+    >>> bool(one.random() == other.random())
+    True
+    """
+    generator.bit_generator.state = {
+        "bit_generator": "SFC64",
+        "state": {"state": np.array(words[:4], dtype=np.uint64)},
+        "has_uint32": int(words[4]),
+        "uinteger": int(words[5]),
+    }
+
+
+class RunThreads:
+    """So many threads, which live while the engine is running; one thread is the caller's own."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._pool: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return the context in which the threads live."""
+        pool = ThreadPoolExecutor(self.count, thread_name_prefix="sgd") if self.count > 1 else nullcontext()
+        try:
+            with pool as self._pool:
+                yield
+        finally:
+            self._pool = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are threads to share work with."""
+        return self._pool is not None
+
+    def each(self, work: Callable[[Share], Result], shares: Iterable[Share]) -> list[Result]:
+        """Return the results of the work on every share, in order."""
+        return list(map(work, shares) if self._pool is None else self._pool.map(work, shares))
+
 
 # Numbers drawn for one seed at a time: little enough to stay in the second-level cache until they are used.
 BLOCK_NUMBERS = 2**14

@@ -17,9 +17,8 @@ from dynamics.commands import (
 )
 from hermite.text.command_line import run_program
 from hermite.text.messages import shown
-from sgd_check.run.end import end, sentence
 from sgd_check.run.options import read_arguments
-from sgd_check.run.resume import end_of_runs, file_of_runs, reopened_runs, said_by_runs
+from sgd_check.run.run_files import end, end_of_runs, file_of_runs, reopened_runs, said_by_runs, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import UsageError, duration, say
-from sgd_check.run.end import end, sentence
+from sgd_check.run.run_files import end, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

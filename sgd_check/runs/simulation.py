@@ -1,34 +1,165 @@
-"""`sgd_check.simulate`: check, plan, run and label online SGD."""
+"""`sgd_check.simulate` and `sgd_check.resume`: check, plan, run and label online SGD, or go on with it from a file."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import check_switch, is_correlation
-from dynamics.runs import as_run_file
-from sgd_check.engines import SpanEngine, make_engine
-from sgd_check.engines.network import has_callable
-from sgd_check.runs.checks import check_records, checked_budget, checked_engine, checked_options
+from dynamics.problem import (
+    Problem,
+    check_fields,
+    check_memory,
+    check_switch,
+    checked_integer,
+    checked_integers,
+    checked_number,
+    checked_seeds,
+    is_correlation,
+)
+from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, as_run_file, reopened
+from dynamics.theory import check_quadratic
+from hermite.text.messages import shown
+from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
+from sgd_check.engines.problem_forms import has_callable
 from sgd_check.runs.loop import Reached, run_with_file
-from sgd_check.runs.observables import keeps_vectors
 from sgd_check.runs.plan import make_plan, stability_limit
-from sgd_check.runs.recording import Recorder
+from sgd_check.runs.recording import Recorder, keeps_vectors
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     import xarray as xr
 
-    from dynamics.problem import Problem, SaveAt
-    from dynamics.runs import RunFile
-    from sgd_check.engines import Engine, EngineOptions
+    from dynamics.problem import SaveAt
+    from sgd_check.engines import Engine
+    from sgd_check.engines.registry import Declaration
     from sgd_check.runs.plan import LearningRate, Plan
+
+RECORD_LIMIT = 16 * 2**30
+
+
+def checked_engine(problem: object, engine: str) -> str:
+    """Return the name of an engine, with "auto" replaced by what it stands for; refuse what it does not simulate.
+
+    That is anything but a problem, a student or a field of the problem that the engine does not know.
+    """
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
+    declared = ENGINES.get(name) if isinstance(name, str) else None
+    if declared is not None:
+        _check_declared(problem, name, declared)
+    if problem.kind not in (declared.students if declared else ("homogeneous",)):
+        names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
+        which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
+        msg = (
+            f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
+            f"{problem.kind} student, which {which}."
+        )
+        raise ValueError(msg)
+    return name
+
+
+def _check_declared(problem: Problem, name: str, declared: Declaration) -> None:
+    """Refuse a problem with a field, or another objective, that an engine does not know."""
+    check_fields(problem, declared.fields, f"for engine {name!r}")
+    if problem.objective != declared.objective:
+        msg = (
+            f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
+            f"but has {problem.objective!r}."
+        )
+        raise ValueError(msg)
+
+
+def checked_options(
+    problem: Problem,
+    *,
+    seeds: object,
+    batch_size: int,
+    device: str,
+    dtype: str,
+    starts: Sequence[int] | None = None,
+    training_samples: int | None = None,
+) -> EngineOptions:
+    """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
+    chosen = checked_seeds(seeds)
+    samples = checked_integer(batch_size, "batch_size", minimum=1)
+    if problem.kind == "stiefel":
+        check_quadratic(problem)
+        if samples != 1:
+            msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}."
+            raise ValueError(msg)
+    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
+    return EngineOptions(
+        seeds=chosen,
+        batch_size=samples,
+        device=device,
+        dtype=dtype,
+        starts=checked_starts(starts, problem, len(chosen)),
+        training_samples=checked_training_samples(training_samples, problem, samples),
+    )
+
+
+def checked_budget(max_runtime: object) -> float:
+    """Return the seconds of a budget, infinite if there is none."""
+    return float("inf") if max_runtime is None else checked_number(max_runtime, "max_runtime", positive=True)
+
+
+def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) -> tuple[int, ...] | None:
+    """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
+    if starts is None:
+        return None
+    _check_kind("starts", problem, ("spherical",))
+    if not problem.start_is_random:
+        msg = "Argument `starts` must be None for a problem with a given start, but is not."
+        raise ValueError(msg)
+    chosen = checked_integers(starts, "starts", "a sequence of integers")
+    if len(chosen) != runs:
+        msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
+        raise ValueError(msg)
+    return chosen
+
+
+def checked_training_samples(training_samples: object, problem: Problem, batch_size: int) -> int | None:
+    """Return the number of samples that a run reuses, or None if every step has fresh ones."""
+    if training_samples is None:
+        return None
+    _check_kind("training_samples", problem, ("spherical", "committee"))
+    if is_correlation(problem):
+        msg = "Argument `training_samples` must be None for the objective 'correlation', but is not."
+        raise ValueError(msg)
+    count = checked_integer(training_samples, "training_samples", minimum=1)
+    if count % batch_size:
+        msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
+        raise ValueError(msg)
+    return count
+
+
+def check_records(problem: Problem, runs: int, records: int) -> None:
+    """Refuse runs whose records do not fit into memory."""
+    beside = problem.dimension if keeps_vectors(problem) else problem.width
+    need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
+    if need > RECORD_LIMIT:
+        msg = (
+            f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB, but {records} times of "
+            f"{runs} runs need {need / 2**30:.1f} GiB."
+        )
+        raise ValueError(msg)
+
+
+def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
+    if problem.kind not in kinds:
+        msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
+        raise ValueError(msg)
+
 
 #: Settings that are attributes of the dataset too.
 IN_ATTRIBUTES = (
@@ -77,7 +208,7 @@ def simulate(
         What is learned; its start is the start of every run.
     learning_rate : float or callable
         Step size η > 0, or a function of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or
-        `piecewise` of `sgd_check.engines.schedules`. Dimensionless.
+        `piecewise` of `sgd_check.runs.plan`. Dimensionless.
     steps : int
         Number of SGD steps.
     seeds : int or sequence of int
@@ -299,3 +430,92 @@ def _predicted_values(problem: Problem) -> dict[str, Any]:
 
     has_one = is_correlation(problem) or (problem.kind == "homogeneous" and problem.information_exponent > 2)
     return dict(prediction_values(predict(problem))) if has_one else {}
+
+
+#: What trains models on tokens, in a room above this one.
+TOKEN_SIMULATION = "sgd_check.tokens.simulation:simulate"
+#: Settings in the file that say what was done rather than what was asked.
+DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
+
+
+def resume(
+    path: str | os.PathLike[str] | RunFile,
+    *,
+    learning_rate: LearningRate | None = None,
+    progress: bool | None = None,
+    max_runtime: float | None = None,
+    every: float = DEFAULT_SECONDS,
+) -> xr.Dataset:
+    """Go on with a simulation that was interrupted, killed or out of time, to its end, and complete its file.
+
+    The states of the random generators are in the file, so the values are, bit for bit, those of a simulation that was
+    never stopped.
+
+    Parameters
+    ----------
+    path : path
+        File that `simulate`, here or in `sgd_check.tokens`, with `checkpoint` left unfinished.
+    learning_rate : callable, optional
+        The function of the step that was given to `simulate`, which a file cannot hold; absent for a number.
+    progress : bool, optional
+        Show a bar on stderr; by default if it is a terminal or a notebook.
+    max_runtime : float, optional
+        Wall-clock budget in seconds, of this part alone.
+    every : float, default 30
+        Seconds between two checkpoints.
+
+    Returns
+    -------
+    Dataset
+        As of `simulate`. `wall_seconds` counts all parts.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be read, or holds no simulation that can be continued.
+    ValueError
+        If the learning rate is missing, or is not that of the file.
+    """
+    file = path if isinstance(path, RunFile) else reopened(path, every=every)
+    begun = file.begun
+    if begun is None or begun.answer != "simulation":
+        answer = None if begun is None else begun.answer
+        msg = f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}."
+        raise StorageError(msg)
+    settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
+    varies = settings["learning_rate"] == "schedule"
+    if varies != (learning_rate is not None):
+        need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
+        msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
+        raise ValueError(msg)
+    if varies:
+        _check_same_rates(make_plan(learning_rate, settings["steps"], None), begun.settings)
+        settings["learning_rate"] = learning_rate
+    try:
+        if not isinstance(begun.problem, Problem):
+            found: xr.Dataset = resolve_name(TOKEN_SIMULATION)(
+                begun.problem, **settings, progress=progress, max_runtime=max_runtime, checkpoint=file
+            )
+            return found
+        return simulate(
+            begun.problem,
+            save_at=begun.save_at,
+            **settings,
+            progress=progress,
+            max_runtime=max_runtime,
+            checkpoint=file,
+        )
+    except (TypeError, ValueError) as error:
+        msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
+        raise StorageError(msg) from error
+
+
+def _check_same_rates(plan: Plan, stored: Mapping[str, Any]) -> None:
+    """Refuse learning rates that are not those with which a simulation began; older files know their mean alone."""
+    mean = stored["effective_learning_rate"]
+    if plan.effective_rate != mean:
+        msg = f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}."
+        raise ValueError(msg)
+    if stored.get("schedule_digest", plan.digest) != plan.digest:
+        msg = "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
+        raise ValueError(msg)

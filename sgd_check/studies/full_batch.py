@@ -23,7 +23,7 @@ from dynamics.problem import SaveAt, checked_increasing, checked_integer, checke
 from dynamics.solve import predict_recovery
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
-from sgd_check.runs.crossings import CrossingTracker
+from sgd_check.runs.recording import CrossingTracker
 from sgd_check.runs.simulation import simulate
 from sgd_check.studies.cut_squares import LEAD, cut_square, descent_problem, online_problem, online_slope
 from sgd_check.studies.work import PreparedStudy, checked_runs, under_way

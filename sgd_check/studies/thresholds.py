@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hermite.arrays import Array, Integers
-from sgd_check.runs.crossings import CrossingTracker
+from sgd_check.runs.recording import CrossingTracker
 
 TOLERANCE = 0.1
 # Ratios beyond this are as good as infinite.

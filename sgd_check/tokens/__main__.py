@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(values: Mapping[str, Any]) -> int:
     from dynamics.runs import StorageError, load_answer
-    from sgd_check.run.resume import end_of_runs, reopened_runs
+    from sgd_check.run.run_files import end_of_runs, reopened_runs
     from sgd_check.tokens import compare
 
     given = {option.key: values[option.key] for option in OPTIONS}
@@ -129,8 +129,8 @@ def _trained(
     """Return runs and the file that keeps them, begun or gone on with; draws of Gaussian embeddings need no file."""
     from dynamics.problem import stored_question
     from dynamics.runs import also_interrupted
-    from sgd_check.run.resume import file_of_runs
-    from sgd_check.runs.resumption import resume
+    from sgd_check.run.run_files import file_of_runs
+    from sgd_check.runs.simulation import resume
     from sgd_check.tokens import simulate
 
     problem: Any = stored_question(prediction)

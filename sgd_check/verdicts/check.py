@@ -13,8 +13,7 @@ import dynamics
 from dynamics.problem import checked_integer, checked_number, is_correlation
 from dynamics.runs import also_interrupted
 from hermite.text.messages import not_a_choice
-from sgd_check.runs.checks import checked_engine, checked_options
-from sgd_check.runs.simulation import simulate
+from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import checked_rate, decided_by_curves, with_emergence
 from sgd_check.verdicts.comparison import compare
 from sgd_check.verdicts.curve_course import choose_curve_course, seconds_left, simulate_for_curves

@@ -180,7 +180,7 @@ def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
         return np.moveaxis(np.asarray(dataset["learned_mass"].values), -1, 0)
     if not {"teacher_overlap", "squared_norm"} <= set(dataset):
         return np.empty((0, 0))
-    from sgd_check.runs.observables import observables_of
+    from sgd_check.runs.recording import observables_of
 
     overlap, norm = dataset["teacher_overlap"].values, dataset["squared_norm"].values
     flat = observables_of(problem).learned(overlap.reshape(-1, *overlap.shape[-2:]), norm.reshape(-1, norm.shape[-1]))

@@ -92,7 +92,7 @@ class _Pair:
     """The flow of a direction and its neuron alone: overlap, and time until C² = ½, on a grid."""
 
     def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
-        from sgd_check.engines.projected.motion import reduced_factor
+        from sgd_check.engines.projected.engine import reduced_factor
 
         link, a = problem.activation, problem.teacher.coefficients
         self.direction = direction
@@ -111,7 +111,7 @@ class _Pair:
 
 def _delays(problem: Problem, pairs: list[_Pair], rate: float, seed: int) -> list[float]:
     """Return Z of the pairs for one seed, from its samples until the last pair is through."""
-    from sgd_check.engines.generators import AXES, LABEL_NOISE, generators
+    from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
 
     axes, labels = generators(seed, (AXES, LABEL_NOISE))
     counts = [int(pair.time[-1] / rate) for pair in pairs]

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.error_estimates import measure, summary, table
 from dynamics.runs.companion import estimated_errors, event_errors, loss_errors
 from dynamics.runs.loop import RunResult
-from dynamics.runs.records import Records
+from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 
 NEVER = np.nan

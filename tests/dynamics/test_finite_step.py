@@ -16,7 +16,7 @@ from dynamics.equations.finite_step.system import FiniteStepSystem
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import make_stepper
 from dynamics.runs.loop import run
-from dynamics.runs.outcome import SolveError
+from dynamics.runs.result import SolveError
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.__main__ import main
 from dynamics.solve.step_settings import StepSettings, checked_step, limit_of, step_notes, warn_limit

@@ -19,8 +19,8 @@ from dynamics.integrators.descent import stepper as descent
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.particles import stepper as particle_stepper
 from dynamics.runs import loop as run
-from dynamics.runs import run_file, storage, trackers, whole_files
-from dynamics.runs.records import Records
+from dynamics.runs import run_file, storage, trackers
+from dynamics.runs.result import Records
 from dynamics.runs.trackers import Callback, StopReason
 from dynamics.threads import stopping
 from dynamics.threads.stopping import STOP, GivenUp, StopFlag, give_way, stopping_at, whether_given_up
@@ -375,7 +375,7 @@ def test_a_budget_that_is_spent_ends_the_run_after_its_first_step(method):
 @pytest.mark.parametrize("calls", [1, 2])
 def test_ctrl_c_while_a_file_is_written_tears_nothing(calls, tmp_path, monkeypatch):
     """KeyboardInterrupt comes in the main thread alone: no lock of a library stays taken, no file is half written."""
-    path, fill, sent = tmp_path / "run.nc", whole_files._fill, []
+    path, fill, sent = tmp_path / "run.nc", storage._fill, []
 
     def disturbed(temporary, write):
         if not sent:
@@ -387,14 +387,14 @@ def test_ctrl_c_while_a_file_is_written_tears_nothing(calls, tmp_path, monkeypat
     given = {"save_at": AT, "progress": False, "method": "explicit"}
     whole = dynamics.solve_overlaps(problem_of(), **given)
     with monkeypatch.context() as patch:
-        patch.setattr(whole_files, "_fill", disturbed)
+        patch.setattr(storage, "_fill", disturbed)
         with pytest.raises(dynamics.SolveInterrupted):
             dynamics.solve_overlaps(problem_of(), **given, checkpoint=dynamics.RunFile(path, every=1e-9))
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
 def test_ctrl_c_while_a_finished_run_is_stored_is_raised_after_it(tmp_path, monkeypatch):
-    path, fill = tmp_path / "run.nc", whole_files._fill
+    path, fill = tmp_path / "run.nc", storage._fill
 
     def disturbed(temporary, write):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
@@ -402,21 +402,21 @@ def test_ctrl_c_while_a_finished_run_is_stored_is_raised_after_it(tmp_path, monk
         fill(temporary, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(whole_files, "_fill", disturbed)
+        patch.setattr(storage, "_fill", disturbed)
         with pytest.raises(KeyboardInterrupt):
             dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, checkpoint=path)
     assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
 
 
 def test_ctrl_c_while_a_dataset_is_saved_is_raised_after_it(tmp_path, monkeypatch):
-    found, fill = dynamics.predict_emergence(problem_of()), whole_files._fill
+    found, fill = dynamics.predict_emergence(problem_of()), storage._fill
 
     def disturbed(temporary, write):
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         clock.sleep(0.1)
         fill(temporary, write)
 
-    monkeypatch.setattr(whole_files, "_fill", disturbed)
+    monkeypatch.setattr(storage, "_fill", disturbed)
     with pytest.raises(KeyboardInterrupt):
         dynamics.save(found, tmp_path / "p.nc")
     assert dynamics.load(tmp_path / "p.nc").identical(found)

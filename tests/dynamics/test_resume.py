@@ -14,7 +14,7 @@ from processes import interrupt_run, python
 import dynamics
 from benchmarks.random_problems import random_problem
 from dynamics.integrators.particles import stepper as particle_stepper
-from dynamics.runs import checkpoint, companion, kept_run, run_file, storage, trackers
+from dynamics.runs import companion, run_file, storage, trackers
 from dynamics.runs import loop as run
 from dynamics.runs.trackers import Callback, StopReason
 
@@ -124,7 +124,7 @@ def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(t
     """Every version of the file, the first and each of the later ones, leads to the same end."""
     monkeypatch.setattr(run, "LARGEST_CHUNK_STEPS", 30)
     monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 30)
-    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
+    monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
     versions = []
     kept = storage.netcdf_writer
 
@@ -327,7 +327,7 @@ def test_run_files_without_a_path_write_nothing():
     with pytest.raises(ValueError, match="Argument `every` must be finite and positive"):
         dynamics.RunFile(None, every=0.0)
     assert run_file.as_run_file(file) is file
-    assert kept_run.begun_snapshot(file, "run") is None
+    assert run.begun_snapshot(file, "run") is None
 
 
 def test_a_snapshot_of_another_run_is_refused():

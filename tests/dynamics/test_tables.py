@@ -125,7 +125,7 @@ def test_commands_write_the_table_beside_the_answer(tmp_path, monkeypatch, capsy
 
 
 def test_a_comparison_writes_the_table_of_its_verdict(answers, tmp_path):
-    from sgd_check.run.end import end
+    from sgd_check.run.run_files import end
 
     told = {"json": False, "quiet": True, "overwrite": False, "style": "screen"}
     table = tmp_path / "check.csv"

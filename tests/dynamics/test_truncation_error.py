@@ -11,7 +11,7 @@ import hermite
 from dynamics.report.flows import flow_findings
 from dynamics.runs.companion import truncation_errors
 from dynamics.runs.loop import RunResult
-from dynamics.runs.records import Records
+from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.overlaps import _cut
 from dynamics.solve.step_settings import StepSettings

@@ -8,21 +8,21 @@ __all__ = ["FAULTS_OF_SGD"]
 
 SGD = (
     Fault(
-        "sgd_check/engines/projected/projected_single_kernels.py",
+        "sgd_check/engines/projected/step_kernels.py",
         "g, h = 1.0 - step * (2.0 * value - z * slope), step * rho * slope",
         "g, h = 1.0 - step * (value - z * slope), step * rho * slope",
         "factor 2 of the tied second layer",
         tests_of("sgd_check/test_projected", "test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one"),
     ),
     Fault(
-        "sgd_check/engines/projected/projected_single_kernels.py",
+        "sgd_check/engines/projected/step_kernels.py",
         "h[i] = step * rho[i] * slope[i]",
         "h[i] = step * slope[i]",
         "missing length of the neuron",
         tests_of("sgd_check/test_projected", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),
     Fault(
-        "sgd_check/engines/projected/turning_kernels.py",
+        "sgd_check/engines/projected/step_kernels.py",
         "factor = np.sqrt(2.0 * gammas[b])",
         "factor = np.sqrt(gammas[b])",
         "factor 2 of a chi variable",
@@ -30,14 +30,14 @@ SGD = (
         compiled=True,
     ),
     Fault(
-        "sgd_check/engines/projected/network_kernels.py",
+        "sgd_check/engines/projected/step_kernels.py",
         "motion[3] * motion[0] * layers[0, i] * work[2, i]",
         "motion[3] * motion[0] * work[2, i]",
         "missing second layer in the step of a bias",
         tests_of("sgd_check/test_network_sgd", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),
     Fault(
-        "sgd_check/engines/projected/network_kernels.py",
+        "sgd_check/engines/projected/step_kernels.py",
         "work[4, i] += H[b, i] * work[0, i] / (radii[i] * radii[i])",
         "work[4, i] += H[b, i] * work[0, i] / radii[i]",
         "power of the length in the tangential step",
@@ -81,21 +81,21 @@ SGD = (
         compiled=True,
     ),
     Fault(
-        "sgd_check/engines/diffusion/diffusion_law_kernels.py",
+        "sgd_check/engines/diffusion_kernels.py",
         "gamma_i = 2.0 * s[0, i] - zi * first_i + second_i",
         "gamma_i = 2.0 * s[0, i] - zi * first_i",
         "missing σ'' in the covariance",
         tests_of("sgd_check/test_diffusion", "test_mean_and_covariance_are_those_of_quadrature"),
     ),
     Fault(
-        "sgd_check/engines/diffusion/diffusion_law_kernels.py",
+        "sgd_check/engines/diffusion_kernels.py",
         "(size * total - G[i, p] * G[j, q]) / batch",
         "(size * total + G[i, p] * G[j, q]) / batch",
         "sign of the squared mean",
         tests_of("sgd_check/test_diffusion", "test_mean_and_covariance_are_those_of_quadrature"),
     ),
     Fault(
-        "sgd_check/runs/crossings.py",
+        "sgd_check/runs/recording.py",
         "before * (time / before) ** fraction if before > 0",
         "before + fraction * (time - before) if before > 0",
         "crossings linear in time",

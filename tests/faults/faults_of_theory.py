@@ -147,7 +147,7 @@ ANALYSIS = (
         tests_of("dynamics/test_error_estimates", "test_errors_are_three_times_the_differences"),
     ),
     Fault(
-        "dynamics/runs/whole_files.py",
+        "dynamics/runs/storage.py",
         "return os.path.lexists(target) and not (replaces and target.is_file())",
         "return os.path.lexists(target) and not target.is_file()",
         "existing files replaced unasked",

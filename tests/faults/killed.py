@@ -13,8 +13,8 @@ import numpy as np
 
 import dynamics
 import sgd_check
-from dynamics.runs import checkpoint
 from dynamics.runs import loop as run
+from dynamics.runs import run_file
 from sgd_check.runs import loop
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def go_on(kind: str, path: str, every: float) -> None:
 
     The file is written every so many seconds.
     """
-    checkpoint.LARGEST_SHARE = np.inf
+    run_file.LARGEST_SHARE = np.inf
     run.FIRST_CHUNK_STEPS = run.LARGEST_CHUNK_STEPS = 24
     loop.TICK_STEPS, loop.TICK_SECONDS = 20, 0.0
     there = Path(path).exists()

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from sgd_check.engines.diffusion.engine import DiffusionEngine
-from sgd_check.engines.generators import set_words
+from sgd_check.engines.diffusion import DiffusionEngine
 from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.seeded_runs import set_words
 from sgd_check.engines.torch.engine import OnlineEngine
 
 

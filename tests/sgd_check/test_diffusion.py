@@ -13,8 +13,8 @@ import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.schedule import SaveAt
 from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines.diffusion import engine as diffusion
-from sgd_check.engines.diffusion.law import StepLaws
+from sgd_check.engines import diffusion
+from sgd_check.engines.diffusion import StepLaws
 from sgd_check.engines.registry import EngineOptions, make_engine
 
 CROOKED = [[1.0, 0.0], [0.6, 0.8]]

@@ -10,7 +10,7 @@ import sgd_check
 from dynamics.problem import Problem, Teacher
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import OnlineEngine
-from sgd_check.runs.observables import observables_of
+from sgd_check.runs.recording import observables_of
 
 CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
 
@@ -377,7 +377,7 @@ def test_threads_change_no_bit(tools, monkeypatch):
     problem = tools.problem(np.random.default_rng(0).uniform(-0.3, 0.3, (6, 2)), dimension=500)
 
     def final(threads):
-        monkeypatch.setattr("sgd_check.engines.torch.blocks.THREADED_NUMBERS", 1)
+        monkeypatch.setattr("sgd_check.engines.torch.engine.THREADED_NUMBERS", 1)
         monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
         run = engine(problem, range(5), dtype="float32")
         with run.running():

@@ -133,7 +133,7 @@ def test_steps_do_not_see_the_dimension():
     engine = make_engine("scalar", asked, EngineOptions(seeds=(3,)))
     state = engine.state()
     engine.advance(np.array([rate]))
-    from sgd_check.engines.generators import AXES, generators
+    from sgd_check.engines.seeded_runs import AXES, generators
 
     z, v = generators(3, (AXES,))[0].standard_normal(2)
     s = np.sqrt(0.75)

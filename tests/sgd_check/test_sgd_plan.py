@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dynamics.problem.schedule import SaveAt
-from sgd_check.engines.schedules import piecewise, power_law_decay
-from sgd_check.runs.crossings import CrossingTracker
-from sgd_check.runs.plan import make_plan
+from sgd_check.runs.plan import make_plan, piecewise, power_law_decay
+from sgd_check.runs.recording import CrossingTracker
 
 
 def test_default_records_are_step_zero_and_at_least_ten_per_e_fold():

@@ -14,7 +14,7 @@ from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.runs import checkpoint, run_file, storage
+from dynamics.runs import run_file, storage
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -126,7 +126,7 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
 def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
     from sgd_check.runs import loop
 
-    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", np.inf)
+    monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
     monkeypatch.setattr(loop, "TICK_STEPS", 20)
     monkeypatch.setattr(loop, "TICK_SECONDS", 0.0)
     kept, versions = storage.netcdf_writer, []
@@ -231,7 +231,7 @@ def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypa
 
 
 def test_a_long_span_is_given_up_at_a_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
-    from sgd_check.engines.diffusion.engine import DiffusionEngine
+    from sgd_check.engines.diffusion import DiffusionEngine
 
     advance, path, calls = DiffusionEngine.advance_span, tmp_path / "runs.nc", []
 

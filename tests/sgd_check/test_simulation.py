@@ -12,7 +12,7 @@ import sgd_check
 from dynamics.problem import Problem
 from dynamics.problem.schedule import SaveAt
 from sgd_check.engines.projected.engine import ProjectedEngine
-from sgd_check.engines.schedules import power_law_decay
+from sgd_check.runs.plan import power_law_decay
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from dynamics.runs.storage import load_tree
 from dynamics.theory import frame_escape, frame_rivals
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.projected.engine import Bench, SampleSizes
-from sgd_check.engines.projected.motion import frame_motion
+from sgd_check.engines.projected.engine import Bench, SampleSizes, frame_motion
 from sgd_check.verdicts.expectation import expectation
 
 torch = pytest.importorskip("torch")

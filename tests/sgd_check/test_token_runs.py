@@ -252,7 +252,7 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, batch_size, how):
     whole = sgd_check.tokens.simulate(problem, **asked)
     file = RunFile(tmp_path / "runs.nc", every=1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dynamics.runs.checkpoint.LARGEST_SHARE", np.inf)  # a file after every look
+        patch.setattr("dynamics.runs.run_file.LARGEST_SHARE", np.inf)  # a file after every look
         # Of batches of 600 six are drawn at once, so that this is amid those that were drawn last.
         stopped_at(patch, 15, how)
         with pytest.raises((RuntimeError, dynamics.SolveInterrupted)) as caught:

@@ -15,7 +15,7 @@ from dynamics.problem.checks import check_switch
 from dynamics.report.figures.flows import LOSS
 from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, small
 from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, figure_style, shades
-from dynamics.runs.whole_files import check_target, write_file
+from dynamics.runs.storage import check_target, write_file
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from dynamics.report.figures.panels import (
 from dynamics.report.figures.style import BAND, MEASURED, PREDICTED, REFERENCE, plain_text, power, shades
 from dynamics.report.findings import spread_rows
 from dynamics.report.samples import count_text, samples_of_one
-from dynamics.runs.stored_exponents import stored_exponents
+from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device
 from sgd_check.engines.torch.grouped import GroupedEngine
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import FreshSamples, TorchTeacher, steps_ahead
-from sgd_check.engines.torch.streams import make_streams
+from sgd_check.engines.torch.samples import FreshSamples, TorchTeacher, make_streams, steps_ahead
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

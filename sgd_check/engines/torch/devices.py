@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dynamics.problem import Problem
-    from sgd_check.engines.threads import RunThreads
+    from sgd_check.engines.seeded_runs import RunThreads
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30

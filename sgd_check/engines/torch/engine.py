@@ -7,42 +7,291 @@ One step on a batch of B fresh samples is
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; networks are stepped by
-`sgd_check.engines.torch.network`. Steps are taken by `sgd_check.engines.torch.blocks`, or on a CUDA device by one
+`sgd_check.engines.torch.recursion`. Steps are taken in blocks, or on a CUDA device by one
 Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student, and
 a committee that reuses its samples, have an engine of their own, `sgd_check.engines.torch.spherical`, and so have
 frames, `sgd_check.engines.torch.stiefel`, and inputs that are not isotropic, `sgd_check.engines.torch.covariant`.
+
+*Blocks.* Samples are drawn ahead, and weights are read and written once a block. A block of K steps is three matrix
+products (see `sgd_check.engines.torch.recursion`) and K steps on small tensors. On the processor, groups of seeds are
+drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from sgd_check.engines.network import network_of
+from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.torch.blocks import BlockStepper, Setting, drawn_steps
+from sgd_check.engines.seeded_runs import RunThreads
 from sgd_check.engines.torch.covariant import CovariantEngine
-from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name
+from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link, make_link_anywhere
-from sgd_check.engines.torch.network import NetworkTeacher
-from sgd_check.engines.torch.recursion import aligned
-from sgd_check.engines.torch.samples import TorchTeacher
+from sgd_check.engines.torch.network import NetworkRecursion, NetworkTeacher
+from sgd_check.engines.torch.recursion import Recursion, aligned
+from sgd_check.engines.torch.samples import TorchTeacher, make_streams
 from sgd_check.engines.torch.spherical import SphericalEngine
 from sgd_check.engines.torch.stiefel import StiefelEngine
-from sgd_check.engines.torch.streams import make_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite.arrays import Array
+    from sgd_check.engines.problem_forms import Network
     from sgd_check.engines.registry import Engine
+    from sgd_check.engines.torch.links import TorchLink
+    from sgd_check.engines.torch.samples import Streams
+
+#: Steps whose updates wait for one matrix product, at most. More of them read the weights less often, but multiply
+#: samples with each other, 2 d (2 m + K) operations a step, and turn over K products; weights of few numbers wait half
+#: as long.
+DELAYED_STEPS = 32
+FEW_NUMBERS = 2**13
+#: Numbers drawn per seed at a time on the processor, where that is more than a block.
+DRAWN_NUMBERS = 2**16
+DRAWN_STEPS = 1024
+#: Numbers that one thread works on at a time: about half of the second-level cache.
+GROUP_NUMBERS = 2**17
+#: Below this many numbers in a block, threads cost more than they bring.
+THREADED_NUMBERS = 2**18
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is learned: the student's link, the teacher, d, samples per step B, and the kind of the student.
+
+    `free` neurons enter as they are, as in a committee; another has `network`.
+    """
+
+    link: TorchLink
+    teacher: TorchTeacher | NetworkTeacher
+    dimension: int
+    batch: int
+    free: bool
+    network: Network | None = None
+
+
+def block_steps(width: int, dimension: int, batch: int) -> int:
+    """Return how many steps are one block; sums over a minibatch already read the weights once for many samples."""
+    if batch > 1:
+        return 1
+    return DELAYED_STEPS if width * dimension >= FEW_NUMBERS else DELAYED_STEPS // 2
+
+
+def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) -> int:
+    """Return how many steps are drawn at a time: of m, d and B alone, so no seed depends on what runs beside it."""
+    block = block_steps(width, dimension, batch)
+    if device.type != "cpu":
+        return block
+    return block * min(max(DRAWN_NUMBERS // (aligned(dimension) * batch * block), 1), DRAWN_STEPS // block)
+
+
+def _recursion(setting: Setting, steps: int, weights: torch.Tensor) -> Recursion:
+    """Return the steps of one block for the weights (lanes, m, columns)."""
+    lanes, width, _ = weights.shape
+    sizes = (lanes, width, steps, setting.batch)
+    if setting.network is None:
+        return Recursion(*sizes, link=setting.link, free=setting.free, like=weights)
+    return NetworkRecursion(*sizes, link=setting.link, network=setting.network, like=weights)
+
+
+class BlockStepper:
+    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
+
+    With `graph`, blocks are recorded as a graph on a CUDA device.
+    """
+
+    def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams, *, graph: bool = True) -> None:
+        self._setting, self._weights, self._streams = setting, weights, streams
+        self._lanes, width, columns = weights.shape
+        self._cuda = weights.device.type == "cuda"
+        self._graphed = self._cuda and graph
+        batch = setting.batch
+        self._steps = block_steps(width, setting.dimension, batch)
+        drawn = drawn_steps(width, setting.dimension, batch, weights.device)
+        self._samples = weights.new_empty(self._lanes, drawn * batch, columns)
+        self._targets = weights.new_zeros(self._lanes, drawn * batch)
+        self._recursion = _recursion(setting, self._steps, weights)
+        rows = self._steps * batch
+        # What matrix products write and read, with lanes first; the recursion has them last.
+        self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
+        self._gram = weights.new_zeros(self._lanes, rows, rows) if self._steps > 1 else None
+        self._blocks = drawn // self._steps
+        self._block = self._blocks - 1  # index of the open block among the drawn ones
+        self._taken = 0  # steps taken of the open block; zero if none is open
+        self._before_draw = streams.state()
+        self._rows = [slice(index * rows, (index + 1) * rows) for index in range(self._blocks)]
+        group = self._lanes if self._cuda else max(GROUP_NUMBERS // (columns * (width + rows)), 1)
+        self._groups = [range(first, min(first + group, self._lanes)) for first in range(0, self._lanes, group)]
+        work = self._lanes * columns * (width + rows)
+        self.threads = min(torch.get_num_threads(), self._lanes) if work >= THREADED_NUMBERS and not self._cuda else 1
+        if self.threads > 1:
+            share = -(-self._lanes // max(self.threads, len(self._groups)))
+            self._groups = [range(first, min(first + share, self._lanes)) for first in range(0, self._lanes, share)]
+        self._shared = RunThreads(self.threads)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def kernel(self) -> str:
+        """How steps are taken: "graph" (a CUDA graph of torch's kernels) or "plain"."""
+        return "graph" if self._graphed else "plain"
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which groups of seeds share threads."""
+        return shared_by(self._shared, single=not self._cuda)
+
+    def advance(self, rates: torch.Tensor) -> None:
+        """Take one step per learning rate; `rates` are η/B on the processor, shape (steps,)."""
+        rates = rates.to(self._weights)
+        done, count = 0, rates.shape[0]
+        while done < count:
+            first = self._taken
+            if first == 0:
+                if self._block == self._blocks - 1:
+                    self.draw()
+                self._block += 1
+            last = min(self._steps, first + count - done)
+            self._recursion.rates[first:last, 0, 0] = rates[done : done + last - first]
+            if self._graphed and last - first == self._steps:
+                self._replay()
+            else:
+                self._take(first, last)
+            done += last - first
+
+    def current(self) -> torch.Tensor:
+        """Return the weights of the moment, shape (lanes, m, d), without ending the open block."""
+        weights = self._weights
+        if self._taken:
+            weights = torch.empty_like(weights)
+            self._moved(range(self._lanes), weights)
+        return weights[..., : self._setting.dimension]
+
+    def layers(self) -> torch.Tensor:
+        """Return v and b of a network at the moment, shape (lanes, 2, m); nothing of other students."""
+        return self._recursion.layers.permute(2, 0, 1)
+
+    def freeze(self, lane: int) -> None:
+        """Turn a run to NaN; every operation keeps the lanes apart, so the others do not notice."""
+        self._weights[lane] = torch.nan
+        self._recursion.layers[..., lane] = torch.nan
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
+        drawn = self._taken > 0 or self._block < self._blocks - 1
+        layers = self._recursion.opened if self._taken else self._recursion.layers
+        return {
+            **({"layers": layers.cpu().numpy().copy()} if layers.numel() else {}),
+            "weights": self._weights.cpu().numpy().copy(),
+            "streams": self._before_draw if drawn else self._streams.state(),
+            "position": np.array([drawn, self._block, self._taken]),
+            "rates": self._recursion.rates.cpu().numpy().copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state that `state` returned; raise ValueError if it is of other runs."""
+        if state["weights"].shape != tuple(self._weights.shape):
+            shape = state["weights"].shape
+            msg = f"Argument `state` must hold weights of shape {tuple(self._weights.shape)}, but has {shape}."
+            raise ValueError(msg)
+        self._weights.copy_(torch.from_numpy(np.array(state["weights"])))
+        if self._recursion.layers.numel():
+            self._recursion.layers.copy_(torch.from_numpy(np.array(state["layers"])))
+        self._streams.restore(state["streams"])
+        drawn, self._block, taken = np.asarray(state["position"]).tolist()
+        if drawn:
+            self._before_draw = np.array(state["streams"])
+            self._each(self._draw)
+        if taken > 0:
+            self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
+            self._take(0, taken)
+
+    def draw(self) -> None:
+        """Fill the buffers with fresh samples of the steps to come."""
+        self._before_draw = self._streams.state()
+        self._each(self._draw)
+        self._block = -1
+
+    def _draw(self, lanes: range) -> None:
+        """Fill the buffers of some lanes with fresh samples and minus their labels."""
+        teacher, at = self._setting.teacher, slice(lanes.start, lanes.stop)
+        samples, targets = self._samples[at], self._targets[at]
+        self._streams.fill(lanes, samples, targets if teacher.noise > 0 else None)
+        samples[..., self._setting.dimension :] = 0.0
+        # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
+        for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
+            torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
+
+    def _take(self, first: int, last: int) -> None:
+        """Take steps of a block, which opens with the first and ends with the last."""
+        if first == 0:
+            self._each(self._project)
+            self._recursion.begin()
+        self._recursion.run(first, last)
+        self._taken = last
+        if last == self._steps:
+            self._each(lambda lanes: self._moved(lanes, self._weights))
+            self._taken = 0
+
+    def _open_samples(self) -> torch.Tensor:
+        return self._samples[:, self._rows[self._block]]
+
+    def _project(self, lanes: range) -> None:
+        """Write what the steps of a block need of weights and samples."""
+        at, recursion = slice(lanes.start, lanes.stop), self._recursion
+        weights, samples, products = self._weights[at], self._open_samples()[at], self._products[at]
+        columns = samples.transpose(1, 2)
+        torch.bmm(weights, columns, out=products)
+        recursion.projections[:, :, at] = self._by_step(products)
+        if self._gram is not None and recursion.gram is not None:
+            torch.bmm(samples, columns, out=self._gram[at])
+            recursion.gram[..., at] = self._gram[at].permute(1, 2, 0)
+        length = torch.linalg.vector_norm(weights, dim=2)
+        recursion.squared_norm[:, at] = torch.mul(length, length).T
+        targets = self._targets[at, self._rows[self._block]]
+        recursion.targets[:, at] = targets.reshape(len(lanes), self._steps, -1).transpose(0, 1)
+
+    def _by_step(self, products: torch.Tensor) -> torch.Tensor:
+        """Return (lanes, m, K B) as (K, m, lanes, B), which the recursion has."""
+        lanes, width, _ = products.shape
+        return products.view(lanes, width, self._steps, -1).permute(2, 1, 0, 3)
+
+    def _moved(self, lanes: range, out: torch.Tensor) -> None:
+        """Write the weights of some lanes with the steps taken to `out`, which may be the weights themselves."""
+        at, recursion = slice(lanes.start, lanes.stop), self._recursion
+        products = self._products[at]
+        self._by_step(products).copy_(recursion.coefficients[:, :, at])
+        torch.baddbmm(self._weights[at], products, self._open_samples()[at], alpha=-1, out=out[at])
+        scale = recursion.scale(out[at], at)
+        if scale is not None:
+            out[at].mul_(scale[..., None])
+
+    def _each(self, work: Callable[[range], None]) -> None:
+        """Do the work of all groups of lanes."""
+        self._shared.each(torch.inference_mode()(work), self._groups)
+
+    def _replay(self) -> None:
+        """Take a whole block as one CUDA graph, recorded the first time after a rehearsal on a stream of its own."""
+        if self._graph is None:
+            kept = self._weights.clone()
+            stream = torch.cuda.Stream(self._weights.device)  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream(self._weights.device))
+            with torch.cuda.stream(stream):
+                self._take(0, self._steps)
+            torch.cuda.current_stream(self._weights.device).wait_stream(stream)
+            self._weights.copy_(kept)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._take(0, self._steps)
+        self._graph.replay()
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:

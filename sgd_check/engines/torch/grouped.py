@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import numpy as np
 import torch
 
-from sgd_check.engines.threads import RunThreads
+from sgd_check.engines.seeded_runs import RunThreads
 from sgd_check.engines.torch.devices import device_name, shared_by
 
 if TYPE_CHECKING:

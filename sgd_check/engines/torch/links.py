@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from sgd_check.engines.link_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from sgd_check.engines.network import Network
+    from sgd_check.engines.problem_forms import Network
     from sgd_check.engines.torch.links import TorchLink
 
 

@@ -17,11 +17,10 @@ import numpy as np
 import torch
 
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.threads import RunThreads
+from sgd_check.engines.seeded_runs import RunThreads
 from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import FreshSamples, TorchTeacher, steps_ahead
-from sgd_check.engines.torch.streams import make_streams
+from sgd_check.engines.torch.samples import FreshSamples, TorchTeacher, make_streams, steps_ahead
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -1,21 +1,85 @@
-"""How `python -m sgd_check.run` and `python -m sgd_check.tokens` keep their runs while they go on, and go on with them.
+"""Files of `python -m sgd_check.run`: what a check writes and prints in the end, and runs that have not ended.
 
-The runs have a file of their own beside the output, which goes when they have ended: a verdict needs them all.
+Runs have a file of their own beside the output, which is removed when they have ended: a verdict needs them all.
+`python -m sgd_check.tokens` keeps its runs so, too.
 """
 
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import UsageError, as_typed, say
+from dynamics.commands import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    UsageError,
+    as_typed,
+    end_with,
+    say,
+    store_result,
+    store_table,
+)
 from hermite.text.messages import shown
+from sgd_check.run.options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from dynamics.report import Findings
     from dynamics.runs import RunFile
+
+FIGURE_DPI = 150
+
+
+def end(
+    tree: Any,
+    output: Path,
+    figure: Path | None,
+    settings: Mapping[str, Any],
+    stop_reason: str,
+    file: RunFile | None = None,
+) -> int:
+    """Write tree and figure, print what was compared, end the file of the runs if any; return the exit code."""
+
+    def find() -> Findings | None:
+        from sgd_check.report.findings import comparison_findings
+
+        return comparison_findings(tree) if "comparison" in tree.children else None
+
+    told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
+    store = partial(store_result, tree, output, overwrite=settings["overwrite"])
+    table = partial(store_table, tree, settings["csv"], overwrite=settings["overwrite"])
+    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"], table=table)
+    if written.output is None:
+        return EXIT_FAILED
+    code = _exit_code(stop_reason, written.output)
+    if file is not None:
+        end_of_runs(file, settings)
+    return (code or EXIT_FAILED) if written.trouble else code
+
+
+def _exit_code(stop_reason: str, output: Path) -> int:
+    """Return the exit code of a run that ended so, and say what was kept if it ended early."""
+    if stop_reason == "interrupted":
+        say(f"The run was interrupted; what was computed is in {output}.")
+        return EXIT_INTERRUPTED
+    if stop_reason == "blown_up":
+        say(f"Every run blew up, so try a smaller learning rate; what was computed is in {output}.")
+        return EXIT_FAILED
+    if stop_reason == "max_runtime":
+        say(f"The wall-clock budget ran out; what was computed is in {output}.")
+    return EXIT_DONE
+
+
+def sentence(error: BaseException, engine: str) -> str:
+    """Return one sentence for an error that the user can mend."""
+    if isinstance(error, ModuleNotFoundError) and engine == "torch":
+        return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
+    return as_typed(error, OPTIONS, prediction="FILE")
+
 
 #: Options of `sgd_check.run` that the file of the runs holds, so that they must not be given beside it.
 SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")

@@ -1,0 +1,526 @@
+r"""Online SGD as the diffusion it tends to for small steps: many steps at once, for runs of 10^9 and more.
+
+Small steps add up to their mean and to Gaussian noise. The engine takes h steps of SGD in one: the mean of h steps
+around noise with the exact covariance of one step (below), Strang's splitting, of second
+order in the drift and exact in mean and covariance to order η³ for h = 1. The weights themselves move, in the
+coordinates that a student sees, so that S − R Rᵀ stays positive semidefinite; the noise on the d − r − m other axes
+enters through the Bartlett factor of a Wishart matrix, with its fluctuations and at a cost independent of d.
+
+Before each step, and before its noise is drawn, h is chosen from the state. Within a step the drift may change by
+`DRIFT_TOLERANCE` of itself, as bounded by the rates at which it can change wherever drift and three standard deviations
+of noise may lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Looks are hit exactly,
+so the bits of a run depend on when it is looked at; its law does not.
+
+*Where it holds.* First, one step must be small: `small_step_ratio`, the largest relative change of a weight vector
+(root mean square) or of the mean gradient in it, must stay below `SMALL_STEP`, where a diffusion step is about ten
+steps of SGD. Second, steps must be many: the noise of one has heavy tails, of excess kurtosis 4e3 for h_3, 2e5 for
+h_4 and 5e8 for h_6 while the student has found nothing (`excess_kurtosis`), and the sum of N steps has an N-th of it.
+Above `TAIL_SHARE` runs scatter less than the diffusion says, since rare samples hold much of the variance. The engine
+says before a run and after it where either fails.
+
+*The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
+x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
+and the P directions, with weights −a_p. On the D = r + m axes that hold all v, the *visible* ones, the mean E[ē ∇_i] is
+that of `dynamics.equations.finite_step.step_moments`. On every other axis x is independent of e and σ', so there the
+mean is 0, the covariance is ρ_i ρ_j E[e² σ'_i σ'_j], and nothing is correlated with the visible axes.
+
+*Covariance.* Integrating x by parts, E[F x xᵀ] = E[F] I + E[∂∂ᵀF], leaves products of links and derivatives alone:
+
+.. math:: \frac{E[e^2 \nabla_i \nabla_j^T]}{\rho_i \rho_j} = E[e^2 \sigma'_i \sigma'_j]\, I
+   + \sum_{cc'} q_{cc'} v_c v_{c'}^T
+
+with γ = α + σ'' and γ' = σ' − zσ'' + σ''', where q is the sum of
+
+    v_c ⊗ v_c' : 2 w_c w_c' E[σ'_c σ'_c' σ'_i σ'_j]          v_c ⊗ v_c : 2 w_c E[ē σ''_c σ'_i σ'_j]
+    u_i ⊗ v_c : 2 w_c E[ē σ'_c γ_i σ'_j]                     v_c ⊗ u_j : 2 w_c E[ē σ'_c σ'_i γ_j]
+    v_c ⊗ u_i : 2 w_c E[ē σ'_c σ''_i σ'_j]                   u_j ⊗ v_c : 2 w_c E[ē σ'_c σ'_i σ''_j]
+    u_i ⊗ u_j : E[e² γ_i γ_j]                                u_j ⊗ u_i : E[e² σ''_i σ''_j]
+    u_i ⊗ u_i : E[e² γ'_i σ'_j]                              u_j ⊗ u_j : E[e² σ'_i γ'_j].
+
+*Four links.* Given y, the projections of x on u_i and on the rest of u_j, the projections z_c and z_c' of the others
+are Gaussian with covariance κ = Q_cc' − the part in y, and by Mehler's formula
+
+.. math:: E[f(z_c) g(z_{c'}) | y] = \sum_e \frac{\kappa^e}{e!} E[f^{(e)}(z_c) | y]\, E[g^{(e)}(z_{c'}) | y].
+
+Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_c and q² the variance of μ, and its
+recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and two otherwise, are
+exact for a link of degree K. All weights are positive, so that rounding stays small at every degree, and neurons that
+coincide are no special case but for the missing axis.
+
+*Frames* of orthogonal neurons are a diffusion of their own, in large dimensions and in M = UΘᵀ alone,
+
+.. math:: dM = [2 (M\Lambda - M\Lambda M^T M) - \eta (d - m)\, D M]\, dt
+   + \sqrt{2\eta}\, D^{1/2}\, dB\, (I - M^T M)^{1/2}, \qquad D = (|Q - A|^2 + \tau^2) I + 4\, U (Q - A)^2 U^T,
+
+with Λ = diag(a), U(Q − A)²Uᵀ = n²I − 2nMΛMᵀ + MΛ²Mᵀ and |Q − A|² = n²m − 2n tr MΛMᵀ + Σa². The drag is what polar
+factors take off at second order in η, the noise has the covariance of one step. It holds below η*_1 alone: above, the
+drag is larger than the drift, and steps are too large for a second order. Steps are those of the midpoint rule in the
+drift, with the noise of their start, and keep M within the unit ball.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.theory import rate_limits
+from dynamics.threads.cores import available_cores, one_blas_thread
+from hermite import polynomials
+from sgd_check.engines.diffusion_kernels import Settings, take_diffusion_steps, write_step_law
+from sgd_check.engines.projected.engine import reduced_factor
+from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.seeded_runs import AXES, LENGTHS, RunThreads, generators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array, Integers
+
+    Link = tuple[Array, Array, Array, Array, Array]
+
+
+#: Links that are no polynomials are cut here at the latest: the tails of longer series are not theirs.
+SERIES_DEGREE = 20
+LARGEST_NOISE_RATIO = 1.5
+# Trapezoid rule for averages over the link itself.
+GRID_REACH, GRID_POINTS = 12.0, 6145
+
+
+class StepLaw(NamedTuple):
+    """Mean and covariance of the mean gradient Σ_b e_b ∇_b/B of a batch, dimensionless; a step is −η times it.
+
+    On the visible axes the mean E[e ∇_i] is (m, D) and the covariance (m, D, m, D); on each other axis the mean is 0
+    and the covariance `beyond` (m, m). `ratio` is the largest relative change of a weight vector (root mean square) or
+    of a mean gradient in one step, per η.
+    """
+
+    mean: Array
+    covariance: Array
+    beyond: Array
+    ratio: float
+
+
+class StepLaws:
+    """The laws of one step of SGD for one problem and batch size, at any weights.
+
+    The kernels take `teacher` θ_p (P, r), `coefficients` a (P,), and as `link` the tables of `diffusion_kernels`
+    for `series`, the link that is simulated. `free_axes` is d − D, the number of axes beyond the visible ones.
+    """
+
+    def __init__(self, problem: Problem, batch_size: int) -> None:
+        rows = problem.teacher.directions
+        self.teacher: Array = np.eye(problem.num_directions) if rows is None else np.array(rows)
+        self.coefficients: Array = np.array(problem.teacher.coefficients)
+        self.series: Series = series_of(problem.activation)
+        self.link: Link = link_tables(self.series.coefficients)
+        self.free_axes: int = problem.dimension - problem.teacher.span - problem.width
+        self._noise, self._batch = problem.label_noise, float(batch_size)
+
+    def law(
+        self, drift_tolerance: float = 0.0, noise_tolerance: float = 0.0, cap: float = 0.0
+    ) -> tuple[Array, Array, Link, Settings]:
+        """Return what the kernels take together; squared norms may grow to `cap`."""
+        settings = (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
+        return self.teacher, self.coefficients, self.link, settings
+
+    def at(self, weights: Array) -> StepLaw:
+        """Return the law at weights (m, D) whose first coordinates are on the teacher's axes."""
+        m, D = weights.shape
+        mean, lower = np.empty((m, D)), np.zeros((m * D, m * D))
+        beyond, ratio = np.empty((m, m)), np.empty(1)
+        write_step_law(np.ascontiguousarray(weights, dtype=np.float64), self.law(), mean, lower, beyond, ratio)
+        full = np.tril(lower) + np.tril(lower, -1).T
+        return StepLaw(mean, full.reshape(m, D, m, D), beyond, float(ratio[0]))
+
+
+class Series(NamedTuple):
+    """Hermite coefficients that are simulated, a phrase saying what link they are, and their noise over the link's."""
+
+    coefficients: Array
+    name: str
+    noise_ratio: float
+
+
+def series_of(expansion: HermiteExpansion) -> Series:
+    """Return a polynomial as it is, and of any other link the Hermite series whose noise is most like the link's.
+
+    Series of growing order come closer to σ in the mean square, but E σ⁴, E σ'⁴ and E σ²σ'², which the noise of a step
+    is made of, leave it beyond some order and then grow without bound. Of the three and of E σ² E σ'², the one that is
+    furthest off is the noise ratio.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> series = series_of(hermite.expand("erf"))
+    >>> series.name, round(series.noise_ratio, 2)
+    ('erf (Hermite series to order 7)', 1.08)
+    """
+    if expansion.is_polynomial:
+        return Series(np.array(expansion.link_coefficients()), f"{expansion.name} (polynomial)", 1.0)
+    z = np.linspace(-GRID_REACH, GRID_REACH, GRID_POINTS)
+    weight = np.exp(-0.5 * z**2)
+    wanted = _noise(expansion.value(z), expansion.derivative(z), weight)
+    best = None
+    for order in range(1, min(expansion.order, SERIES_DEGREE) + 1):
+        c = np.array(expansion.coefficients[: order + 1], dtype=np.float64)
+        if not c[1:].any():
+            continue
+        ratios = _noise(polynomials.series_value(c, z), polynomials.series_derivative(c, z), weight) / wanted
+        ratio = float(ratios[np.argmax(np.abs(np.log(ratios)))])
+        if best is None or abs(np.log(ratio)) < abs(np.log(best.noise_ratio)):
+            best = Series(c, f"{expansion.name} (Hermite series to order {order})", ratio)
+    if best is None or not 1.0 / LARGEST_NOISE_RATIO < best.noise_ratio < LARGEST_NOISE_RATIO:
+        ratio = 0.0 if best is None else best.noise_ratio
+        msg = (
+            f"Argument `engine` must be 'projected' for {expansion.name}, whose Hermite series have {ratio:.2g} times "
+            "its noise at best, but is 'diffusion'."
+        )
+        raise ValueError(msg)
+    return best
+
+
+def _noise(value: Array, slope: Array, weight: Array) -> Array:
+    total = weight.sum()
+    means = [float(weight @ product) / total for product in (value**4, slope**4, (value * slope) ** 2)]
+    return np.array([*means, float(weight @ value**2) * float(weight @ slope**2) / total**2])
+
+
+def link_tables(coefficients: Array) -> Link:
+    """Return c_j², the table c_(e+n) sqrt(binom(e+n, e)), √j, and the nodes (y_1, y_2, weight) of both rules."""
+    c = np.trim_zeros(coefficients, "b")
+    K = c.size - 1
+    table = np.zeros((K + 3, K + 1))
+    for e in range(K + 1):
+        binomial = 1.0
+        for n in range(K + 1 - e):
+            table[e, n] = c[e + n] * np.sqrt(binomial)
+            binomial *= (e + n + 1) / (n + 1)
+    y, weight = np.polynomial.hermite_e.hermegauss(2 * K + 2)
+    weight /= weight.sum()
+    single = np.stack([y, np.zeros_like(y), weight], axis=1)
+    double = np.stack([np.repeat(y, y.size), np.tile(y, y.size), np.outer(weight, weight).ravel()], axis=1)
+    if not c[::2].any() or not c[1::2].any():
+        # All that is averaged is even in x then, so that half of the nodes will do.
+        single, double = (nodes[nodes[:, 0] > 0] * [1.0, 1.0, 2.0] for nodes in (single, double))
+    return c**2, table, np.sqrt(np.arange(K + 4.0)), np.ascontiguousarray(single), np.ascontiguousarray(double)
+
+
+def excess_kurtosis(problem: Problem, batch_size: int) -> float:
+    r"""Return the excess kurtosis of the noise of one step on one axis, while the student has found nothing.
+
+    Error, neuron and axis are independent then: it is 3 E[e⁴] E[σ'⁴]/(E[e²] E[σ'²])² − 3, divided by B, for a teacher
+    with independent directions. The sum of N steps has an N-th of it.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> round(excess_kurtosis(Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=32), 1))
+    4182
+    """
+    c = np.trim_zeros(series_of(problem.activation).coefficients, "b")
+    y, weight = np.polynomial.hermite_e.hermegauss(2 * c.size)
+    weight /= weight.sum()
+    value, slope = polynomials.series_value(c, y), polynomials.series_derivative(c, y)
+    second, third, fourth = (float(weight @ (value - c[0]) ** n) for n in (2, 3, 4))
+    a = problem.teacher.coefficients
+    mean, variance, noise = c[0] * float(a.sum()), second * float(np.sum(a**2)), problem.label_noise**2
+    centred = (fourth - 3.0 * second**2) * float(np.sum(a**4)) + 3.0 * variance**2
+    target = centred + 4.0 * mean * third * float(np.sum(a**3)) + 6.0 * mean**2 * variance + mean**4
+    square = variance + mean**2
+    error = (target + 6.0 * square * noise + 3.0 * noise**2) / (square + noise) ** 2
+    return float(3.0 * error * (weight @ slope**4) / (weight @ slope**2) ** 2 - 3.0) / batch_size
+
+
+DRIFT_TOLERANCE = 0.2
+NOISE_TOLERANCE = 4e-3
+SMALL_STEP = 0.02
+TAIL_SHARE = 0.02
+VISIBLE_NOISE = 0.1
+MOST_NEURONS = 4
+# Number of visible coordinates, m (r + m), up to which a diffusion step takes about two milliseconds.
+MOST_COORDINATES = 128
+# Random numbers are drawn for so many diffusion steps at a time.
+BLOCK_STEPS = 128
+# A run whose squared norms exceed this many times the weight of teacher and start is not followed any further.
+BLOW_UP_FACTOR = 1e4
+
+
+def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | FrameDiffusion:
+    """Return the diffusion of a problem's student."""
+    return (FrameDiffusion if problem.kind == "stiefel" else DiffusionEngine)(problem, options)
+
+
+class DiffusionEngine:
+    """A batch of diffusions, one per seed; see the module's docstring.
+
+    Every seed has two generators of its own (SFC64), consumed in the order of its diffusion steps alone, so that the
+    bits of a seed depend neither on the other seeds nor on the number of threads.
+    """
+
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        _check_size(problem)
+        m, span, count = problem.width, problem.teacher.span, len(options.seeds)
+        self._span, self._directions = span, problem.teacher.directions
+        self._laws = StepLaws(problem, options.batch_size)
+        self._kurtosis = excess_kurtosis(problem, options.batch_size)
+        start = np.ascontiguousarray(reduced_factor(problem.reduced_weights(), span).T)
+        weight = float(np.sum(self._laws.coefficients) + np.sum(start**2))
+        self._law = self._laws.law(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
+        self._weights = np.repeat(start[None], count, axis=0)
+        self._running = np.ones(count, dtype=bool)
+        self._generators = [generators(seed, (AXES, LENGTHS)) for seed in options.seeds]
+        new_axes = min(m, self._laws.free_axes)
+        # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2.
+        self._shapes = 0.5 * (self._laws.free_axes - np.arange(new_axes, dtype=np.float64))
+        below = sum(min(b, new_axes) for b in range(m))
+        self._normals = np.empty((count, BLOCK_STEPS, m * (span + m) + below))
+        self._gammas = np.empty((count, BLOCK_STEPS, new_axes))
+        self._left = np.zeros(count, dtype=np.int64)
+        self._used = np.full(count, BLOCK_STEPS, dtype=np.int64)
+        self._levels = np.full((count, 2, m), -1.0)
+        self._tally = np.zeros((count, 2))
+        self._steps = 0
+        self._threads = RunThreads(min(count, available_cores()))
+        self._stopped = False
+        self.attributes: dict[str, str | int | float] = {
+            "device": "cpu",
+            "dtype": "float64",
+            "simulated_link": self._laws.series.name,
+            "link_noise_ratio": self._laws.series.noise_ratio,
+            "numba_version": metadata.version("numba"),
+            "random_numbers": f"SFC64 of numpy {np.__version__}",
+            "threads": self._threads.count,
+            "noise_kurtosis": self._kurtosis,
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return a context in which the seeds share threads; they end with it, and `attributes` is complete."""
+        self._stopped = False
+        with self._threads.running():
+            try:
+                yield
+            finally:
+                self._stopped = True
+                self._write_attributes()
+
+    def caution(self, peak_rate: float, steps: int) -> str | None:
+        """Return one sentence if steps at this learning rate are too large at the start, or too few."""
+        ratio = peak_rate * self._laws.at(self._weights[0]).ratio
+        if ratio > SMALL_STEP:
+            return (
+                f"A step at learning rate {peak_rate:.3g} changes the start by {ratio:.2g} of itself, more than the "
+                f"{SMALL_STEP:g} up to which SGD is a diffusion, so use engine 'projected' or a smaller learning rate."
+            )
+        if self._kurtosis > TAIL_SHARE * steps:
+            return (
+                f"The noise of a step has kurtosis {self._kurtosis:.2g} here, so {steps} steps are fewer than the "
+                f"{self._kurtosis / TAIL_SHARE:.2g} from which on SGD is a diffusion; the exact engine is 'projected'."
+            )
+        series = self._laws.series
+        if abs(series.noise_ratio - 1.0) > VISIBLE_NOISE:
+            return (
+                f"What is simulated is {series.name}, some of whose noise has {series.noise_ratio:.2g} times the "
+                "variance of the link's, so use engine 'projected' for the link itself."
+            )
+        return None
+
+    def advance(self, rates: Array) -> None:
+        """Take one step of SGD per learning rate."""
+        self.advance_span(rates.size, rates, lambda: False)
+
+    def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
+        """Take `steps` steps at the given rates, or at one rate; return whether they were taken to the end."""
+        active = np.flatnonzero(self._running)
+        self._left[active] = steps
+        if isinstance(rates, float):
+            span = (steps, rates, np.empty((2, 0)))
+        else:
+            span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
+        count = self._threads.count if self._threads.shared else 1
+        shares = [active[k::count].copy() for k in range(count)]
+        ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, given_up), shares))
+        self._steps += steps
+        self._running[active] &= np.isfinite(self._weights[active, 0, 0])
+        return ended
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps in float64."""
+        squared_norm = np.sum(self._weights**2, axis=2)
+        unit = self._weights / np.sqrt(squared_norm)[:, :, None]
+        on_axes = unit[:, :, : self._span]
+        overlap = np.ascontiguousarray(on_axes) if self._directions is None else on_axes @ self._directions.T
+        return Measurement(overlap, unit @ unit.transpose(0, 2, 1) if student else None, squared_norm)
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN and step them no more."""
+        self._weights[stopped] = np.nan
+        self._running &= ~stopped
+
+    def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], given_up: Callable[[], bool]) -> bool:
+        runs = (self._weights, self._left, self._used, self._levels, self._tally)
+        pending = seeds
+        while pending.size:
+            if self._stopped or given_up():
+                return False
+            for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
+                self._draw(seed)
+            take_diffusion_steps(pending, runs, (self._normals, self._gammas), span, self._law)
+            pending = pending[self._left[pending] > 0]
+        return True
+
+    def _draw(self, seed: int) -> None:
+        axes, lengths = self._generators[seed]
+        axes.standard_normal(out=self._normals[seed])
+        if self._shapes.size:
+            lengths.standard_gamma(self._shapes, out=self._gammas[seed])
+        self._used[seed] = 0
+
+    def _write_attributes(self) -> None:
+        ratio, tail = float(self._tally[:, 0].max()), self._kurtosis / max(self._steps, 1)
+        failed = int(np.sum(self._tally[:, 0] > SMALL_STEP))
+        reasons = []
+        if failed:
+            reasons.append(f"a step changed weights or gradients by over {SMALL_STEP:g} of themselves in {failed} runs")
+        if tail > TAIL_SHARE:
+            reasons.append(f"the noise of all steps together still has kurtosis {tail:.2g}")
+        self.attributes["small_step_ratio"] = ratio
+        self.attributes["small_steps"] = f"fails: {' and '.join(reasons)}" if reasons else "holds"
+        self.attributes["diffusion_steps"] = int(self._tally[:, 1].sum())
+
+
+def _check_size(problem: Problem) -> None:
+    """Refuse problems that the projected engine simulates faster, or that have too few dimensions."""
+    m, span = problem.width, problem.teacher.span
+    msg = ""
+    if m > MOST_NEURONS:
+        msg = (
+            f"Argument `engine` must be 'projected' for more than {MOST_NEURONS} neurons, but is 'diffusion' "
+            f"with width {m}."
+        )
+    elif m * (span + m) > MOST_COORDINATES:
+        msg = (
+            f"Argument `engine` must be 'projected' where width · (width + teacher axes) exceeds {MOST_COORDINATES}, "
+            f"but is 'diffusion' with {m * (span + m)}."
+        )
+    elif problem.dimension < span + m:
+        msg = (
+            f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {span + m}, "
+            f"but is 'diffusion' with dimension {problem.dimension}."
+        )
+    if msg:
+        raise ValueError(msg)
+
+
+#: Largest 4 a_1 h of a step of the diffusion.
+LARGEST_GROWTH = 0.04
+
+
+class FrameDiffusion:
+    """A batch of diffusions of a frame, one per seed, each with a generator of its own; see the module's docstring."""
+
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        self._a, self._noise, self._width = problem.teacher.coefficients, problem.label_noise, problem.width
+        self._n, self._dimension = float(problem.start().squared_norm[0]), problem.dimension
+        self._limit = float(rate_limits(problem).max())
+        start = problem.reduced_weights()[:, : problem.num_directions] / np.sqrt(self._n)
+        self._M = np.repeat(start[None], len(options.seeds), axis=0)
+        self._generators = [generators(seed, (AXES,))[0] for seed in options.seeds]
+        self.attributes: dict[str, str | int | float] = {
+            "device": "cpu",
+            "dtype": "float64",
+            "simulated_link": problem.activation.name,
+            "random_numbers": f"SFC64 of numpy {np.__version__}",
+            "threads": 1,
+            "diffusion_steps": 0,
+        }
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context that holds BLAS to one thread: the matrices are small."""
+        return one_blas_thread()
+
+    def caution(self, peak_rate: float, steps: int) -> str | None:  # noqa: ARG002
+        """Refuse learning rates at which there is no diffusion."""
+        if peak_rate >= self._limit:
+            msg = (
+                f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from "
+                f"every direction and frames are no diffusion, but is {peak_rate:.4g}; use engine 'projected'."
+            )
+            raise ValueError(msg)
+        return None
+
+    def advance(self, rates: Array) -> None:
+        """Take one step of SGD per learning rate."""
+        self.advance_span(rates.size, rates, lambda: False)
+
+    def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
+        """Take `steps` steps at one rate, or at rates whose mean over time is taken; return whether to the end."""
+        if isinstance(rates, float):
+            time, rate = steps * rates, rates
+        else:
+            time = float(np.sum(rates))
+            rate = float(np.dot(rates, rates)) / time
+        # Never finer than SGD itself.
+        count = min(int(np.ceil(4.0 * self._a.max() * time / LARGEST_GROWTH)), steps)
+        for _ in range(count):
+            if given_up():
+                return False
+            self._step(time / count, rate)
+        self.attributes["diffusion_steps"] = int(self.attributes["diffusion_steps"]) + count
+        return True
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps in float64, those among the neurons being known."""
+        runs, m, _ = self._M.shape
+        gram = np.repeat(np.eye(m)[None], runs, axis=0) if student else None
+        norms = np.where(np.isnan(self._M[:, :, 0]), np.nan, self._n)
+        return Measurement(self._M.copy(), gram, norms)
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN."""
+        self._M[stopped] = np.nan
+
+    def _step(self, wait: float, rate: float) -> None:
+        """Take one step of the diffusion."""
+        M = self._M
+        drift, noise = self._drift_and_noise(M, rate)
+        middle, _ = self._drift_and_noise(M + 0.5 * wait * drift, rate)
+        values, vectors = np.linalg.eigh(noise)
+        half = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None]) @ vectors.transpose(0, 2, 1)
+        drawn = np.stack([stream.standard_normal(M.shape[1:]) for stream in self._generators])
+        moved = M + wait * middle + np.sqrt(2.0 * rate * wait) * half @ _within(drawn, M)
+        self._M = _bounded(moved)
+
+    def _drift_and_noise(self, M: Array, rate: float) -> tuple[Array, Array]:
+        """Return the drift and D."""
+        a, n, turned = self._a, self._n, M.transpose(0, 2, 1)
+        S, identity = (M * a) @ turned, np.eye(self._width)
+        square = n**2 * self._width - 2.0 * n * np.trace(S, axis1=1, axis2=2) + np.sum(a**2) + self._noise**2
+        D = square[:, None, None] * identity + 4.0 * (n**2 * identity - 2.0 * n * S + (M * a**2) @ turned)
+        drift = 2.0 * (M * a - S @ M) - rate * (self._dimension - self._width) * D @ M
+        return drift, D
+
+
+def _within(drawn: Array, M: Array) -> Array:
+    """Return drawn (I − MᵀM)^(1/2), by the eigenvalues of M Mᵀ."""
+    values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
+    factor = -1.0 / (1.0 + np.sqrt(np.clip(1.0 - values, 0.0, None)))
+    along = vectors.transpose(0, 2, 1) @ M
+    taken: Array = drawn + ((drawn @ along.transpose(0, 2, 1)) * factor[:, None]) @ along
+    return taken
+
+
+def _bounded(M: Array) -> Array:
+    """Return M with singular values of at most 1."""
+    values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
+    scale = 1.0 / np.sqrt(np.maximum(values, 1.0))
+    bounded: Array = (vectors * scale[:, None]) @ (vectors.transpose(0, 2, 1) @ M)
+    return bounded

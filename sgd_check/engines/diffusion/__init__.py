@@ -1,1 +1,0 @@
-"""The diffusion that online SGD tends to for small steps."""

@@ -1,0 +1,595 @@
+"""Compiled steps of the projected engine: those of homogeneous neurons, networks, frames, and inputs of covariance Σ.
+
+State: W (r + m, m), column i the coordinates of neuron i: r on the teacher's axes, then row i of a lower-triangular
+factor of the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those r + m axes and in new ones,
+
+    w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
+
+and turns the axes so that the new ones are empty again. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
+
+All steps take `draws`, the samples, gammas and labels of so many steps, and `buffers`: `work` (7, m), scratch of links,
+H (B, m) and `stack`, see `turn_batch`.
+
+*Turns.* A step leaves the neurons with entries on axes new in its samples; a rotation of all axes beyond the teacher's
+brings the factor of the neurons back to lower-triangular form. One sample takes two sweeps of Givens rotations, O(m²)
+operations.
+
+With H the B×m matrix of the h_ib, the new axes of a batch carry Hᵀ N, N a B×s matrix of N(0, 1)
+with s the number of axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for B ≤ m, N is
+replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the
+law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular
+form; a step costs O(B m (m + r) + m³) operations.
+
+*Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b, e the error of a
+sample, all taken before the step, and η/B its rate, a step is
+
+    w_i ← g_i w_i − Σ_b h_ib x_b,   h_ib = (η/B) ε_w s v_i σ'_ib e_b,   g_i = 1 − ηκ_w,
+    v_i ← (1 − ηκ_v) v_i − (η/B) ε_v s Σ_b σ_ib e_b,   b_i ← b_i − (η/B) ε_b s v_i Σ_b σ'_ib e_b.
+
+On the sphere the step is along it, g_i = 1 + Σ_b h_ib λ_ib/|w_i|², and w_i is brought back to its length. Rows of
+`work`: λ, Σ_b σ e and Σ_b σ' e times η/B, σ', g, λ + b and then h, and one for σ and to carry columns. `motion` holds
+s, ε_w, ε_v, ε_b, κ_w, κ_v; `radii` (m,) are lengths to go back to, without entries where the neurons are free.
+
+*Frames* of orthogonal neurons. With U = W/σ0, z = Ux, x_∥ = Uᵀz and x_⊥ = x − x_∥ the step along the tangential part of
+the gradient and the polar factor of what it leads to are one matrix of rank one,
+
+    (I + f zzᵀ)(U − b z x_⊥ᵀ) = U + z (f x_∥ − β x_⊥)ᵀ,   b = √2 η e,   β = b (1 + b² |x_⊥|² |z|²)^(−1/2),
+
+f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form: O(m² + m r) operations.
+
+*Inputs of covariance Σ.* State: W (D, m), column i the whitened coordinates of neuron i: the teacher's axes, those of
+classes that have at most m more, then for every other class the m rows of its triangular factor. The step is Σ times
+that of isotropic inputs, with the eigenvalue s of a row in front of g − 1 and h; axes are turned within a class alone.
+The new axes of a batch carry a Bartlett factor of its own for every triangular factor.
+"""
+
+import numpy as np
+
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.views import row_part
+from sgd_check.engines.projected.links import both_at, write_both
+
+Draws = tuple[Matrix, Matrix, Matrix]
+Buffers = tuple[Matrix, Vector, Matrix, Matrix]
+
+
+@kernel
+def lengths(W: Matrix, work: Matrix) -> None:
+    """Write |w_i| to work[1]."""
+    rho = row_part(work, 1, 0, W.shape[1])
+    for i in range(W.shape[1]):
+        rho[i] = 0.0
+    for c in range(W.shape[0]):
+        for i in range(W.shape[1]):
+            rho[i] += W[c, i] * W[c, i]
+    for i in range(W.shape[1]):
+        rho[i] = np.sqrt(rho[i])
+
+
+@kernel
+def output(W: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: Matrix, scratch: Vector) -> float:
+    """Return f(x) of the sample in row t from column `first` on; write z, σ and σ' of neurons of known lengths."""
+    m = W.shape[1]
+    z, rho = row_part(work, 0, 0, m), row_part(work, 1, 0, m)
+    value, slope = row_part(work, 2, 0, m), row_part(work, 3, 0, m)
+    for i in range(m):
+        z[i] = 0.0
+    for c in range(W.shape[0]):
+        coordinate = samples[t, first + c]
+        for i in range(m):
+            z[i] += W[c, i] * coordinate
+    for i in range(m):
+        z[i] /= rho[i]
+    write_both(link, z, value, slope, scratch)
+    total = 0.0
+    for i in range(m):
+        total += rho[i] * rho[i] * value[i]
+    return total
+
+
+@kernel
+def weigh_batch(
+    W: Matrix, rate: float, samples: Matrix, labels: Matrix, t: int, link: Vector, H: Matrix, work: Matrix,
+    scratch: Vector
+) -> bool:  # fmt: skip
+    """Write H and g for batch t; return whether every error is finite."""
+    axes, m = W.shape
+    z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
+    slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
+    lengths(W, work)
+    for i in range(m):
+        g[i] = 1.0
+    for b in range(labels.shape[1]):
+        step = rate * (output(W, samples, t, b * axes, link, work, scratch) - labels[t, b])
+        if not abs(step) < np.inf:
+            return False
+        for i in range(m):
+            g[i] -= step * (2.0 * value[i] - z[i] * slope[i])
+            H[b, i] = step * rho[i] * slope[i]
+    return True
+
+
+@kernel
+def give_up(W: Matrix) -> None:
+    """Turn the weights to NaN."""
+    for c in range(W.shape[0]):
+        for i in range(W.shape[1]):
+            W[c, i] = np.nan
+
+
+@kernel
+def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: Matrix) -> None:
+    """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
+
+    L begins in row `first` of W, and x in that column of row t of `samples`. The first sweep turns (x | new) into a
+    multiple of the first axis, from the last axis on, which leaves one entry above the diagonal of L per row; the
+    second removes it. The column that both rotations share is carried along. g, h and that column are the last three
+    rows of `work`.
+    """
+    m = W.shape[1]
+    for i in range(m):
+        work[6, i] = 0.0
+    square = new * new
+    before = abs(new)
+    beyond = 0.0
+    for j in range(m - 1, -1, -1):
+        k = first + j
+        y = samples[t, k]
+        square += y * y
+        length = np.sqrt(square)
+        cos, sin = (y / length, before / length) if length > 0.0 else (1.0, 0.0)
+        if j == m - 1:
+            entry_of_last = work[4, j] * W[k, j]
+            beyond = -sin * entry_of_last
+            work[6, j] = cos * entry_of_last
+        else:
+            for i in range(j, m):
+                ours = work[4, i] * W[k, i]
+                theirs = work[6, i]
+                work[6, i] = cos * ours + sin * theirs
+                W[k + 1, i] = cos * theirs - sin * ours
+        before = length
+    for i in range(m):
+        work[6, i] -= work[5, i] * before
+    for j in range(m - 1):
+        k = first + j
+        ours, theirs = work[6, j], W[k + 1, j]
+        length = np.sqrt(ours * ours + theirs * theirs)
+        cos, sin = (ours / length, theirs / length) if length > 0.0 else (1.0, 0.0)
+        W[k, j] = length
+        W[k + 1, j] = 0.0
+        for i in range(j + 1, m):
+            ours, theirs = work[6, i], W[k + 1, i]
+            W[k, i] = cos * ours + sin * theirs
+            work[6, i] = cos * theirs - sin * ours
+    W[first + m - 1, m - 1] = np.sqrt(work[6, m - 1] * work[6, m - 1] + beyond * beyond)
+
+
+@kernel
+def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
+    """Overwrite the first m of some rows of A, at least m, by R of A = Q R, by Householder reflections.
+
+    Entries below the diagonal are left as they fall; `products` holds m numbers.
+    """
+    m = A.shape[1]
+    for j in range(m):
+        square = 0.0
+        for k in range(j, rows):
+            square += A[k, j] * A[k, j]
+        if square == 0.0:
+            continue
+        length = np.sqrt(square)
+        diagonal = -length if A[j, j] > 0.0 else length
+        A[j, j] -= diagonal
+        scale = -1.0 / (diagonal * A[j, j])
+        for i in range(j + 1, m):
+            products[i] = 0.0
+        for k in range(j, rows):
+            v = A[k, j]
+            for i in range(j + 1, m):
+                products[i] += v * A[k, i]
+        for k in range(j, rows):
+            v = scale * A[k, j]
+            for i in range(j + 1, m):
+                A[k, i] -= v * products[i]
+        A[j, j] = diagonal
+
+
+@kernel
+def clear_below(A: Matrix) -> None:
+    """Set the entries below the diagonal to 0."""
+    for j in range(A.shape[1]):
+        for i in range(j):
+            A[j, i] = 0.0
+
+
+@kernel
+def fill_new_axes(H: Matrix, rows: int, gammas: Vector, below: Vector, stack: Matrix) -> None:
+    """Write Nᵀ H, of the first rows of H, to the rows of `stack` from row m on.
+
+    N is lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it.
+    """
+    count, m = gammas.size, H.shape[1]
+    for q in range(count):
+        for i in range(m):
+            stack[m + q, i] = 0.0
+    at = 0
+    for b in range(rows):
+        for q in range(min(b + 1, count)):
+            if q == b:
+                factor = np.sqrt(2.0 * gammas[b])
+            else:
+                factor = below[at]
+                at += 1
+            for i in range(m):
+                stack[m + q, i] += factor * H[b, i]
+
+
+@kernel
+def turn_batch(
+    W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
+) -> None:
+    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m); H is overwritten.
+
+    The factor begins in row `first` of W. `stack` has at least m + s' rows with s' the entries of `gammas`; `below` and
+    `gammas` as in `fill_new_axes`.
+    """
+    batch, m = H.shape
+    for j in range(m):
+        for i in range(m):
+            stack[j, i] = W[first + j, i]
+    if gammas.size > 0:
+        if batch > m:
+            triangular_factor(H, batch, products)
+            clear_below(H)
+        fill_new_axes(H, min(batch, m), gammas, below, stack)
+    triangular_factor(stack, m + gammas.size, products)
+    for j in range(m):
+        for i in range(m):
+            W[first + j, i] = stack[j, i] if i >= j else 0.0
+
+
+@entry
+def take_lone_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
+    """Take the steps of `take_single_steps` for one neuron and one axis of the teacher."""
+    (link,) = constants
+    samples, gammas, labels = draws
+    scratch = buffers[1]
+    along, across = W[0, 0], W[1, 0]
+    for t in range(rates.size):
+        x, y = samples[t, 0], samples[t, 1]
+        square = along * along + across * across
+        rho = np.sqrt(square)
+        z = (along * x + across * y) / rho
+        value, slope = both_at(link, z, scratch)
+        step = rates[t] * (square * value - labels[t, 0])
+        if not abs(step) < np.inf:
+            give_up(W)
+            return t
+        g, h = 1.0 - step * (2.0 * value - z * slope), step * rho * slope
+        along = g * along - h * x
+        turned = g * across - h * y
+        across = np.sqrt(turned * turned + 2.0 * h * h * gammas[t, 0]) if gammas.shape[1] > 0 else abs(turned)
+    W[0, 0], W[1, 0] = along, across
+    return rates.size
+
+
+@entry
+def take_single_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
+    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
+
+    `constants` hold the link. `draws` are samples (steps, r + m) of N(0, 1), gammas (steps, 1), half the squared length
+    in all other axes, or without a column where there are none, and labels (steps, 1).
+    """
+    (link,) = constants
+    samples, gammas, labels = draws
+    work, scratch, _, _ = buffers
+    m = W.shape[1]
+    r = W.shape[0] - m
+    z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
+    slope, g, h = row_part(work, 3, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
+    for t in range(rates.size):
+        lengths(W, work)
+        step = rates[t] * (output(W, samples, t, 0, link, work, scratch) - labels[t, 0])
+        if not abs(step) < np.inf:
+            give_up(W)
+            return t
+        for i in range(m):
+            g[i] = 1.0 - step * (2.0 * value[i] - z[i] * slope[i])
+            h[i] = step * rho[i] * slope[i]
+        for c in range(r):
+            coordinate = samples[t, c]
+            for i in range(m):
+                W[c, i] = g[i] * W[c, i] - h[i] * coordinate
+        turn_back(W, r, samples, t, np.sqrt(2.0 * gammas[t, 0]) if gammas.shape[1] > 0 else 0.0, work)
+    return rates.size
+
+
+@entry
+def take_batch_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
+    """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
+
+    `rates` are η/B, `constants` those of `take_single_steps`. A row of samples holds B samples of r + m numbers, then
+    the entries of the Bartlett factor below its diagonal; gammas (steps, s') are half the squares of that diagonal.
+    """
+    (link,) = constants
+    samples, gammas, labels = draws
+    work, scratch, H, stack = buffers
+    axes, m = W.shape
+    batch, new = labels.shape[1], gammas.shape[1]
+    g, products = row_part(work, 4, 0, m), row_part(work, 6, 0, m)
+    for t in range(rates.size):
+        if not weigh_batch(W, rates[t], samples, labels, t, link, H, work, scratch):
+            give_up(W)
+            return t
+        for c in range(axes):
+            for i in range(m):
+                W[c, i] *= g[i]
+            for b in range(batch):
+                coordinate = samples[t, b * axes + c]
+                for i in range(m):
+                    W[c, i] -= coordinate * H[b, i]
+        below = row_part(samples, t, batch * axes, samples.shape[1] - batch * axes)
+        turn_batch(W, axes - m, H, row_part(gammas, t, 0, new), below, stack, products)
+    return rates.size
+
+
+NetworkConstants = tuple[Vector, Vector, Vector]
+
+
+@kernel
+def network_output(
+    W: Matrix, layers: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: Matrix, scratch: Vector
+) -> float:
+    """Return Σ_i v_i σ(λ_i + b_i) of the sample in row t, from column `first` on; write λ, σ' and σ."""
+    m = W.shape[1]
+    along, inside = row_part(work, 0, 0, m), row_part(work, 5, 0, m)
+    value, slope = row_part(work, 6, 0, m), row_part(work, 3, 0, m)
+    for i in range(m):
+        along[i] = 0.0
+    for c in range(W.shape[0]):
+        coordinate = samples[t, first + c]
+        for i in range(m):
+            along[i] += W[c, i] * coordinate
+    for i in range(m):
+        inside[i] = along[i] + layers[1, i]
+    write_both(link, inside, value, slope, scratch)
+    total = 0.0
+    for i in range(m):
+        total += layers[0, i] * value[i]
+    return total
+
+
+@kernel
+def weigh_samples(
+    W: Matrix, layers: Matrix, rate: float, constants: NetworkConstants, samples: Matrix, labels: Matrix, t: int,
+    H: Matrix, work: Matrix, scratch: Vector
+) -> bool:  # fmt: skip
+    """Write H, g and the two sums over batch t, for the rate η/B; return whether every error is finite."""
+    link, motion, radii = constants
+    axes, m = W.shape
+    batch = labels.shape[1]
+    for i in range(m):
+        work[1, i] = 0.0
+        work[2, i] = 0.0
+        work[4, i] = 1.0 if radii.size > 0 else 1.0 - batch * rate * motion[4]
+    for b in range(batch):
+        found = network_output(W, layers, samples, t, b * axes, link, work, scratch)
+        step = rate * (motion[0] * found - labels[t, b])
+        if not abs(step) < np.inf:
+            return False
+        for i in range(m):
+            work[1, i] += step * work[6, i]
+            work[2, i] += step * work[3, i]
+            H[b, i] = motion[1] * motion[0] * step * layers[0, i] * work[3, i]
+        for i in range(radii.size):
+            work[4, i] += H[b, i] * work[0, i] / (radii[i] * radii[i])
+    return True
+
+
+@kernel
+def move_layers(layers: Matrix, eta: float, motion: Vector, work: Matrix) -> None:
+    """Move v and b, both from the v before the step."""
+    for i in range(layers.shape[1]):
+        layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
+        layers[0, i] = (1.0 - eta * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
+
+
+@kernel
+def put_back(W: Matrix, radii: Vector, work: Matrix) -> None:
+    """Scale the neurons to the lengths given."""
+    for i in range(radii.size):
+        work[6, i] = 0.0
+    for c in range(W.shape[0]):
+        for i in range(radii.size):
+            work[6, i] += W[c, i] * W[c, i]
+    for i in range(radii.size):
+        work[6, i] = radii[i] / np.sqrt(work[6, i])
+    for c in range(W.shape[0]):
+        for i in range(radii.size):
+            W[c, i] *= work[6, i]
+
+
+@entry
+def take_network_steps(
+    W: Matrix, layers: Matrix, rates: Vector, constants: NetworkConstants, draws: Draws, buffers: Buffers
+) -> int:
+    """Take one step per rate η/B, on B samples each; return how many were taken before the state was not finite.
+
+    `constants` are the link and the numbers `motion` and `radii` of the module's docstring. Draws are
+    those of `take_batch_steps`, and for B = 1 of `take_single_steps`.
+    """
+    _, motion, radii = constants
+    samples, gammas, labels = draws
+    work, scratch, H, stack = buffers
+    axes, m = W.shape
+    batch, new = labels.shape[1], gammas.shape[1]
+    products = row_part(work, 6, 0, m)
+    for t in range(rates.size):
+        if not weigh_samples(W, layers, rates[t], constants, samples, labels, t, H, work, scratch):
+            give_up(W)
+            give_up(layers)
+            return t
+        move_layers(layers, batch * rates[t], motion, work)
+        for c in range(axes if batch > 1 else axes - m):
+            for i in range(m):
+                W[c, i] *= work[4, i]
+            for b in range(batch):
+                coordinate = samples[t, b * axes + c]
+                for i in range(m):
+                    W[c, i] -= coordinate * H[b, i]
+        if batch > 1:
+            below = row_part(samples, t, batch * axes, samples.shape[1] - batch * axes)
+            turn_batch(W, axes - m, H, row_part(gammas, t, 0, new), below, stack, products)
+        else:
+            for i in range(m):
+                work[5, i] = H[0, i]
+            turn_back(W, axes - m, samples, t, np.sqrt(2.0 * gammas[t, 0]) if new > 0 else 0.0, work)
+        put_back(W, radii, work)
+    return rates.size
+
+
+@entry
+def take_frame_steps(W: Matrix, rates: Vector, constants: tuple[Vector, Vector], draws: Draws, buffers: Buffers) -> int:
+    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
+
+    `constants` are the coefficients a and σ0, alone in an array; label noise takes the place of labels in `draws`, and
+    the rest is as in `projected_single_kernels.take_single_steps`. Samples are overwritten.
+    """
+    a, radius = constants
+    samples, gammas, noise = draws
+    work = buffers[0]
+    m = W.shape[1]
+    r = W.shape[0] - m
+    sigma = radius[0]
+    z, keep, carry = row_part(work, 0, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
+    for t in range(rates.size):
+        x = row_part(samples, t, 0, r + m)
+        new = 2.0 * gammas[t, 0] if gammas.shape[1] > 0 else 0.0
+        for i in range(m):
+            z[i] = 0.0
+        square = new
+        for c in range(r + m):
+            coordinate = x[c]
+            square += coordinate * coordinate
+            for i in range(m):
+                z[i] += W[c, i] * coordinate
+        inside = 0.0
+        for i in range(m):
+            z[i] /= sigma
+            inside += z[i] * z[i]
+        error = sigma * sigma * (inside - m)
+        for p in range(a.size):
+            error -= a[p] * (x[p] * x[p] - 1.0)
+        b = rates[t] * (error - np.sqrt(2.0) * noise[t, 0])
+        outside = max(square - inside, 0.0)
+        growth = b * b * outside * inside
+        if not growth < np.inf:
+            give_up(W)
+            return t
+        root = np.sqrt(1.0 + growth)
+        beta = b / root
+        along = beta - b * b * outside / (root * (1.0 + root))
+        for c in range(r + m):
+            on_span = 0.0
+            for i in range(m):
+                on_span += W[c, i] * z[i]
+            x[c] = along * on_span / sigma - beta * x[c]
+        for i in range(m):
+            keep[i], carry[i] = 1.0, -sigma * z[i]
+        for c in range(r):
+            coordinate = x[c]
+            for i in range(m):
+                W[c, i] -= carry[i] * coordinate
+        # The sign of the new axis is free.
+        turn_back(W, r, samples, t, abs(beta) * np.sqrt(new), work)
+    return rates.size
+
+
+ClassConstants = tuple[Vector, Vector, Integers, Integers]
+
+
+@kernel
+def weigh_class(s: float, step: float, work: Matrix) -> None:
+    """Write g and h of the rows of eigenvalue s."""
+    for i in range(work.shape[1]):
+        work[4, i] = 1.0 - s * step * (2.0 * work[2, i] - work[0, i] * work[3, i])
+        work[5, i] = s * step * work[1, i] * work[3, i]
+
+
+@entry
+def take_class_steps(W: Matrix, rates: Vector, constants: ClassConstants, draws: Draws, buffers: Buffers) -> int:
+    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
+
+    `constants` are the link, eigenvalues (D,) of the rows, the first row of each triangular factor, behind
+    all other rows, and the numbers of new axes of the factors, here 1. Samples (steps, D) are of N(0, 1), gammas
+    (steps, factors) half the squared lengths in all other axes of a class.
+    """
+    link, s, factors, _ = constants
+    samples, gammas, labels = draws
+    work, scratch, _, _ = buffers
+    axes, m = W.shape
+    single = factors[0] if factors.size > 0 else axes
+    for t in range(rates.size):
+        lengths(W, work)
+        step = rates[t] * (output(W, samples, t, 0, link, work, scratch) - labels[t, 0])
+        if not abs(step) < np.inf:
+            give_up(W)
+            return t
+        for c in range(single):
+            if c == 0 or s[c] != s[c - 1]:
+                weigh_class(s[c], step, work)
+            for i in range(m):
+                W[c, i] = work[4, i] * W[c, i] - work[5, i] * samples[t, c]
+        for q in range(factors.size):
+            weigh_class(s[factors[q]], step, work)
+            turn_back(W, factors[q], samples, t, np.sqrt(2.0 * gammas[t, q]), work)
+    return rates.size
+
+
+@kernel
+def move_rows(W: Matrix, s: Vector, samples: Matrix, t: int, H: Matrix, work: Matrix) -> None:
+    """Take Σ times the step of isotropic inputs, on all axes but the new ones; g stands in row 4 of `work`."""
+    axes, m = W.shape
+    for c in range(axes):
+        for i in range(m):
+            W[c, i] *= 1.0 - s[c] * (1.0 - work[4, i])
+        for b in range(H.shape[0]):
+            coordinate = s[c] * samples[t, b * axes + c]
+            for i in range(m):
+                W[c, i] -= coordinate * H[b, i]
+
+
+@entry
+def take_class_batches(
+    W: Matrix, rates: Vector, constants: ClassConstants, draws: Draws, buffers: Buffers, own: Matrix
+) -> int:
+    """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
+
+    `rates` are η/B. A row of samples holds B samples of D numbers, then for every factor the entries of its Bartlett
+    factor below the diagonal; gammas are half the squares of those on it. `own` (B, m) is a buffer.
+    """
+    link, s, factors, new_axes = constants
+    samples, gammas, labels = draws
+    work, scratch, H, stack = buffers
+    axes, m = W.shape
+    batch = labels.shape[1]
+    products = row_part(work, 6, 0, m)
+    for t in range(rates.size):
+        if not weigh_batch(W, rates[t], samples, labels, t, link, H, work, scratch):
+            give_up(W)
+            return t
+        move_rows(W, s, samples, t, H, work)
+        at, below = 0, batch * axes
+        for q in range(factors.size):
+            first, count = factors[q], new_axes[q]
+            for b in range(batch):
+                for i in range(m):
+                    own[b, i] = s[first] * H[b, i]
+            drawn = row_part(samples, t, below, samples.shape[1] - below)
+            turn_batch(W, first, own, row_part(gammas, t, at, count), drawn, stack, products)
+            at += count
+            for b in range(min(batch, m)):
+                below += min(b, count)
+    return rates.size
