@@ -18,6 +18,8 @@ from hermite.text.messages import shown
 from hermite.text.series_text import format_series, latex_series, series_as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
 
     from hermite.arrays import Array
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from hermite.links import Link
     from hermite.text.expressions import Expression
     from hermite.zero_coefficients import Parity
+
+#: Terms of a series that are shown, half of them where it goes on.
+MOST_TERMS = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,7 +260,10 @@ class HermiteExpansion:
         TypeError, ValueError
             If `n` is no integer, or negative.
         """
-        count = _index(n)
+        count = as_integer(n)
+        if count is None:
+            msg = f"Argument `n` must be an integer, but is {shown(n)}."
+            raise TypeError(msg)
         if count < 0:
             msg = f"Argument `n` must be at least 0, but is {count}."
             raise ValueError(msg)
@@ -283,35 +291,52 @@ class HermiteExpansion:
         )
 
     def __repr__(self) -> str:
-        rounded = {j: f"{c:.4g}" for j, c in enumerate(self.coefficients) if abs(c) > self.tolerance}
-        limit = 8 if self.is_polynomial else 4
-        series = format_series(rounded, limit=limit)
+        series = format_series(_rounded(self), limit=MOST_TERMS if self.is_polynomial else MOST_TERMS // 2)
         if self.is_polynomial and self.truncation_error == 0.0:
             return series
-        try:
-            note = f"truncation error {self.truncation_error:.2g}"
-        except ValueError:  # a printed form must exist even where the norm cannot be computed
-            note = "truncation error unknown"
-        return f"{self._left_side()} = {series} (order {self.order}, {note})"
-
-    def _left_side(self) -> str:
-        if isinstance(self.link, FormulaLink):
-            return f"{self.name}(z)" if self.name.isidentifier() and self.name != "erf" else str(self.link.expression)
-        return f"{self.name}(z)" if self.name.isidentifier() else self.name
+        left = f"{self.name}(z)" if self.name.isidentifier() else self.name
+        if isinstance(self.link, FormulaLink) and (self.name == "erf" or not self.name.isidentifier()):
+            left = str(self.link.expression)
+        # A printed form must exist even where the norm cannot be computed.
+        error = _known(lambda: f"{self.truncation_error:.2g}", "unknown")
+        return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
-        from hermite.text.html import link_html
+        from hermite.text.html import clean, table_of_pairs
 
-        return link_html(self)
+        return table_of_pairs(
+            f"<b>Link</b> {clean(self.name)}",
+            {
+                "σ(z)": link_in_a_line(self),
+                "information exponent k": _known(lambda: str(self.information_exponent), "none: σ is constant"),
+                "parity": self.parity,
+                "E σ(z)²": _known(lambda: f"{self.norm_squared:.4g}", "unknown"),
+                "distance from the series": _known(
+                    lambda: f"{self.truncation_error:.2g}, order {self.order}", "unknown"
+                ),
+            },
+        )
 
     def _repr_latex_(self) -> str:
-        rounded = {j: f"{c:.4g}" for j, c in enumerate(self.coefficients) if abs(c) > self.tolerance}
-        return f"${latex_series(rounded, limit=8)}$"
+        return f"${latex_series(_rounded(self), limit=MOST_TERMS)}$"
 
 
-def _index(n: object) -> int:
-    value = as_integer(n)
-    if value is None:
-        msg = f"Argument `n` must be an integer, but is {shown(n)}."
-        raise TypeError(msg)
-    return value
+def link_in_a_line(link: HermiteExpansion) -> str:
+    """Return the series of a link in HTML, after its name where it is no polynomial."""
+    from hermite.text.html import clean, series_as_html
+
+    series = series_as_html(_rounded(link), MOST_TERMS)
+    return series if link.is_polynomial else f"{clean(link.name)} = {series}"
+
+
+def _rounded(link: HermiteExpansion) -> dict[int, str]:
+    """Return the coefficients that are not zero, by degree, with four digits."""
+    return {j: f"{c:.4g}" for j, c in enumerate(link.coefficients) if abs(c) > link.tolerance}
+
+
+def _known(text: Callable[[], str], otherwise: str) -> str:
+    """Return a text, or another one where a number in it cannot be computed."""
+    try:
+        return text()
+    except ValueError:
+        return otherwise

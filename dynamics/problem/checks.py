@@ -1,4 +1,4 @@
-"""Checks of single arguments: numbers, lists of them, choices and switches.
+"""Checks of single arguments: numbers, lists of them, choices, switches, and what must fit into memory.
 
 Each returns the value that was given, converted, or raises one sentence that names the argument.
 """
@@ -6,8 +6,10 @@ Each returns the value that was given, converted, or raises one sentence that na
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +30,14 @@ MOST_RUNS = 10**6
 LARGEST_SEED = 2**32 - 1
 #: Relative tolerance below which rounding of float64 shows.
 SMALLEST_RTOL = 1e-14
+#: File in which Linux has the bytes that the processes of a container may take together, or "max".
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+#: Bytes that are assumed where the system does not say what it has.
+UNKNOWN_MEMORY = 2**36
+#: Numbers for which no machine is asked how much memory it has.
+SURELY_FIT = 1 << 18
+#: Arrays of the size of the state that a method holds.
+ARRAYS_OF_FLOW = 30
 
 
 def checked_real(value: object, name: str) -> float:
@@ -165,3 +175,73 @@ def check_switch(name: str, value: object, *, optional: bool = False) -> None:
         menu = "True, False or None" if optional else "True or False"
         msg = f"Argument `{name}` must be {menu}, but is {shown(value)}."
         raise TypeError(msg)
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory of this machine, or of the container that this process runs in."""
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # sysconf is of POSIX, and may not know the name
+        physical = UNKNOWN_MEMORY
+    try:
+        return min(physical, int(CONTAINER_LIMIT.read_text(encoding="ascii")))
+    except (OSError, ValueError):
+        return physical
+
+
+def check_memory(name: str, value: object, numbers: float) -> None:
+    """Raise ValueError if an argument asks for more numbers of eight bytes at once than the memory can hold.
+
+    Examples
+    --------
+    >>> check_memory("width", 10**9, 1e30)
+    Traceback (most recent call last):
+    ...
+    ValueError: Argument `width` must leave room in memory, but 1000000000 takes 8e+21 GB, more than there is.
+    """
+    if not numbers <= SURELY_FIT and not 8 * numbers <= machine_memory():
+        gigabytes = 8e-9 * min(numbers, 1e300)
+        msg = (
+            f"Argument `{name}` must leave room in memory, but {shown(value)} takes {gigabytes:.3g} GB, "
+            "more than there is."
+        )
+        raise ValueError(msg)
+
+
+def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
+    """Return about how many numbers the coupled flow holds: the method's arrays, and overlaps at every saved time.
+
+    `full` says whether all overlaps are kept, or a summary.
+
+    Examples
+    --------
+    >>> flow_numbers(2, 3, full=False, times=10)
+    440
+    """
+    state = width * (directions + width + 1)
+    return ARRAYS_OF_FLOW * state + times * (state if full else 2 * directions + width)
+
+
+class Frozen:
+    """A value whose slots are set once, by `_set`; a subclass names them in `__slots__`."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _set(self, **values: Any) -> None:
+        """Set the slots, those that are not named to None."""
+        for name in self.__slots__:
+            object.__setattr__(self, name, values.get(name))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = type(self).__name__
+        msg = f"{kind} is frozen: make a new one instead of setting `{name}`."
+        raise AttributeError(msg)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for value in state.values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+        self._set(**state)

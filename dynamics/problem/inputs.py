@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import checked_integer, checked_list, checked_number, float_array, read_only
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import (
+    Frozen,
+    check_memory,
+    checked_integer,
+    checked_list,
+    checked_number,
+    float_array,
+    read_only,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +62,7 @@ class Axes(NamedTuple):
         return np.flatnonzero(self.kind[span:] == kind) + span
 
 
-class Inputs:
+class Inputs(Frozen):
     r"""Gaussian inputs x ~ N(0, Σ) that are not isotropic, by the eigenvalues of Σ; frozen.
 
     .. math:: f(x) = \sum_i n_i\, \sigma\big(w_i\cdot x/\sqrt{n_i}\big), \qquad n_i = w_i^T \Sigma w_i, \qquad
@@ -109,12 +116,7 @@ class Inputs:
             msg = f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}."
             raise ValueError(msg)
         counts.setflags(write=False)
-        self._set(read_only(values), counts, None)
-
-    def _set(self, *values: object) -> None:
-        """Set eigenvalues, multiplicities and the decay."""
-        for name, value in zip(("eigenvalues", "multiplicities", "alpha"), values, strict=True):
-            object.__setattr__(self, name, value)
+        self._set(eigenvalues=read_only(values), multiplicities=counts)
 
     @classmethod
     def power_law(cls, alpha: float) -> Inputs:
@@ -126,7 +128,7 @@ class Inputs:
             Decay α ≥ 0 of the eigenvalues, dimensionless.
         """
         inputs = cls.__new__(cls)
-        inputs._set(None, None, checked_number(alpha, "alpha", positive=False, maximum=20.0))
+        inputs._set(alpha=checked_number(alpha, "alpha", positive=False, maximum=20.0))
         return inputs
 
     def check_dimension(self, dimension: int) -> None:
@@ -210,16 +212,6 @@ class Inputs:
         known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
         return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
 
-    def __setattr__(self, name: str, value: object) -> None:
-        msg = f"Inputs is frozen: make a new one instead of setting `{name}`."
-        raise AttributeError(msg)
-
-    def __getstate__(self) -> tuple[object, ...]:
-        return (self.eigenvalues, self.multiplicities, self.alpha)
-
-    def __setstate__(self, state: tuple[object, ...]) -> None:
-        self._set(*state)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Inputs) and self._identity() == other._identity()
 
@@ -228,15 +220,19 @@ class Inputs:
 
     def _identity(self) -> tuple[object, ...]:
         """Return what inputs are compared by."""
-        return (
-            self.alpha,
-            *(None if each is None else each.tobytes() for each in (self.eigenvalues, self.multiplicities)),
-        )
+        arrays = (self.eigenvalues, self.multiplicities)
+        return (self.alpha, *(None if each is None else each.tobytes() for each in arrays))
 
     def _repr_html_(self) -> str:
-        from dynamics.problem.as_html import inputs_html
+        from hermite.text.html import first_of, table_of_pairs
 
-        return inputs_html(self)
+        if self.eigenvalues is None or self.multiplicities is None:
+            rows = {"eigenvalues of Σ": f"s<sub>l</sub> = l<sup>−{self.alpha:g}</sup>, l = 1 … d"}
+        else:
+            of_axes = zip(self.eigenvalues.tolist(), self.multiplicities.tolist(), strict=True)
+            values = [f"{value:.4g} ({count} {'axis' if count == 1 else 'axes'})" for value, count in of_axes]
+            rows = {"eigenvalues of Σ": first_of(values), "dimension": f"d = {int(self.multiplicities.sum())}"}
+        return table_of_pairs("<b>Inputs</b> x ~ N(0, Σ)", rows)
 
     def __repr__(self) -> str:
         if self.eigenvalues is None or self.multiplicities is None:

@@ -12,45 +12,63 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_link, checked_number
+from dynamics.problem.checks import (
+    check_choice,
+    check_memory,
+    checked_integer,
+    checked_link,
+    checked_number,
+    float_array,
+    flow_numbers,
+    read_only,
+)
 from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
-from dynamics.problem.network_start import NetworkStart, network_start
-from dynamics.problem.problem_checks import (
-    DECLARED_FIELDS,
-    FRAME,
-    NETWORK,
-    STUDENTS,
-    check_frame_width,
-    check_inputs,
-    check_named_student,
-    check_one_start,
-    check_same_as,
-    check_sizes,
-    checked_given_overlaps,
-    checked_given_weights,
-    checked_norm,
-    checked_objective,
-    checked_teacher_link,
-    kind_of,
-)
 from dynamics.problem.start import (
     OverlapStart,
+    check_orthogonal,
+    check_rows,
+    check_unit_lengths,
+    checked_overlaps,
+    checked_weights,
     drawn_weights,
     orthogonal_rows,
     overlaps_from_weights,
     weights_from_overlaps,
 )
-from dynamics.problem.stored_problem import stored_arguments, stored_arrays, stored_parameters
-from dynamics.problem.student import Student
-from dynamics.problem.teacher import Teacher
+from dynamics.problem.stored import stored_arguments
+from dynamics.problem.student import (
+    COMMITTEE,
+    FRAME,
+    HOMOGENEOUS,
+    NETWORK,
+    SPHERICAL,
+    STUDENTS,
+    NetworkStart,
+    Student,
+    layers_in_html,
+    network_start,
+    stored_link,
+)
+from dynamics.problem.teacher import Teacher, teacher_formulas
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import ArrayLike
 
     from hermite import HermiteExpansion
     from hermite.arrays import Array
+
+#: What a problem descends.
+SQUARED, CORRELATION = "squared", "correlation"
+#: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
+DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
+#: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
+LARGEST_COEFFICIENT = 1e30
+#: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
+SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,58 +184,53 @@ class Problem:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        def assign(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         teacher: object = self.teacher
         if not isinstance(teacher, Teacher):
             msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
             raise TypeError(msg)
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
-        student = self.student
-        if isinstance(student, Student):
-            check_same_as(student, activation=self.activation, width=self.width, order=self.order)
-            for name in ("activation", "width", "order"):
-                assign(name, getattr(student, name))
-        else:
-            check_choice("student", student, tuple(STUDENTS))
-            check_named_student(student, teacher, activation=self.activation, width=self.width)
-        assign("width", checked_integer(self.width, "width", minimum=1))
-        assign("dimension", checked_integer(self.dimension, "dimension", minimum=1))
-        assign("seed", checked_integer(self.seed, "seed", minimum=0))
-        assign("initial_norm", checked_norm(self.initial_norm, self.kind, self.width))
-        assign("label_noise", checked_number(self.label_noise, "label_noise", positive=False))
+        _check_student(self)
+        self._assign(
+            width=checked_integer(self.width, "width", minimum=1),
+            dimension=checked_integer(self.dimension, "dimension", minimum=1),
+            seed=checked_integer(self.seed, "seed", minimum=0),
+        )
+        self._assign(initial_norm=_checked_norm(self))
+        self._assign(label_noise=checked_number(self.label_noise, "label_noise", positive=False))
         if self.dimension < teacher.span:
             msg = (
                 f"Argument `dimension` must be at least {teacher.span}, the number of axes that the teacher "
                 f"spans, but is {self.dimension}."
             )
             raise ValueError(msg)
-        link = checked_link(self.activation, "activation", self.order)
-        assign("activation", link)
+        self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
-            asked = (self.kind, teacher, link, self.order)
-            assign("teacher_activation", checked_teacher_link(self.teacher_activation, *asked))
-        check_sizes(activation=link, teacher_activation=self.teacher_link)
-        sizes = (teacher, self.width, self.dimension)
-        assign("smoothing", checked_objective(self.objective, self.smoothing, self.kind, *sizes))
-        assign("order", link.order)
-        starts = (self.initial_weights, self.initial_overlaps, self.initial_norm, self.seed)
-        check_one_start(self.kind, self.width, *starts)
-        check_inputs(self.inputs, self.kind, self.initial_overlaps, *sizes)
-        if self.kind == FRAME:
-            check_frame_width(self.width, self.dimension)
+            self._assign(teacher_activation=_checked_teacher_link(self))
+        _check_coefficients(activation=self.activation, teacher_activation=self.teacher_link)
+        self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
+        _check_one_start(self)
+        _check_inputs(self)
+        if self.kind == FRAME and self.width > self.dimension:
+            msg = (
+                f"Argument `width` must be at most {self.dimension}, the dimension, for the stiefel student, "
+                f"but is {self.width}."
+            )
+            raise ValueError(msg)
         if self.initial_weights is not None:
-            assign("initial_weights", checked_given_weights(self.initial_weights, student, *sizes))
+            self._assign(initial_weights=_checked_given_weights(self))
         if self.initial_overlaps is not None:
-            assign("initial_overlaps", checked_given_overlaps(self.initial_overlaps, self.kind, *sizes))
+            self._assign(initial_overlaps=_checked_given_overlaps(self))
+
+    def _assign(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     # --- derived quantities -------------------------------------------------------------------------------
 
     @property
     def kind(self) -> str:
         """Name of the student; "network" for a `Student`."""
-        return kind_of(self.student)
+        return NETWORK if isinstance(self.student, Student) else self.student
 
     @property
     def teacher_link(self) -> HermiteExpansion:
@@ -302,11 +315,54 @@ class Problem:
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
-        return stored_parameters(self)
+        student, teacher = self.student, self.teacher
+        parameters: dict[str, Any] = {
+            "activation": stored_link(self.activation),
+            "beta": teacher.beta,
+            "num_directions": self.num_directions,
+            "width": self.width,
+            "dimension": self.dimension,
+            "initial_norm": self.initial_norm,
+            "seed": self.seed,
+            "label_noise": self.label_noise,
+            "student": student.parameters() if isinstance(student, Student) else student,
+            "objective": self.objective,
+            "smoothing": self.smoothing,
+            "inputs": None if self.inputs is None else self.inputs.parameters(),
+        }
+        if isinstance(student, Student):
+            links = None if teacher.links is None else [stored_link(link) for link in teacher.links]
+            polynomial = None if teacher.target is None else teacher.target.text
+            parameters["teacher"] = {"polynomial": polynomial, "links": links}
+        else:
+            parameters["learned_definition"] = self.learned_definition
+        if self.kind in (NETWORK, SPHERICAL) and self.teacher_activation is not None:
+            parameters["teacher_activation"] = stored_link(self.teacher_activation)
+        return parameters
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        return stored_arrays(self)
+        found: dict[str, tuple[tuple[str, ...], Array]] = {}
+        teacher = self.teacher
+        name, along = ("unit", "unit") if self.kind == NETWORK else ("teacher", "direction")
+        if not teacher.is_polynomial:
+            found[f"{name}_coefficient"] = ((along,), teacher.coefficients)
+        if teacher.directions is not None:
+            found[f"{name}_direction"] = ((along, "teacher_axis"), teacher.directions)
+        if teacher.biases is not None:
+            found["unit_bias"] = (("unit",), teacher.biases)
+        if isinstance(self.student, Student):
+            found |= {each: (("neuron",), values) for each, values in self.student.arrays().items()}
+        if self.inputs is not None:
+            found |= self.inputs.arrays()
+        if self.initial_weights is not None:
+            found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
+        if self.initial_overlaps is not None:
+            C, G, n = self.initial_overlaps
+            found["initial_teacher_overlap"] = (("neuron", "direction"), C)
+            found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
+            found["initial_squared_norm"] = (("neuron",), n)
+        return found
 
     @classmethod
     def from_dataset(cls, dataset: Any) -> Problem:
@@ -323,9 +379,32 @@ class Problem:
         return cls(**stored_arguments(dataset))
 
     def _repr_html_(self) -> str:
-        from dynamics.problem.as_html import problem_html
+        from hermite.expansion import link_in_a_line
+        from hermite.text.html import clean, table_of_pairs
 
-        return problem_html(self)
+        caption = (
+            f"<b>Problem</b>: {self.width} neurons learn {self.num_directions} directions "
+            f"of R<sup>d</sup>, d = {self.dimension}"
+        )
+        rows = {"student": f"f(x) = {STUDENTS[self.kind][1]}", "link σ": link_in_a_line(self.activation)}
+        if isinstance(self.student, Student):
+            rows |= layers_in_html(self.student)
+        teacher = teacher_formulas(self.teacher)
+        rows["teacher"] = f"f*(x) = {teacher['f*(x)']}"
+        if not self.teacher.is_polynomial:
+            rows["teacher"] += f"<br/>{teacher['coefficients']}<br/>directions {teacher['directions']}"
+        if self.teacher_activation is not None:
+            rows["link of the teacher"] = link_in_a_line(self.teacher_activation)
+        if self.start_is_random:
+            rows["start"] = f"random, |w<sub>i</sub>| = {self.initial_norm:g}, seed {self.seed}"
+        else:
+            rows["start"] = f"given {'overlaps' if self.initial_weights is None else 'weights'}"
+        rows["label noise"] = f"τ = {self.label_noise:g}"
+        if self.inputs is not None:
+            rows["inputs"] = clean(repr(self.inputs))
+        if self.objective != SQUARED:
+            rows["objective"] = f"{clean(self.objective)}, smoothing λ = {self.smoothing:g}"
+        return table_of_pairs(caption, rows)
 
     def __eq__(self, other: object) -> bool:
         """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
@@ -350,3 +429,265 @@ class Problem:
             json.dumps(scalars, sort_keys=True),
             *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
         )
+
+
+# --- checks of the arguments beside each other ------------------------------------------------------------------------
+
+
+def _check_student(problem: Problem) -> None:
+    """Refuse what a `Student` has already, and a teacher or a missing link or width with a student that has a name."""
+    student, teacher = problem.student, problem.teacher
+    if isinstance(student, Student):
+        for name in ("activation", "width", "order"):
+            value = getattr(problem, name)
+            if value is not None and value != getattr(student, name):
+                msg = f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}."
+                raise ValueError(msg)
+        problem._assign(activation=student.activation, width=student.width, order=student.order)
+        return
+    check_choice("student", student, (HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME))
+    for name in ("activation", "width"):
+        if getattr(problem, name) is None:
+            msg = f"Argument `{name}` must be given for the {student} student, but is absent."
+            raise TypeError(msg)
+    if teacher.is_polynomial:
+        what = "units, but is a polynomial"
+    elif teacher.links is not None or teacher.biases is not None:
+        what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
+    elif (teacher.coefficients < 0).any():
+        p = int(np.argmax(teacher.coefficients < 0))
+        what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
+    else:
+        return
+    msg = f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
+    raise ValueError(msg)
+
+
+def _default_norm(problem: Problem) -> float:
+    """Return |w_i| at the start where it is not given; that of a frame gives the network a mean square of order 1."""
+    if problem.kind == FRAME:
+        return float(float(problem.width) ** -0.25)
+    return UNIT_NORM if problem.kind in (SPHERICAL, NETWORK) else SMALL_NORM
+
+
+def _checked_norm(problem: Problem) -> float:
+    """Return the norm of the neurons at the start, which is 1 for the spherical student."""
+    given: object = problem.initial_norm
+    norm = _default_norm(problem) if given is None else checked_number(given, "initial_norm", positive=True)
+    if not 0 < norm * norm < np.inf:
+        msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
+        raise ValueError(msg)
+    if problem.kind == SPHERICAL and norm not in (SMALL_NORM, UNIT_NORM):
+        msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}."
+        raise ValueError(msg)
+    return UNIT_NORM if problem.kind == SPHERICAL else norm
+
+
+def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
+    """Return the teacher's link at the order that was asked; only spherical students and a `Student` may learn another.
+
+    A polynomial of the student's own order could cut the teacher's.
+    """
+    import hermite
+
+    kind, own, given = problem.kind, problem.activation, problem.teacher_activation
+    if problem.teacher.is_polynomial:
+        msg = "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given."
+        raise ValueError(msg)
+    is_free = kind in (SPHERICAL, NETWORK)
+    if is_free and isinstance(given, hermite.HermiteExpansion):
+        return given
+    link = checked_link(given, "teacher_activation", None if kind == NETWORK else problem.order)
+    if not is_free and not np.array_equal(link.coefficients, own.coefficients):
+        msg = (
+            f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
+            f"but is {link.name} against {own.name}."
+        )
+        raise ValueError(msg)
+    return link
+
+
+def _check_coefficients(**links: HermiteExpansion) -> None:
+    """Refuse links whose coefficients are so large that rates, which hold powers of them, leave float64."""
+    for name, link in links.items():
+        j = int(np.argmax(np.abs(link.coefficients)))
+        if abs(link.coefficients[j]) > LARGEST_COEFFICIENT:
+            msg = (
+                f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, "
+                f"but c_{j} is {link.coefficients[j]:g}."
+            )
+            raise ValueError(msg)
+
+
+def _checked_smoothing(problem: Problem) -> float:
+    """Return the smoothing λ; refuse a correlation of anything but one spherical neuron and one direction."""
+    objective, count = problem.objective, problem.teacher.num_directions
+    check_choice("objective", objective, (SQUARED, CORRELATION))
+    size = checked_number(problem.smoothing, "smoothing", positive=False)
+    if objective == SQUARED:
+        if size > 0.0:
+            msg = f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}."
+            raise ValueError(msg)
+        return size
+    msg = ""
+    if problem.kind != SPHERICAL:
+        msg = f"Argument `objective` must be 'squared' for the {problem.kind} student, but is 'correlation'."
+    elif problem.width != 1:
+        msg = f"Argument `width` must be 1 for the objective 'correlation', but is {problem.width}."
+    elif count != 1:
+        msg = f"Argument `teacher` must have one direction for the objective 'correlation', but has {count}."
+    elif problem.dimension < 2:
+        msg = f"Argument `dimension` must be at least 2 for the objective 'correlation', but is {problem.dimension}."
+    if msg:
+        raise ValueError(msg)
+    return size
+
+
+def _check_one_start(problem: Problem) -> None:
+    """Refuse more than one description of the start."""
+    weights, overlaps = problem.initial_weights, problem.initial_overlaps
+    if weights is not None and overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
+        raise ValueError(msg)
+    if problem.kind == NETWORK and overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`."
+        raise ValueError(msg)
+    if problem.start_is_random:
+        return
+    given = "initial_weights" if overlaps is None else "initial_overlaps"
+    # The seed of a network draws its biases too.
+    unset = {"initial_norm": _default_norm(problem), "seed": problem.seed if problem.kind == NETWORK else 0}
+    for name, usual in unset.items():
+        if (value := getattr(problem, name)) != usual:
+            msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
+            raise ValueError(msg)
+
+
+def _check_inputs(problem: Problem) -> None:
+    """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
+    inputs: object = problem.inputs
+    if inputs is None:
+        return
+    if not isinstance(inputs, Inputs):
+        msg = f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}."
+        raise TypeError(msg)
+    if problem.kind != HOMOGENEOUS:
+        msg = f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}."
+        raise ValueError(msg)
+    if problem.initial_overlaps is not None:
+        msg = "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."
+        raise ValueError(msg)
+    inputs.check_dimension(problem.dimension)
+    problem.input_axes()
+
+
+def _checked_given_weights(problem: Problem) -> Array:
+    """Return the given starting weights; those of a `Student` may leave out columns that are zero."""
+    student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
+    given: Any = problem.initial_weights
+    if not isinstance(student, Student):
+        weights = checked_weights(given, m, d)
+        if student == SPHERICAL:
+            check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
+        if student == FRAME:
+            check_orthogonal("initial_weights", weights @ weights.T)
+        return weights
+    rows = read_only(float_array(given, "initial_weights"))
+    if rows.ndim != 2 or rows.shape[0] != m or not span <= rows.shape[1] <= d:
+        msg = (
+            f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "
+            f"those that are not zero, but at least the teacher's {span}, but has shape {rows.shape}."
+        )
+        raise ValueError(msg)
+    check_rows("initial_weights", rows)
+    if student.is_paired and not np.array_equal(rows[: m // 2], rows[m // 2 :]):
+        msg = "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not."
+        raise ValueError(msg)
+    return rows
+
+
+def _checked_given_overlaps(problem: Problem) -> tuple[Array, Array, Array]:
+    """Return the given starting overlaps."""
+    given: Any = problem.initial_overlaps
+    C, G, n = checked_overlaps(given, problem.teacher, problem.width, problem.dimension)
+    if problem.kind == SPHERICAL:
+        check_unit_lengths("initial_overlaps", n)
+    if problem.kind == FRAME:
+        root = np.sqrt(n)
+        check_orthogonal("initial_overlaps", root[:, None] * G * root)
+    return C, G, n
+
+
+# --- what theories and engines ask of a problem -----------------------------------------------------------------------
+
+
+def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collection[str] = ()) -> None:
+    """Raise one sentence unless `problem` is a Problem with the student that a theory is about.
+
+    `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
+    """
+    if not isinstance(problem, Problem):
+        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+        raise TypeError(msg)
+    check_fields(problem, fields, "here")
+    if problem.kind != student:
+        wanted, found = ("a Student" if each == NETWORK else f"the {each} student" for each in (student, problem.kind))
+        msg = (
+            f"Argument `problem` must have {wanted} here, but has {found}, "
+            f"whose overlaps `dynamics.{STUDENTS[problem.kind][0]}` integrates."
+        )
+        raise ValueError(msg)
+
+
+def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
+    """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
+    for name, value in problem.declared_fields.items():
+        if name not in fields:
+            msg = (
+                f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
+                "which is not known there."
+            )
+            raise ValueError(msg)
+
+
+def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:
+    """Raise ValueError if the coupled flow of a problem does not fit into memory, by its width."""
+    numbers = flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
+    check_memory("width", problem.width, numbers)
+
+
+def is_correlation(problem: Problem) -> bool:
+    """Return whether a problem descends its correlation, not the squared error."""
+    return problem.objective == CORRELATION
+
+
+def is_homogeneous(problem: object) -> bool:
+    """Return whether a problem has the student whose second layer is |w_i|², with norms that grow."""
+    return getattr(problem, "kind", None) == HOMOGENEOUS
+
+
+def is_spherical(problem: object) -> bool:
+    """Return whether a problem has the student that is the mean over neurons of length 1."""
+    return getattr(problem, "kind", None) == SPHERICAL
+
+
+def is_frame(problem: object) -> bool:
+    """Return whether a problem has neurons that stay orthogonal and of one length."""
+    return getattr(problem, "kind", None) == FRAME
+
+
+def is_network(problem: object) -> bool:
+    """Return whether the student of a problem is a `Student`, with layers of its own."""
+    return getattr(problem, "kind", None) == NETWORK
+
+
+def norms_move(problem: Problem) -> bool:
+    """Return whether the lengths |w_i| change in the flow."""
+    if isinstance(problem.student, Student):
+        return problem.student.first_layer == "free"
+    return problem.kind in (HOMOGENEOUS, COMMITTEE)
+
+
+def decouples(problem: Problem) -> bool:
+    """Return whether each direction is learned by one neuron as if the two were alone: the tied student, k ≥ 3."""
+    return is_homogeneous(problem) and problem.information_exponent >= 3

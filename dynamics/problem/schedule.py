@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import checked_integer, checked_real, float_array, read_only
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import check_memory, checked_integer, checked_real, float_array, read_only
 from hermite.arrays import Array
 from hermite.text.messages import shown
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import float_array, read_only
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import check_memory, float_array, read_only
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

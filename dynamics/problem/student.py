@@ -1,9 +1,9 @@
-"""The student as a researcher writes it down: f(x) = s Σ_i v_i σ(w_i·x + b_i), and which of its layers are trained."""
+"""The student: f(x) = s Σ_i v_i σ(w_i·x + b_i) with the layers that are trained, or one of those that have a name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dynamics.problem.checks import (
     float_array,
     read_only,
 )
-from dynamics.problem.stored_link import read_link, stored_link
+from dynamics.problem.start import check_rows
 from hermite.arrays import as_numpy
 from hermite.text.messages import shown
 
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Kinds of students: those with a name, and a `Student`.
+HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME, NETWORK = "homogeneous", "committee", "spherical", "stiefel", "network"
+#: Kind -> the function of `dynamics` that integrates its overlaps, and f(x) in HTML.
+_TIED = "Σ<sub>i</sub> |w<sub>i</sub>|² σ(w<sub>i</sub>·x / |w<sub>i</sub>|)"
+STUDENTS = {
+    HOMOGENEOUS: ("solve_overlaps", _TIED),
+    COMMITTEE: ("solve_committee", "Σ<sub>i</sub> σ(w<sub>i</sub>·x)"),
+    SPHERICAL: ("solve_mean_field", "(1/m) Σ<sub>i</sub> σ(w<sub>i</sub>·x), |w<sub>i</sub>| = 1"),
+    FRAME: ("solve_quadratic", f"{_TIED}, w<sub>i</sub> orthogonal and of one length"),
+    NETWORK: ("solve_network", "s Σ<sub>i</sub> v<sub>i</sub> σ(w<sub>i</sub>·x + b<sub>i</sub>)"),
+}
+#: Tells the draw of biases from that of weights with the same seed.
+BIASES_DRAWN = 1
 #: Largest scale, rate, decay, bias or v_i, so that their products stay within float64.
 LARGEST_SETTING = 1e30
 SECOND_LAYERS = ("trained", "fixed")
@@ -37,6 +50,14 @@ FIRST_LAYERS = ("free", "sphere")
 SCALES = {"1/m": lambda m: 1.0 / m, "1/sqrt(m)": lambda m: 1.0 / np.sqrt(m)}
 #: Second layers that are named, with what they require of the width.
 NAMED_STARTS = ("signs", "pairs")
+
+
+class NetworkStart(NamedTuple):
+    """Second layer v (m,), biases b (m,) and weights W (m, D), the teacher's axes first, D ≤ min(d, r + m)."""
+
+    second_layer: Array
+    bias: Array
+    weights: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,9 +253,13 @@ class Student:
         return cls(activation=read_link(link), order=link["order"], **told)
 
     def _repr_html_(self) -> str:
-        from dynamics.problem.as_html import student_html
+        from hermite.expansion import link_in_a_line
+        from hermite.text.html import table_of_pairs
 
-        return student_html(self)
+        rows = {"f(x)": STUDENTS[NETWORK][1], "link σ": link_in_a_line(self.activation), **layers_in_html(self)}
+        if any(self.decay):
+            rows["decay"] = "κ<sub>w</sub> = {:g}, κ<sub>v</sub> = {:g}".format(*self.decay)
+        return table_of_pairs(f"<b>Student</b>: {self.width} neuron{'' if self.width == 1 else 's'}", rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Student):
@@ -287,3 +312,54 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
         raise TypeError(msg)
     numbers = (checked_real(value, name) for value in given)
     return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)
+
+
+def network_start(student: Student, weights: Array, seed: int) -> NetworkStart:
+    """Return the start of a student with the given weights; `seed` draws biases that are not given."""
+    biases = student.start_of_biases(np.random.default_rng([seed, BIASES_DRAWN]))
+    return NetworkStart(student.start_of_second_layer(), biases, weights)
+
+
+def checked_network_weights(given: ArrayLike, student: Student, dimension: int, span: int) -> Array:
+    """Return starting weights with finite rows of positive length as a read-only array (m, D), span ≤ D ≤ d."""
+    rows = read_only(float_array(given, "initial_weights"))
+    m = student.width
+    if rows.ndim != 2 or rows.shape[0] != m or not span <= rows.shape[1] <= dimension:
+        msg = (
+            f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {dimension}), or fewer columns, "
+            f"those that are not zero, but at least the teacher's {span}, but has shape {rows.shape}."
+        )
+        raise ValueError(msg)
+    check_rows("initial_weights", rows)
+    if student.is_paired and not np.array_equal(rows[: m // 2], rows[m // 2 :]):
+        msg = "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not."
+        raise ValueError(msg)
+    return rows
+
+
+def layers_in_html(student: Student) -> dict[str, str]:
+    """Return how the layers of a network are trained, by names, in HTML."""
+    named = zip("wvb", student.learning_rates, strict=True)
+    rates = ", ".join(f"ε<sub>{name}</sub> = {rate:g}" for name, rate in named)
+    first = "free" if student.first_layer == "free" else "of kept length"
+    return {
+        "layers": f"w<sub>i</sub> {first}, v<sub>i</sub> {student.second_layer}, biases: {student.biases}",
+        "scale and rates": f"s = {student.output_scale:g}, {rates}",
+    }
+
+
+def stored_link(link: HermiteExpansion) -> dict[str, Any]:
+    """Return a link as JSON-ready values: text where it has one, else its series."""
+    stored: dict[str, Any] = {"name": link.name, "order": link.order}
+    if link.text is not None:
+        stored["text"] = link.text
+    else:
+        stored["coefficients"] = [float(c) for c in link.coefficients]
+    return stored
+
+
+def read_link(stored: dict[str, Any]) -> object:
+    """Return what `hermite.expand` makes the stored link of."""
+    if "text" in stored:
+        return stored["text"]
+    return {j: c for j, c in enumerate(stored["coefficients"]) if c != 0.0}

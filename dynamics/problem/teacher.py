@@ -1,19 +1,32 @@
-"""The teacher f*(x) = Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial of the first coordinates."""
+"""The teacher f*(x) = Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial of the first coordinates, f*(x) = f*(x_1, …, x_r).
+
+The components f*_α = E[∂^α f*]/√α! = E[f* Π_a h_(α_a)(x_a)] of a polynomial are its coefficients in orthonormal Hermite
+polynomials; they are sorted by the order in which they are learned.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import checked_integer, checked_number, checked_real, float_array, read_only
+from dynamics.problem.checks import (
+    Frozen,
+    check_memory,
+    checked_integer,
+    checked_link,
+    checked_number,
+    checked_real,
+    float_array,
+    read_only,
+)
 from dynamics.problem.emergence import EMERGENCE_LEVEL
-from dynamics.problem.memory import check_memory
-from dynamics.problem.polynomial import Component, Polynomial
-from dynamics.problem.teacher_checks import check_coefficients, checked_biases, checked_links, checked_rows
-from hermite.arrays import Array
+from hermite.arrays import Array, Integers
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
@@ -25,6 +38,136 @@ MOST_SHOWN = 6
 EVEN_SHARE = 0.6
 #: Arrays of the size of the coefficients that are held while they are made.
 ARRAYS_OF_TEACHER = 4
+#: Sizes of coefficients for which rates and times, which hold powers of them, stay within float64.
+SMALLEST_COEFFICIENT, LARGEST_COEFFICIENT = 1e-200, 1e30
+#: How far from 1 the length of a direction may be, and that of one in single precision.
+UNIT_LENGTH_TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-6
+ROUNDED_LENGTH = 1e-13
+
+
+class Component(NamedTuple):
+    """One Hermite component of a polynomial: its degrees α, its value f*_α, its name, and its cost.
+
+    The cost is |α| counted on those axes alone that no component before it in the order of learning has.
+    """
+
+    degrees: tuple[int, ...]
+    value: float
+    name: str
+    cost: int
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Axes that the component depends on, from 0."""
+        return tuple(a for a, degree in enumerate(self.degrees) if degree)
+
+    @property
+    def degree(self) -> int:
+        """|α|."""
+        return sum(self.degrees)
+
+
+class Polynomial:
+    """A polynomial of r coordinates, read from text; frozen, compared by its monomials.
+
+    Parameters
+    ----------
+    text : str
+        As `hermite.text.several_variables.parse_polynomial` takes it; it must not be constant.
+    """
+
+    def __init__(self, text: str) -> None:
+        from hermite.text.several_variables import parse_polynomial
+
+        self.text = text
+        self._exact: dict[tuple[int, ...], Any] = parse_polynomial(text)
+
+    @property
+    def span(self) -> int:
+        """Number r of coordinates."""
+        return len(next(iter(self._exact)))
+
+    @cached_property
+    def exponents(self) -> Integers:
+        """Exponents of the monomials, shape (terms, r)."""
+        found: Integers = np.array(list(self._exact), dtype=np.int64)
+        return found
+
+    @cached_property
+    def powers(self) -> Array:
+        """Coefficients of the monomials, shape (terms,), dimensionless."""
+        return np.array([float(value) for value in self._exact.values()])
+
+    def value(self, x: ArrayLike) -> Array:
+        """Return f* at points of shape (…, r)."""
+        at = np.asarray(x, dtype=np.float64)
+        found = np.zeros(at.shape[:-1])
+        for exponents, power in zip(self.exponents, self.powers, strict=True):
+            found += power * np.prod(at**exponents, axis=-1)
+        return found
+
+    @cached_property
+    def mean(self) -> float:
+        """E f*."""
+        return float(self._hermite.get((0,) * self.span, 0))
+
+    @cached_property
+    def components(self) -> tuple[Component, ...]:
+        """Components with |α| ≥ 1 that are not zero, in the order of learning: the cheapest next."""
+        values = {degrees: value for degrees, value in self._hermite.items() if any(degrees)}
+        known: set[int] = set()
+        found: list[Component] = []
+        while values:
+            degrees = min(values, key=lambda each: (_cost(each, known), sum(each), tuple(-n for n in each)))
+            found.append(Component(degrees, float(values.pop(degrees)), _named(degrees), _cost(degrees, known)))
+            known.update(found[-1].axes)
+        return tuple(found)
+
+    @cached_property
+    def _hermite(self) -> dict[tuple[int, ...], Any]:
+        """Exact value of every component that is not zero, α = 0 included."""
+        import sympy
+
+        found: dict[tuple[int, ...], Any] = {}
+        for exponents, value in self._exact.items():
+            terms: dict[tuple[int, ...], Any] = {(): value}
+            for n in exponents:
+                terms = {(*left, j): a * b for left, a in terms.items() for j, b in _power_in_hermite(n).items()}
+            for degrees, term in terms.items():
+                found[degrees] = found.get(degrees, 0) + term
+        return {degrees: value for degrees, each in found.items() if (value := sympy.expand(each)) != 0}
+
+    def __eq__(self, other: object) -> bool:
+        return self._exact == other._exact if isinstance(other, Polynomial) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._exact.items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Polynomial, (self.text,)
+
+
+def _cost(degrees: tuple[int, ...], known: set[int]) -> int:
+    """Return |α| on the axes that are not known."""
+    return sum(degree for a, degree in enumerate(degrees) if a not in known)
+
+
+def _power_in_hermite(n: int) -> dict[int, Any]:
+    """Return the coefficients of z^n = Σ_j n!/(2^k k! j!) He_j, j = n − 2k, in the orthonormal h_j = He_j/√(j!)."""
+    import sympy
+
+    found = {}
+    for k in range(n // 2 + 1):
+        j = n - 2 * k
+        count = sympy.Rational(math.factorial(n), 2**k * math.factorial(k) * math.factorial(j))
+        found[j] = count * sympy.sqrt(math.factorial(j))
+    return found
+
+
+def _named(degrees: tuple[int, ...]) -> str:
+    """Return a component as text that `Teacher.polynomial` reads, such as "h2(x1)*x2"."""
+    factors = [f"x{a + 1}" if n == 1 else f"h{n}(x{a + 1})" for a, n in enumerate(degrees) if n]
+    return "*".join(factors)
 
 
 class Unit(NamedTuple):
@@ -36,7 +179,7 @@ class Unit(NamedTuple):
     bias: float
 
 
-class Teacher:
+class Teacher(Frozen):
     r"""Units of the teacher network, or a polynomial.
 
     .. math:: f^*(x) = \sum_{p=1}^{P} a_p\, \sigma_p(\theta_p \cdot x + \beta_p), \qquad |\theta_p| = 1
@@ -95,18 +238,17 @@ class Teacher:
             p = int(np.argmax(bad))
             msg = f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}."
             raise ValueError(msg)
-        check_coefficients(a)
+        bad = ~((np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT))
+        if bad.any():
+            p, ends = int(np.argmax(bad)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
+            msg = f"Argument `coefficients` must have sizes from {ends}, but entry {p} is {a[p]:g}."
+            raise ValueError(msg)
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
             links=None if links is None else checked_links(links, a.size),
             biases=None if biases is None else checked_biases(biases, a.size),
         )
-
-    def _set(self, **values: Any) -> None:
-        """Set the slots, those that are not named to None."""
-        for name in self.__slots__:
-            object.__setattr__(self, name, values.get(name))
 
     @classmethod
     def polynomial(cls, text: str) -> Teacher:
@@ -272,17 +414,6 @@ class Teacher:
         np.fill_diagonal(gram, 1.0)
         return gram
 
-    def __setattr__(self, name: str, value: object) -> None:
-        msg = f"Teacher is frozen: make a new one instead of setting `{name}`."
-        raise AttributeError(msg)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, read_only(value) if isinstance(value, np.ndarray) else value)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Teacher):
             return NotImplemented
@@ -299,9 +430,19 @@ class Teacher:
         return (*shapes, self.links, self.target)
 
     def _repr_html_(self) -> str:
-        from dynamics.problem.as_html import teacher_html
+        from hermite.text.html import clean, first_of, table_of_pairs
 
-        return teacher_html(self)
+        rows = teacher_formulas(self)
+        if self.target is not None:
+            rows |= {"learned in the order": clean(", ".join(self.order)), "leap": str(self.leap)}
+        if self.beta is not None:
+            rows["decay"] = f"a<sub>p</sub> ∝ p<sup>−β</sup>, β = {self.beta:g}"
+        if self.links is not None:
+            rows["links"] = f"σ<sub>p</sub>: {first_of([clean(link.name) for link in self.links])}"
+        if self.biases is not None:
+            rows["biases"] = f"β<sub>p</sub> = {first_of(self.biases.tolist())}"
+        count = self.num_directions
+        return table_of_pairs(f"<b>Teacher</b>: {count} direction{'' if count == 1 else 's'}", rows)
 
     def __repr__(self) -> str:
         if self.target is not None:
@@ -332,3 +473,58 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
     ratios = a[1:] / a[:-1]
     ratio = float(ratios.mean())
     return ratio if ratio < 1.0 and np.ptp(ratios) <= RATIO_TOLERANCE * ratio else None
+
+
+def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion, ...]:
+    """Return one expansion per unit."""
+    if isinstance(links, (str, bytes, dict)) or not isinstance(links, Iterable):
+        msg = f"Argument `links` must be a list with one link per unit, but is {shown(links)}."
+        raise TypeError(msg)
+    found = tuple(checked_link(link, "links") for link in links)
+    if len(found) != count:
+        msg = f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
+        raise ValueError(msg)
+    return found
+
+
+def checked_biases(biases: ArrayLike, count: int) -> Array:
+    """Return biases (P,), all finite."""
+    values = float_array(biases, "biases")
+    if values.shape != (count,) or not np.isfinite(values).all():
+        msg = f"Argument `biases` must hold one finite number for each of {count} units, but is {shown(biases)}."
+        raise ValueError(msg)
+    return read_only(values)
+
+
+def checked_rows(directions: ArrayLike, count: int) -> Array:
+    """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
+    is_single = str(getattr(directions, "dtype", "")).endswith("float32")
+    rows = float_array(directions, "directions")
+    if rows.ndim != 2 or rows.shape[0] != count:
+        msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."
+        raise ValueError(msg)
+    lengths = np.sqrt(np.sum(rows**2, axis=1))
+    off = ~(np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE))
+    if off.any():
+        p = int(np.argmax(off))
+        msg = f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
+        raise ValueError(msg)
+    # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
+    off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
+    return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])
+
+
+def teacher_formulas(teacher: Teacher) -> dict[str, str]:
+    """Return f*(x) in HTML; of units also the coefficients and the directions."""
+    from hermite.text.html import clean, first_of
+
+    if teacher.target is not None:
+        return {"f*(x)": clean(teacher.target.text)}
+    link = "σ" if teacher.links is None else "σ<sub>p</sub>"
+    bias = "" if teacher.biases is None else " + β<sub>p</sub>"
+    directions = "orthonormal" if teacher.is_orthonormal else f"given in R<sup>{teacher.span}</sup>"
+    return {
+        "f*(x)": f"Σ<sub>p</sub> a<sub>p</sub> {link}(θ<sub>p</sub>·x{bias})",
+        "coefficients": f"a<sub>p</sub> = {first_of(teacher.coefficients.tolist())}",
+        "directions": f"θ<sub>p</sub>: {directions}",
+    }

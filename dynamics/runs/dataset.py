@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dynamics.problem import Problem
 from dynamics.problem.emergence import ALL_DEGREES, UNDEFINED
-from dynamics.problem.problem_checks import NETWORK
+from dynamics.problem.student import NETWORK
 from dynamics.problem.teacher import geometric_ratio
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import AsymptoticExponents, asymptotic_exponents, spectral_decay

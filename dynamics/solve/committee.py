@@ -8,7 +8,7 @@ import numpy as np
 
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
-from dynamics.problem.memory import check_flow_memory
+from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered

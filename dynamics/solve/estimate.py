@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dynamics.problem.memory import flow_numbers
+from dynamics.problem.checks import flow_numbers
 from dynamics.problem.schedule import DEFAULT_COUNT
 
 if TYPE_CHECKING:

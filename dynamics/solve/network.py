@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from dynamics.problem.memory import check_flow_memory
+from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered

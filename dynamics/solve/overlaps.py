@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.problem.memory import check_flow_memory
+from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_overlaps(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
-    from dynamics.problem.memory import check_flow_memory
+    from dynamics.problem.problem import check_flow_memory
     from dynamics.solve.step_settings import checked_step, make_system
 
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
@@ -50,7 +50,7 @@ def check_mean_field(problem: Problem, options: Mapping[str, Any]) -> None:
 
 def check_network(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse what exceeds the memory, contradictory settings, unknown means, and neurons that start alike."""
-    from dynamics.problem.memory import check_flow_memory
+    from dynamics.problem.problem import check_flow_memory
     from dynamics.solve.network import network_step, network_system
 
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])

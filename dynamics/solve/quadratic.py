@@ -8,9 +8,8 @@ import numpy as np
 
 from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
 from dynamics.integrators.jumps import JumpStepper
-from dynamics.problem.checks import check_choice
+from dynamics.problem.checks import check_choice, check_memory
 from dynamics.problem.emergence import ALL_DEGREES
-from dynamics.problem.memory import check_memory
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
 from dynamics.runs.dataset import make_contents
 from dynamics.runs.loop import kept_run

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem, Teacher, check_fields
-from dynamics.problem.checks import checked_integer, checked_number, checked_seeds
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery.labels import LABELS
 from dynamics.theory.recovery.laws import AUTO, make_estimator

@@ -9,8 +9,7 @@ import numpy as np
 
 from dynamics.equations.mean_field.checks import warn_of_mixture
 from dynamics.problem import check_problem
-from dynamics.problem.checks import checked_integer, checked_number
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import check_memory, checked_integer, checked_number
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dynamics.problem import Problem
-    from dynamics.problem.polynomial import Component
+    from dynamics.problem.teacher import Component
     from hermite import HermiteExpansion
     from hermite.arrays import Array
     from hermite.quadrature import QuadratureResult

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dynamics.problem import check_problem, is_correlation
+from dynamics.problem import check_problem, is_correlation, is_homogeneous
 from dynamics.problem.checks import check_choice
 from dynamics.theory.linearised import leading_escape, linear_times
 from dynamics.theory.matched_pairs import leading_order, matched_pairs, pair_times, side_notes
@@ -123,7 +123,7 @@ def predict(problem: Problem) -> EmergencePrediction:
 def predict_all(problems: Iterable[Problem]) -> list[EmergencePrediction]:
     """Return what `predict` does for each of some problems; times of pairs are computed together."""
     asked = list(problems)
-    of_pairs = [each for each in asked if each.kind == "homogeneous" and not each.declared_fields]
+    of_pairs = [each for each in asked if is_homogeneous(each) and not each.declared_fields]
     of_pairs = [each for each in of_pairs if each.information_exponent >= 3]
     known = dict(zip(map(id, of_pairs), _predict_pairs(of_pairs), strict=True))
     return [known[id(each)] if id(each) in known else predict(each) for each in asked]

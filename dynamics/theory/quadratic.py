@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, check_problem, checked_number
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, check_problem, checked_number, is_frame
+from dynamics.problem.student import FRAME, HOMOGENEOUS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.problem import Teacher
+    from dynamics.problem import Problem, Teacher
     from hermite.arrays import Array
 
 #: Quantiles by which means over the noise of a start are taken.
@@ -42,7 +43,7 @@ def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPr
     a, n = problem.teacher.coefficients, float(problem.start().squared_norm.mean())
     among = strongest(a, problem.width)
     aligned = _wait(a, initial_alignment, EMERGENCE_LEVEL)
-    if problem.kind == "stiefel":
+    if is_frame(problem):
         learned = _wait(a, initial_alignment, LEARNED_SHARE * a / n)
     else:
         learned = _growth_time(a, n, initial_alignment)
@@ -54,8 +55,7 @@ def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPr
 
 def check_quadratic(problem: Problem) -> None:
     """Raise one sentence unless theory knows the network: link h_2, tied second layer, orthonormal directions."""
-    is_frame = isinstance(problem, Problem) and problem.kind == "stiefel"
-    check_problem(problem, "stiefel" if is_frame else "homogeneous")
+    check_problem(problem, FRAME if is_frame(problem) else HOMOGENEOUS)
     link = problem.activation.coefficients
     if not (link.size > 2 and link[2] == 1.0 and np.count_nonzero(link) == 1):
         msg = f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}."

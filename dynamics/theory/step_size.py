@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square
-from dynamics.problem import Problem, check_problem, checked_integer, checked_number, is_correlation
+from dynamics.problem import check_problem, checked_integer, checked_number, is_correlation, is_frame
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
 from dynamics.theory.whitened_limit import whitened_limit
@@ -20,6 +20,7 @@ from dynamics.theory.whitened_limit import whitened_limit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
@@ -104,7 +105,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     0.005376
     """
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    if isinstance(problem, Problem) and problem.kind == "stiefel":
+    if is_frame(problem):
         return _limit_of_frames(problem, size)
     check_problem(problem, fields=("inputs",))
     c = problem.activation.coefficients

@@ -1,4 +1,4 @@
-"""What a notebook shows of a value, of a link first: a caption over two columns, every given text escaped."""
+"""What a notebook shows of a value: a caption over two columns, every given text escaped."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from hermite.text.series_text import format_series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hermite.expansion import HermiteExpansion
+    from collections.abc import Mapping, Sequence
 
 #: Characters that HTML forbids: those of control, and halves of surrogate pairs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _LEFT = "text-align:left;vertical-align:top"
-#: Terms of a series, and entries of a list, that are shown.
-_MOST_TERMS, _MOST_ENTRIES = 8, 12
+#: Entries of a list that are shown.
+_MOST_ENTRIES = 12
 
 
 def clean(text: str) -> str:
@@ -65,32 +63,3 @@ def first_of(entries: Sequence[object]) -> str:
     few = entries[:_MOST_ENTRIES]
     shown = [f"{entry:.4g}".replace("-", "−") if isinstance(entry, float) else str(entry) for entry in few]
     return ", ".join([*shown, "…"] if len(entries) > len(few) else shown)
-
-
-def link_in_a_line(link: HermiteExpansion) -> str:
-    """Return the series of a link, after its name where it is no polynomial."""
-    terms = {j: f"{c:.4g}" for j, c in enumerate(link.coefficients) if abs(c) > link.tolerance}
-    series = series_as_html(terms, _MOST_TERMS)
-    return series if link.is_polynomial else f"{clean(link.name)} = {series}"
-
-
-def link_html(link: HermiteExpansion) -> str:
-    """Return a link as a table: series, exponent, parity, norm, and what the series leaves out."""
-    return table_of_pairs(
-        f"<b>Link</b> {clean(link.name)}",
-        {
-            "σ(z)": link_in_a_line(link),
-            "information exponent k": _known(lambda: str(link.information_exponent), "none: σ is constant"),
-            "parity": link.parity,
-            "E σ(z)²": _known(lambda: f"{link.norm_squared:.4g}", "unknown"),
-            "distance from the series": _known(lambda: f"{link.truncation_error:.2g}, order {link.order}", "unknown"),
-        },
-    )
-
-
-def _known(text: Callable[[], str], otherwise: str) -> str:
-    """Return a text of numbers; a link must show itself also where one cannot be computed."""
-    try:
-        return text()
-    except ValueError:
-        return otherwise

@@ -187,7 +187,7 @@ def test_bad_input_gets_one_sentence(make, error, sentence):
 def test_a_width_beyond_the_memory_is_refused_before_any_work(solve, given, monkeypatch):
     """2.5 MB of arrays where there is one; 10^5 neurons ended in a MemoryError of numpy's."""
     problem = Problem(**given, teacher=Teacher([1.0]), dimension=10)
-    monkeypatch.setattr("dynamics.problem.memory.machine_memory", lambda: 1e6)
+    monkeypatch.setattr("dynamics.problem.checks.machine_memory", lambda: 1e6)
     with pytest.raises(ValueError, match=r"`width` must leave room in memory, but 100 takes 0\.00\d+ GB, more than"):
         solve(problem, save_at=SaveAt.at([1.0]))
 

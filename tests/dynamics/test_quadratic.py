@@ -325,7 +325,7 @@ def test_the_velocity_is_the_derivative():
 def test_what_exceeds_the_memory_is_refused_ahead(tmp_path, monkeypatch, capsys):
     from dynamics import solve
 
-    monkeypatch.setattr("dynamics.problem.memory.machine_memory", lambda: 10**9)
+    monkeypatch.setattr("dynamics.problem.checks.machine_memory", lambda: 10**9)
     with pytest.raises(ValueError, match=r"^Argument `width` must leave room in memory, but 2048 takes .* GB, more"):
         dynamics.solve_quadratic(large(10**9, width=2048, directions=16384))
     times = dynamics.SaveAt.linear(0.1, 1.0, 4000)

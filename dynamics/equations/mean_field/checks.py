@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem.checks import checked_integer, float_array
-from dynamics.problem.memory import check_memory
+from dynamics.problem.checks import check_memory, checked_integer, float_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

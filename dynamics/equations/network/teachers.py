@@ -12,7 +12,7 @@ from dynamics.equations.network.unit_means import mean_of_product
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
-    from dynamics.problem.polynomial import Polynomial
+    from dynamics.problem.teacher import Polynomial
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
 
