@@ -13,7 +13,7 @@ from sgd_check.report.figures.comparison import plot_times
 from sgd_check.report.figures.learning import plot_learning
 from sgd_check.report.figures.loss import plot_loss_band
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
-from sgd_check.verdicts.events import ALIGNMENT, event_of
+from sgd_check.verdicts.alignment import ALIGNMENT, event_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hermite.arrays import Array
-    from sgd_check.verdicts.events import Event
+    from sgd_check.verdicts.alignment import Event
 
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
 _MEANING = {

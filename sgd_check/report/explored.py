@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dynamics.report import AXES, COMPONENTS, MASSES, PREDICTED_TIME, PROGRESS, explored, renamed
 from hermite.text.rounding import with_error
 from sgd_check.report.comparison import median_over_runs, rows
-from sgd_check.verdicts.alignment import of_sound_runs
-from sgd_check.verdicts.definitions import tell_alike
+from sgd_check.verdicts.alignment import of_sound_runs, tell_alike
 from sgd_check.verdicts.mean_field import THEORY
 
 if TYPE_CHECKING:

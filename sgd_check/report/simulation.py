@@ -10,8 +10,7 @@ import numpy as np
 from dynamics.report import Drawing, Findings, Table, end_of_run, one_panel
 from sgd_check.report.figures.runs import plot_run_components, plot_run_losses, plot_run_times
 from sgd_check.report.tokens import TOKENS, token_simulation_findings
-from sgd_check.verdicts.alignment import with_emergence
-from sgd_check.verdicts.events import event_of
+from sgd_check.verdicts.alignment import event_of, with_emergence
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -94,7 +94,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
     """Return what to simulate, or refuse in one sentence."""
     from dynamics.problem import Problem
-    from sgd_check.verdicts.mean_field_runs import check_field
+    from sgd_check.verdicts.mean_field import check_field
 
     if settings["engine"] not in (None, ENGINE):
         msg = f"Option --engine must be {ENGINE} for a mean field, but is {settings['engine']}."
@@ -140,7 +140,7 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
 def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
     """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
     from sgd_check.engines.registry import EngineOptions, make_engine
-    from sgd_check.verdicts.defaults import measured_seconds_per_step
+    from sgd_check.verdicts.check_plan import measured_seconds_per_step
 
     options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
     total = 0.0

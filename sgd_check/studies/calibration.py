@@ -19,8 +19,8 @@ from dynamics.theory import learning_rate_limit, predict
 from sgd_check.runs.plan import make_plan
 from sgd_check.studies.work import PreparedStudy, simulated, under_way
 from sgd_check.verdicts.alignment import checked_rate
+from sgd_check.verdicts.check_plan import HORIZON_FACTOR
 from sgd_check.verdicts.comparison import compare
-from sgd_check.verdicts.defaults import HORIZON_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

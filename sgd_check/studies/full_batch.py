@@ -27,7 +27,7 @@ from sgd_check.runs.recording import CrossingTracker
 from sgd_check.runs.simulation import simulate
 from sgd_check.studies.cut_squares import LEAD, cut_square, descent_problem, online_problem, online_slope
 from sgd_check.studies.work import PreparedStudy, checked_runs, under_way
-from sgd_check.verdicts.defaults import measured_seconds_per_step
+from sgd_check.verdicts.check_plan import measured_seconds_per_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from dynamics.solve import solve_overlaps
 from hermite.text.signals import stop_if_heard
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.defaults import measured_seconds_per_step
+from sgd_check.verdicts.check_plan import measured_seconds_per_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from dynamics.problem import checked_number, stored_question
 from dynamics.runs import make_dataset
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.text.messages import shown
-from sgd_check.verdicts.direction import combined_p_value
+from sgd_check.verdicts.time_tests import combined_p_value
 
 if TYPE_CHECKING:
     import xarray as xr

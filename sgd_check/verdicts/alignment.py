@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dynamics.problem import checked_real
+from dynamics.problem.emergence import ALL_DEGREES
 from hermite.text.messages import shown
-from sgd_check.verdicts.expectation import has_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,48 @@ START_TOLERANCE = 1e-7
 RATE_TOLERANCE = 1e-9
 #: Two learning rates that differ by less leave hardly anything to extrapolate from.
 LEAST_RATE_RATIO = 1.2
+
+
+class Event(NamedTuple):
+    """The event whose times are compared: how sentences and figures call it, and the variable with its time."""
+
+    noun: str
+    verb: str
+    past: str
+    present: str
+    variable: str
+
+
+#: A neuron finds a direction, the span of a frame has half of it, or neurons carry its learned mass.
+EMERGENCE = Event("emergence", "emerge", "emerged", "emerges", "emergence_time")
+ALIGNMENT = Event("alignment", "align", "aligned", "aligns", "emergence_time")
+LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time")
+
+
+def event_of(dataset: xr.Dataset) -> Event:
+    """Return the event whose times a simulation or a prediction has as times of emergence."""
+    return ALIGNMENT if "alignment" in dataset else EMERGENCE
+
+
+def has_step(prediction: xr.Dataset) -> bool:
+    """Return whether a prediction carries the mean effect of steps of finite size."""
+    return "step_theory" in prediction.attrs
+
+
+def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
+    """Return whether all datasets have a variable, and mean the same by it.
+
+    Learned masses and times count degrees of the link by one of two definitions, and are not defined for links of
+    degree up to 2.
+    """
+    if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
+        return False
+    return not name.startswith("learned_") or len({definition_of_learned(dataset) for dataset in datasets}) == 1
+
+
+def definition_of_learned(dataset: xr.Dataset) -> str:
+    """Return which degrees of the link count in the learned masses and times of a dataset."""
+    return str(dataset.attrs.get("learned_definition", ALL_DEGREES))
 
 
 def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:

@@ -15,10 +15,17 @@ from dynamics.runs import also_interrupted
 from hermite.text.messages import not_a_choice
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import checked_rate, decided_by_curves, with_emergence
+from sgd_check.verdicts.check_plan import (
+    DEFAULT_SEEDS,
+    THEORIES,
+    engine_for,
+    plan_and_time,
+    plan_by_curves,
+    prediction_to_test,
+    seconds_left,
+    simulate_for_curves,
+)
 from sgd_check.verdicts.comparison import compare
-from sgd_check.verdicts.curve_course import choose_curve_course, seconds_left, simulate_for_curves
-from sgd_check.verdicts.defaults import DEFAULT_SEEDS, choose_and_time, engine_for
-from sgd_check.verdicts.finite_step import THEORIES, prediction_to_test
 
 if TYPE_CHECKING:
     import os
@@ -139,7 +146,8 @@ def check(
     ('agree', 'finite step')
     """
     name = _checked_engine(problem, engine)
-    _check_theory(theory)
+    if theory not in THEORIES:
+        raise ValueError(not_a_choice("Argument `theory`", theory, THEORIES))
     options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
     choice = {
         "learning_rate": _if_given("learning_rate", learning_rate, checked_number, positive=True),
@@ -149,13 +157,13 @@ def check(
     count = _if_given("directions", directions, checked_integer, minimum=1)
     prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
     if decided_by_curves(problem):
-        course, _ = choose_curve_course(prediction, name, options, **choice, theory=theory)
+        plan, _ = plan_by_curves(prediction, name, options, **choice, theory=theory)
     else:
         ready = engine_for(prediction, name, options, **choice)
-        course, _ = choose_and_time(prediction, ready, options, directions=count, **choice)
+        plan, _ = plan_and_time(prediction, ready, options, directions=count, **choice)
     words = {"given": "the prediction", "option": 'theory="finite-step"'}
     tested = prediction_to_test(
-        prediction, course, options.batch_size, theory=theory, progress=progress, say=_warn, **words
+        prediction, plan, options.batch_size, theory=theory, progress=progress, say=_warn, **words
     )
     started = clock.perf_counter()
 
@@ -177,7 +185,7 @@ def check(
         )
         return also_interrupted(run)
 
-    simulations = simulate_for_curves(tested, course, simulate_at)
+    simulations = simulate_for_curves(tested, plan, simulate_at)
     runs = simulations if len(simulations) > 1 else simulations[0]
     tree = compare(tested, runs, false_alarm_rate=false_alarm_rate)
     if tested is not prediction:
@@ -197,11 +205,6 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
         )
         raise ValueError(msg)
     return checked_engine(problem, "auto" if engine is None else engine)
-
-
-def _check_theory(theory: str) -> None:
-    if theory not in THEORIES:
-        raise ValueError(not_a_choice("Argument `theory`", theory, THEORIES))
 
 
 def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:

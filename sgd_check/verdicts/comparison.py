@@ -4,63 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sgd_check.verdicts.absence import absences
-from sgd_check.verdicts.alignment import (
-    checked_rate,
-    checked_simulations,
-    decided_by_curves,
-    noise_rate,
-    of_sound_runs,
-    sound_runs,
-    unfinished,
-    with_emergence,
-)
-from sgd_check.verdicts.comparison_variables import (
-    emergence_ratio,
-    log_scatter,
-    variables_by_direction,
-    variables_over_time,
-)
-from sgd_check.verdicts.curve_comparison import compare_curves
-from sgd_check.verdicts.direction import (
-    VISIBLE_ERROR,
-    assess_direction,
-    assess_samples,
-    combined_p_value,
-    shares_of_rate,
-)
-from sgd_check.verdicts.events import LEARNING, event_of
-from sgd_check.verdicts.expectation import (
-    Expectation,
-    expectation,
-    has_learned_times,
-    has_step,
-    learned_expectation,
-)
-from sgd_check.verdicts.judgement import EventEvidence, Evidence, judgement
-from sgd_check.verdicts.loss_band import loss_against_sample, loss_against_theory
-from sgd_check.verdicts.mean_field import compare_with_mean_field
-from sgd_check.verdicts.path_tests import PATH_SHARE, path_p_value, path_tests
+from sgd_check.verdicts.alignment import checked_rate, checked_simulations, decided_by_curves, with_emergence
+from sgd_check.verdicts.curves import curve_evidence
+from sgd_check.verdicts.mean_field import width_evidence
 from sgd_check.verdicts.recovery import ANSWER as RECOVERY
-from sgd_check.verdicts.recovery import compare_with_law
-from sgd_check.verdicts.run_noise import noise_of_runs
-from sgd_check.verdicts.survival import cut_at, log_rank_scores, median_time, permutation_test
+from sgd_check.verdicts.recovery import estimate_evidence
+from sgd_check.verdicts.times import against_sample, against_theory
+from sgd_check.verdicts.verdict import verdict_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import xarray as xr
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
-    from sgd_check.verdicts.absence import Absence
-    from sgd_check.verdicts.direction import DirectionTest
-    from sgd_check.verdicts.events import Event
-
-#: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
-FAMILIES = 2
 
 
 def compare(
@@ -82,14 +37,14 @@ def compare(
     φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
     nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
     then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
-    alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.direction` describes the test. A fifth
-    of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
+    alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.time_tests` describes the test. A
+    fifth of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
     after the emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way
     where theory knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of
-    runs that have it is tested (`sgd_check.verdicts.absence`). "Agree" is said only if every time, 30 % later still
+    runs that have it is tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still
     within the runs, is tested on both sides and such an error would have been seen; else the verdict is "undecided" and
     its reasons say on how many directions there is agreement. The loss over time is compared on plateaus and reported
-    beside the verdict (`sgd_check.verdicts.loss_band`).
+    beside the verdict (`sgd_check.verdicts.path_tests`).
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -97,7 +52,7 @@ def compare(
 
     .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
 
-    y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curve_tests`). A flow needs runs
+    y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curves`). A flow needs runs
     at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
     not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
     moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
@@ -176,146 +131,15 @@ def compare(
         has a step size or seeds of its own, also if learning rate, batch size or label noise differ, or runs of one
         engine share a seed.
     """
-    import xarray as xr
-
-    from dynamics.runs import make_dataset
-
-    checked_rate(false_alarm_rate)
-    if getattr(prediction, "attrs", {}).get("answer") == "mean-field":
-        return compare_with_mean_field(prediction, simulation, false_alarm_rate=false_alarm_rate)
-    if getattr(prediction, "attrs", {}).get("answer") == RECOVERY:
-        return compare_with_law(prediction, simulation, false_alarm_rate=false_alarm_rate)
+    rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
+    if answer == "mean-field":
+        return verdict_tree(width_evidence(prediction, simulation, rate))
+    if answer == RECOVERY:
+        return verdict_tree(estimate_evidence(prediction, simulation, rate))
     problem, simulations = checked_simulations(prediction, simulation)
     prediction = with_emergence(prediction)
-    sampled = "seed" in prediction.dims
-    if decided_by_curves(problem) and not sampled:
-        return compare_curves(problem, prediction, simulations, false_alarm_rate)
-    simulation = simulations[0]
-    if sampled:
-        evidence = _against_sample(prediction, simulation, false_alarm_rate)
-    else:
-        evidence = _against_theory(problem, prediction, simulation, false_alarm_rate)
-    comparison = make_dataset(
-        {**variables_by_direction(simulation, evidence), **variables_over_time(prediction, simulation, evidence)},
-        problem=problem,
-        title="Online SGD against prediction",
-        coords={"seed": simulation["seed"].values, "time": simulation["time"].values},
-        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
-        attributes={
-            "answer": "comparison",
-            "prediction": str(prediction.attrs.get("answer", "simulation" if sampled else "unknown")),
-            **judgement(simulation, evidence, false_alarm_rate),
-            "prediction_blown_up_count": int(np.sum(~sound_runs(prediction))) if sampled else None,
-        },
-    )
-    return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
-
-
-def _against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
-    """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
-    noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
-    expected = {event_of(simulation): expectation(problem, prediction, noise_of_step)}
-    emergence = next(iter(expected.values()))
-    if has_learned_times(problem, prediction, simulation):
-        expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
-    absent = {e: absences(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
-    due = [_due(each, absent[event]) for event, each in expected.items()]
-    shares = dict(zip(expected, np.split(shares_of_rate(np.concatenate(due), end), len(expected)), strict=True))
-    noise, level = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
-    found = {
-        event: EventEvidence(
-            event,
-            each,
-            _tests_of_times(simulation, event, each, absent[event], level * shares[event], noise),
-            each.time * (1.0 + VISIBLE_ERROR) <= end,
-            tuple(one for one in absent[event] if one is not None),
-        )
-        for event, each in expected.items()
-    }
-    by_time = min(combined_p_value(one.p_values, shares[event]) for event, one in found.items()) / (1.0 - PATH_SHARE)
-    path = path_tests(prediction, simulation, emergence, noise)
-    by_path = path_p_value(path) / PATH_SHARE
-    ratio = emergence_ratio(simulation, emergence.time)
-    first, *others = found.values()
-    return Evidence(
-        theory="finite step" if has_step(prediction) else "flow",
-        expected=emergence,
-        ratio=ratio,
-        tests=first.tests,
-        awaited=first.awaited,
-        p_value=min(1.0, by_time, by_path),
-        loss=loss_against_theory(prediction, simulation, emergence.time, ratio),
-        path=tuple(path),
-        by_path=by_path < by_time,
-        unfinished=unfinished("The prediction", prediction),
-        absences=first.absences,
-        learned=others[0] if others else None,
-    )
-
-
-def _due(expected: Expectation, absent: list[Absence | None]) -> Array:
-    """Return when theory puts every direction, inf beyond the runs, NaN where it is not tested.
-
-    It is known before any run.
-    """
-    banded = np.isfinite(expected.high) | ~np.isinf(expected.low)
-    counted = np.array([one is not None and np.isfinite(one.p) for one in absent])
-    return np.where(counted, np.inf, np.where(banded, expected.time, np.nan))
-
-
-def _tests_of_times(
-    simulation: xr.Dataset,
-    event: Event,
-    expected: Expectation,
-    absent: list[Absence | None],
-    levels: Array,
-    noise: Array,
-) -> list[DirectionTest | None]:
-    """Test every direction that theory puts within the runs, or near their end, against its one predicted time."""
-    measured, end = of_sound_runs(simulation, event.variable), float(simulation.attrs["end_time"])
-    tests: list[DirectionTest | None] = [None] * expected.time.size
-    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
-        band = float(expected.low[p]), float(expected.high[p])
-        if absent[p] is not None or np.isinf(band).all():
-            continue
-        # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
-        logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
-        log_horizon = float(np.log(end / expected.time[p]))
-        explained = noise[:, p] if expected.isolated[p] else None
-        test = assess_direction(logs, log_horizon, *band, float(levels[p]), explained)
-        tests[p] = None if test is None or test.early is None is test.late else test
-    return tests
-
-
-def _against_sample(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
-    """Test whether two samples of runs have one law: their times of emergence, and their losses."""
-    theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
-    ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
-    horizon = min(ends)
-    first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
-    both = np.concatenate([first, second])
-    tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
-    scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
-    chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
-    loss = loss_against_sample(prediction, simulation, both)
-    share = FAMILIES if loss is not None and np.isfinite(loss.p) else 1
-    level = rate / (share * max(len(tested), 1))
-    tests: list[DirectionTest | None] = [None] * ours.shape[1]
-    for p, chance in zip(tested, chances.each.tolist(), strict=True):
-        tests[p] = assess_samples(first[:, p], second[:, p], horizon, chance, level)
-    usable = any(test is not None for test in tests)
-    families = [chances.together if usable else 1.0, *([loss.p] if share == FAMILIES and loss is not None else [])]
-    medians = np.array([median_time(sample, ends[0]) for sample in theirs.T])
-    medians = np.where(medians > 0, medians, np.nan)
-    nothing = np.zeros(medians.size)
-    return Evidence(
-        theory="sample",
-        expected=Expectation(
-            medians, nothing, log_scatter(theirs), nothing, nothing, (), nothing, np.zeros(medians.size, dtype=bool)
-        ),
-        ratio=emergence_ratio(simulation, medians),
-        tests=tests,
-        awaited=np.array([test is not None for test in tests]),
-        p_value=min(1.0, len(families) * min(families)),
-        loss=loss,
-    )
+    if "seed" in prediction.dims:
+        return verdict_tree(against_sample(problem, prediction, simulations[0], rate))
+    if decided_by_curves(problem):
+        return verdict_tree(curve_evidence(problem, prediction, simulations, rate))
+    return verdict_tree(against_theory(problem, prediction, simulations[0], rate))

@@ -1,4 +1,4 @@
-r"""What theory says of every direction's emergence: a time, what the step size does to it, and the band to be tested.
+r"""The prediction of every direction's emergence: a time, the effect of the step size on it, and the band to be tested.
 
 The band is that of E ln(T_SGD/T), T the predicted time. Three cases, δ the relative delay of the mean of T_SGD
 against the flow, and s the relative scatter, all at leading order in the learning rate; φ is the lateness of the
@@ -6,35 +6,35 @@ mean of T_SGD against T:
 
 - *flow*: φ = δ.
 - *finite step*: φ is the part of δ that this equation lacks: the fluctuations, since the mean of a time is not the time
-  of the mean, and what the ratio of mean products leaves out of the mean overlap (`SearchNoise.unseen`).
+  of the mean, and the error of the mean overlap as a ratio of mean products (`SearchNoise.unseen`).
 
 To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isolated*, of a pair without rivals
 (`dynamics.theory.rivals`) that emerges before any is learned, nothing else is unknown at this order, and the band is
 
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 
-2 % of a time are no error of the theory, and what is left of the next order is s⁴/2 (measured for k = 3 and 4, d = 16
+2 % of a time are no error of the theory, and s⁴/2 is left of the next order (measured for k = 3 and 4, d = 16
 to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since learned directions make no noise:
 
 - *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed.
 - *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)]. Each term may lie between nothing and twice its leading order.
 - *frames* (``student="stiefel"``), whose flow is solved exactly: drag by noise is at most what it is at the start, and
-  noise that adds to the start makes times shorter. [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
-  that noise: each of the two may lie between nothing and twice its leading order (`dynamics.theory.quadratic`). Of the
-  first direction of all, which nothing else disturbs, within a third of it (measured: at most a quarter). One that
-  waits for others to leave the span scatters by as much more as `dynamics.theory.frame_rivals` says, and its upper edge
+  noise that adds to the start makes times shorter: [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
+  that noise: each of the two may lie between nothing and twice its leading order (`dynamics.theory.quadratic`). The
+  first direction, which no other disturbs, is within a third of it (measured: at most a quarter). A direction that
+  waits for others to leave the span scatters more, by the factor of `dynamics.theory.frame_rivals`, and its upper edge
   is higher by 5 s²/2.
 - *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
   for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
   [−s², 5 s²/2] with s the scatter of the runs.
 
 *Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`): an isolated
-direction at their φ and s, with a width of the s of its emergence, since what leading order leaves out happens in the
+direction at their φ and s, with a width of the s of its emergence, since the error of leading order arises in the
 search; another one in the wide band of their φ and the s of its emergence. (Measured over 200 runs each, k = 3 and 4,
 d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.015 of the centre up to
 s = 0.35, and 0.05 below it at 0.55.)
 
-Rivals lower the lower edge by what they make earlier, and lift the upper one to infinity where the neuron may take
+Rivals lower the lower edge by the time that they save, and lift the upper one to infinity where the neuron may take
 another direction. Where s > 1 noise decides when a direction emerges, and there is no band.
 """
 
@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.problem import is_correlation
-from sgd_check.verdicts.definitions import tell_alike
+from sgd_check.verdicts.alignment import has_step, tell_alike
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,20 +63,18 @@ LARGEST_SCATTER = 0.6
 NOISE_DECIDES = 1.0
 #: Half of the band's width: a part of the time that is no error of the theory, and the next order in squares of s².
 TOLERANCE, NEXT_ORDER = 0.02, 0.5
-
-
 #: A direction of a frame whose time is longer than alone by this factor waits for others (measured over six starts
 #: of three directions and two neurons: the scatter then is 0.3 to 1.2 times what `frame_rivals` says).
 CROWDED = 1.05
-#: What the leading order of a frame's first direction may be off, relative to it: it grows as 1/ln(d/m).
+#: Relative error of the leading order of a frame's first direction: it grows as 1/ln(d/m).
 FRAME_SHARE = 1.0 / 3.0
 
 
 class Expectation(NamedTuple):
-    """What theory says of every direction: shape (P,) each, dimensionless.
+    """The prediction of every direction: shape (P,) each, dimensionless.
 
-    `delay` is what the step size should add to the time of the flow, relative to it (inf: unknown), `lateness` what it
-    should add to `time`, and `scatter` what it should cause around it (NaN: unknown). `low` and `high` bound the mean
+    `delay` is the relative delay of the mean time against the flow by the step size (inf: unknown), `lateness` that
+    against `time`, and `scatter` the standard deviation of ln T (NaN: unknown). `low` and `high` bound the mean
     of ln(T_SGD/time), NaN where the scatter of the runs decides. `isolated` says which directions have a pair without
     rivals that emerges before any is learned.
     """
@@ -90,6 +88,27 @@ class Expectation(NamedTuple):
     lateness: Array
     isolated: NDArray[np.bool_]
 
+    @classmethod
+    def uniform(
+        cls,
+        time: Array,
+        *,
+        delay: float = np.inf,
+        scatter: Array | float = np.nan,
+        low: float = np.nan,
+        high: float = np.nan,
+        notes: tuple[str, ...] = (),
+    ) -> Expectation:
+        """Return the same numbers for every direction: no theory of the step size tells them apart."""
+        delays, scatters, lows, highs = (np.broadcast_to(value, time.shape) for value in (delay, scatter, low, high))
+        return cls(time, delays, scatters, lows, highs, notes, delays, np.zeros(time.size, dtype=bool))
+
+
+def predicted_times(prediction: xr.Dataset, name: str) -> Array:
+    """Return predicted times (P,), NaN where they are not finite and positive."""
+    time = np.asarray(prediction[name].values, dtype=np.float64)
+    return np.where(np.isfinite(time) & (time > 0), time, np.nan)
+
 
 def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> Expectation:
     """Return emergence times as predicted, and the band of the mean of their logarithm that theory allows SGD.
@@ -99,9 +118,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     """
     from dynamics import theory
 
-    time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
-    time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
-    stepped = has_step(prediction)
+    time, stepped = predicted_times(prediction, "emergence_time"), has_step(prediction)
     if problem.kind == "stiefel":
         return _of_frames(problem, time, noise_rate)
     if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
@@ -123,9 +140,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
     isolated = known & rivals.settled & first
-    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
-    width = TOLERANCE + NEXT_ORDER * np.nan_to_num(scatter) ** 4
-    low, high = np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
+    low, high = _narrow_band(low, high, isolated, lateness, scatter, scatter)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
 
 
@@ -139,15 +154,14 @@ def has_learned_times(problem: Problem, prediction: xr.Dataset, simulation: xr.D
 def learned_expectation(
     problem: Problem, prediction: xr.Dataset, noise_rate: float, emergence: Expectation, end: float
 ) -> Expectation:
-    """Return what theory says of learned times, as `expectation` does of times of emergence.
+    """Return the prediction of learned times, as `expectation` does of times of emergence.
 
     Bands are (−inf, inf) where theory knows no scatter, and of directions that emerge after `end`. About 0.05 s for
     each direction that emerges before.
     """
     from dynamics import theory
 
-    time = np.asarray(prediction["learned_time"].values, dtype=np.float64)
-    time = np.where(np.isfinite(time) & (time > 0), time, np.nan)
+    time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
     known = emergence.scatter <= LARGEST_SCATTER
     if known.any():
@@ -165,10 +179,7 @@ def learned_expectation(
         rivals = theory.rivals_of_pairs(problem, pairs, emergence.scatter)
         low, high = _with_rivals(low, high, rivals, np.log(time / pairs.predicted_learned_time))
     isolated = known & emergence.isolated
-    square = np.nan_to_num(emergence.scatter) ** 2
-    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
-    width = TOLERANCE + NEXT_ORDER * square**2
-    low, high = np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
+    low, high = _narrow_band(low, high, isolated, lateness, scatter, emergence.scatter)
     low, high = np.where(known, low, -np.inf), np.where(known, high, np.inf)
     return Expectation(time, delay, np.where(known, scatter, np.nan), low, high, (), lateness, isolated)
 
@@ -205,6 +216,15 @@ def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, ste
     return low, np.where(known, 2 * np.maximum(part, 0.0), np.nan)
 
 
+def _narrow_band(
+    low: Array, high: Array, isolated: NDArray[np.bool_], lateness: Array, scatter: Array, of_search: Array
+) -> tuple[Array, Array]:
+    """Return the band with that of isolated directions around its centre; `of_search` is the s of its width."""
+    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
+    width = TOLERANCE + NEXT_ORDER * np.nan_to_num(of_search) ** 4
+    return np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
+
+
 def _with_rivals(low: Array, high: Array, rivals: Rivals, later: Array) -> tuple[Array, Array]:
     """Return the band of directions whose pair has rivals; `later` (P,) is ln of the time over that of the pair alone.
 
@@ -217,20 +237,13 @@ def _with_rivals(low: Array, high: Array, rivals: Rivals, later: Array) -> tuple
     return low, np.where(unknown | rivals.elsewhere, np.inf, high)
 
 
-def has_step(prediction: xr.Dataset) -> bool:
-    """Return whether a prediction carries the mean effect of steps of finite size."""
-    return "step_theory" in prediction.attrs
-
-
 def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:
     """Return the expectation where theory gives neither delay nor scatter."""
-    nothing = np.full(time.size, np.nan)
-    unlimited, never = np.full(time.size, np.inf), np.zeros(time.size, dtype=bool)
-    note = f"The delay by the step size is unknown: {why.removesuffix('.')}."
     if stepped and problem.information_exponent > 2:
         note = f"Theory gives no scatter, so that of the runs was taken: {why.removesuffix('.')}."
-        return Expectation(time, unlimited, nothing, nothing, nothing, (note,), unlimited, never)
-    return Expectation(time, unlimited, nothing, np.zeros(time.size), unlimited, (note,), unlimited, never)
+        return Expectation.uniform(time, notes=(note,))
+    note = f"The delay by the step size is unknown: {why.removesuffix('.')}."
+    return Expectation.uniform(time, low=0.0, high=np.inf, notes=(note,))
 
 
 def band_by_scatter(scatter: float, *, complete: bool) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-r"""Runs of spherical networks of several widths against their mean field; `sgd_check.compare` calls it for mean fields.
+r"""Evidence of widths: runs of spherical networks of several widths against their mean field.
 
 Propagation of chaos says E(f_m − f_∞)² ~ 1/m, f_m the network that the exact flow makes of a random start. SGD adds
 noise of its own, of order η/B in the square of the distance and the same for all widths. Two runs of one start have
@@ -7,8 +7,8 @@ independent noise, so that with the mean over pairs of runs of each start
 .. math:: D_m = m\, \langle\, (f_m - f_\infty)(f'_m - f_\infty)\, \rangle, \qquad
    \Delta^2 = \sum_i \Delta_i\cdot\Delta'_i, \quad \Delta_i = w_i - \bar w_i,
 
-the noise averages out: D_m is m times the squared distance of the network averaged over samples. What the square of a
-single run has beyond it is reported as the noise. At next order noise wears away the memory of the start, by a share
+the noise averages out: D_m is m times the squared distance of the network averaged over samples. The excess of the
+square of a single run is reported as the noise. At next order noise wears away the memory of the start, by a share
 that grows with m η/B: batches as the width keep it the same at all widths. A finite step moves the mean, by O(η), which
 would hold D_m/m up as m grows: it counts as a distance, not as noise.
 
@@ -17,30 +17,174 @@ The distances are those of `dynamics.laws.chaos`.
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from hermite.arrays import Array, Integers
 from hermite.text.rounding import with_error
-from sgd_check.verdicts.direction import FEWEST_RUNS, POWER, normal_score, reach_factor
-from sgd_check.verdicts.mean_field_runs import checked_runs, runs_of_start
+from sgd_check.verdicts.alignment import check_dataset, check_question
+from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, Evidence, normal_score, reach_factor, two_sided
 
 if TYPE_CHECKING:
     import xarray as xr
+    from numpy.typing import NDArray
 
-    from hermite.arrays import Array, Integers
-    from sgd_check.verdicts.mean_field_runs import WidthRuns
+    from dynamics.problem import Problem
 
 THEORY = "mean field"
-#: What corrections of finite width may do to the exponent −1; exact flows of 16 to 128 neurons have up to 0.13 ± 0.03
+#: Largest correction of the exponent −1 by a finite width; exact flows of 16 to 128 neurons have up to 0.13 ± 0.03
 #: (h_4, d = 16, 200 starts, when the loss is below a tenth).
 WIDTH_CORRECTION = 0.15
 #: "Agree" is said only where an exponent of −½ or −3/2 would have been seen.
 VISIBLE_EXPONENT = 0.5
 #: A random mean field of N particles is off by 1/N itself; beyond this ratio m/N it is said.
 LARGEST_SHARE = 0.05
+FEWEST_WIDTHS, FEWEST_STARTS, FEWEST_REPLICAS = 2, 2, 2
+TRACER_TOLERANCE = 1e-9
+_BAND = f"−1 ± {WIDTH_CORRECTION:g}"
+
+
+@dataclass(frozen=True)
+class WidthRuns:
+    """Runs of several widths from starts that all widths share, at the times that they share with a mean field.
+
+    `widths` (W,) increase, `simulations` are by width. `starts` (S,) are the seeds of the starts of which every width
+    has two runs or more that did not blow up. At `times` (T,), saved in the mean field at the places `saved`, every
+    simulation has a record within half a step, at its `records`.
+    """
+
+    problem: Problem
+    widths: Integers
+    starts: Integers
+    simulations: list[xr.Dataset]
+    times: Array
+    saved: NDArray[np.intp]
+    records: list[NDArray[np.intp]]
+
+    def tracers(self, mean_field: xr.Dataset) -> Array | None:
+        """Return the paths of the neurons in the field (T, S, m, r) for the largest m, or None if it followed none.
+
+        They are known by their places at time 0, which must be those of `dynamics.laws.chaos.coupled_tracers`.
+        """
+        from dynamics.laws import coupled_tracers
+
+        if "tracer_projection" not in mean_field or float(mean_field["time"].values[0]) != 0.0:
+            return None
+        paths = np.asarray(mean_field["tracer_projection"].values)
+        wanted = coupled_tracers(self.problem, int(self.widths[-1]), self.starts.tolist())
+        if paths.shape[1:] != wanted.shape or not np.allclose(paths[0], wanted, rtol=0.0, atol=TRACER_TOLERANCE):
+            return None
+        return paths[self.saved].reshape(self.times.size, self.starts.size, int(self.widths[-1]), -1)
+
+
+def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
+    """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
+    from dynamics.problem import Problem
+
+    found = _checked_simulations(simulations)
+    check_field(mean_field)
+    asked = Problem.from_dataset(mean_field)
+    found.sort(key=lambda simulation: simulation.sizes["neuron"])
+    widths = np.array([simulation.sizes["neuron"] for simulation in found])
+    if any(a == b for a, b in pairwise(widths.tolist())):
+        msg = f"Argument `simulation` must have one dataset for each width, but has the widths {widths.tolist()}."
+        raise ValueError(msg)
+    for simulation in found:
+        check_question(asked, Problem.from_dataset(simulation), ("dimension", "teacher"))
+    times, saved, records = _common_times(mean_field, found)
+    question = replace(asked, initial_weights=None, initial_overlaps=None)
+    return WidthRuns(question, widths, _common_starts(found), found, times, saved, records)
+
+
+def check_field(mean_field: xr.Dataset) -> None:
+    """Refuse a mean field of other neurons than isotropic ones, and one without the moments that make its field."""
+    if mean_field.attrs.get("quadrature") == "neurons":
+        msg = "Argument `prediction` must be the mean field of an isotropic start, but is that of given neurons."
+        raise ValueError(msg)
+    if "law_moment" not in mean_field:
+        msg = "Argument `prediction` must have `law_moment`, the moments of the mean field, but has none."
+        raise ValueError(msg)
+
+
+def _checked_simulations(simulations: object) -> list[xr.Dataset]:
+    if not isinstance(simulations, Sequence) or isinstance(simulations, str):
+        msg = (
+            "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
+            f"field, but is {type(simulations).__name__}."
+        )
+        raise TypeError(msg)
+    for simulation in simulations:
+        check_dataset("simulation", simulation)
+        if "neuron_vector" not in simulation or "start_seed" not in simulation:
+            msg = (
+                "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
+                "`neuron_vector` or no `start_seed`."
+            )
+            raise ValueError(msg)
+    if len(simulations) < FEWEST_WIDTHS:
+        msg = f"Argument `simulation` must have at least {FEWEST_WIDTHS} widths, but has {len(simulations)}."
+        raise ValueError(msg)
+    return list(simulations)
+
+
+def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
+    """Return the runs that have a start and did not blow up."""
+    sound = simulation["blown_up"].values == 0
+    return np.flatnonzero(sound & (simulation["start_seed"].values == start))
+
+
+def _common_starts(simulations: list[xr.Dataset]) -> Integers:
+    every = [np.unique(simulation["start_seed"].values) for simulation in simulations]
+    if any(not np.array_equal(every[0], other) for other in every[1:]):
+        msg = "Argument `simulation` must have the same starts for every width, but they differ."
+        raise ValueError(msg)
+    for simulation in simulations:
+        counts = np.unique(simulation["start_seed"].values, return_counts=True)[1]
+        if counts.min() < FEWEST_REPLICAS:
+            msg = (
+                f"Argument `simulation` must have at least {FEWEST_REPLICAS} runs of every start, which tell the noise "
+                f"of SGD from the distance, but width {simulation.sizes['neuron']} has a start with {counts.min()}."
+            )
+            raise ValueError(msg)
+    kept = [s for s in every[0].tolist() if all(runs_of_start(one, s).size >= FEWEST_REPLICAS for one in simulations)]
+    if len(kept) < FEWEST_STARTS:
+        msg = (
+            f"Argument `simulation` must have at least {FEWEST_STARTS} starts with {FEWEST_REPLICAS} runs that did not "
+            f"blow up, but has {len(kept)}."
+        )
+        raise ValueError(msg)
+    return np.array(kept, dtype=np.int64)
+
+
+def _common_times(
+    mean_field: xr.Dataset, simulations: list[xr.Dataset]
+) -> tuple[Array, NDArray[np.intp], list[NDArray[np.intp]]]:
+    """Return saved times of the mean field that every simulation has reached and recorded, and where they are."""
+    times = np.asarray(mean_field["time"].values)
+    kept = np.isfinite(mean_field["loss"].values)
+    nearest = []
+    for simulation in simulations:
+        recorded = simulation["time"].values
+        place = np.abs(recorded[None, :] - times[:, None]).argmin(axis=1)
+        half_step = 0.5 * float(simulation.attrs["effective_learning_rate"]) * (1.0 + 1e-6)
+        reached = recorded <= float(simulation.attrs["end_time"])
+        kept &= (np.abs(recorded[place] - times) <= half_step) & reached[place]
+        nearest.append(place)
+    # Two saved times within one step have one record.
+    for place in nearest:
+        kept[1:] &= place[1:] > place[:-1]
+    saved = np.flatnonzero(kept)
+    if not (times[saved] > 0.0).any():
+        msg = (
+            "Argument `simulation` must have records at saved times of the prediction, within half a step, but has "
+            "none: pass some of its times as `save_at`."
+        )
+        raise ValueError(msg)
+    return times[saved], saved, [place[saved] for place in nearest]
 
 
 class ExponentTest(NamedTuple):
@@ -56,46 +200,6 @@ class ExponentTest(NamedTuple):
     z: float
     p: float
     resolved: bool
-
-
-def compare_with_mean_field(mean_field: xr.Dataset, simulations: object, *, false_alarm_rate: float) -> xr.DataTree:
-    """Return the tree of `sgd_check.compare` for runs of several widths against a mean field; see there."""
-    import xarray as xr
-
-    from dynamics.runs import make_dataset
-
-    runs = checked_runs(mean_field, simulations)
-    values = _distances(runs, mean_field)
-    squared_coupling = values.pop("squared_coupling")
-    test = _tested(runs, mean_field, values["function_gap"], false_alarm_rate)
-    comparison = make_dataset(
-        {
-            **values,
-            "coupling_error": np.sqrt(np.maximum(squared_coupling, 0.0)),
-            "mean_field_loss": mean_field["loss"].values[runs.saved],
-            "loss_level_time": mean_field["loss_level_time"].values,
-            **_exponents("function_gap", values["function_gap"], runs.widths),
-            **_exponents("coupling", squared_coupling, runs.widths),
-            "mean_gap_exponent": test.exponent,
-            "mean_gap_exponent_error": test.error,
-            "exponent_z": test.z,
-            "p_value": test.p,
-        },
-        problem=runs.problem,
-        title="SGD of spherical networks against their mean field",
-        coords={
-            "time": runs.times,
-            "width": runs.widths,
-            "seed": runs.starts,
-            "loss_level": mean_field["loss_level"].values,
-        },
-        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
-        attributes=_attributes(runs, mean_field, test, false_alarm_rate, values),
-        leading=("width", "seed"),
-        with_leading=("loss",),
-    )
-    branches = {f"/simulation/width_{m}": one for m, one in zip(runs.widths, runs.simulations, strict=True)}
-    return xr.DataTree.from_dict({"/prediction": mean_field, **branches, "/comparison": comparison})
 
 
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
@@ -121,17 +225,8 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     return values
 
 
-def _exponents(name: str, distances: Array, widths: Integers) -> dict[str, Array]:
-    """Return the exponent in the width of a distance at every time, with its error; NaN where noise leaves none."""
-    from dynamics.laws import width_exponents
-
-    exponent, error = width_exponents(distances, widths)
-    known = np.where(np.isfinite(error), exponent, np.nan)
-    return {f"{name}_exponent": known, f"{name}_exponent_error": error}
-
-
 def _of_functions(vectors: Array, moments: Array, system: Any) -> dict[str, Array]:
-    """Return D_m and what a single run has beyond it, of the runs of one start, vectors (R, T, m, d)."""
+    """Return D_m and the excess of a single run over it, of the runs of one start, vectors (R, T, m, d)."""
     from dynamics.laws import function_gap
 
     single = np.mean([function_gap(run, moments, system) for run in vectors], axis=0)
@@ -141,7 +236,7 @@ def _of_functions(vectors: Array, moments: Array, system: Any) -> dict[str, Arra
 
 
 def _of_neurons(vectors: Array, followers: Array) -> dict[str, Array]:
-    """Return Σ_i Δ_i·Δ'_i, the root of what a single run has beyond it, and the largest √m |Δ_i|, of one start."""
+    """Return Σ_i Δ_i·Δ'_i, the root of the excess of a single run, and the largest √m |Δ_i|, of one start."""
     delta = vectors - followers
     single = np.mean(np.sum(delta**2, axis=(2, 3)), axis=0)
     paired = np.mean([np.sum(one * other, axis=(1, 2)) for one, other in combinations(delta, 2)], axis=0)
@@ -162,11 +257,11 @@ def _followers(runs: WidthRuns, w: int, start: int, paths: Array) -> Array:
     return followers_in_space(coupled_problem(runs.problem, width, start).reduced_weights(), paths[:, :width])
 
 
-def _tested(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:
+def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:
     """Test the exponent of D_m/m averaged over log time, by Student's t over the starts."""
     from dynamics.laws import width_exponents
 
-    places, count = _window(runs, mean_field), runs.starts.size
+    places, count = tested_window(runs, mean_field), runs.starts.size
     log_time = np.log(runs.times[places])
     mean = gap[:, :, places.start]
     if log_time.size > 1:
@@ -177,12 +272,13 @@ def _tested(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) ->
         return ExponentTest(places, np.nan, np.nan, np.nan, np.nan, resolved=False)
     off = exponent + 1.0
     z = normal_score(float(np.sign(off)) * max(abs(off) - WIDTH_CORRECTION, 0.0), error, count - 1)
-    p = 1.0 if z == 0.0 else float(2.0 * special.ndtr(-abs(z)))
     reach = reach_factor(count, rate) * np.sqrt(count) * error
-    return ExponentTest(places, exponent, error, z, p, resolved=bool(WIDTH_CORRECTION + reach <= VISIBLE_EXPONENT))
+    return ExponentTest(
+        places, exponent, error, z, two_sided(z), resolved=bool(WIDTH_CORRECTION + reach <= VISIBLE_EXPONENT)
+    )
 
 
-def _window(runs: WidthRuns, mean_field: xr.Dataset) -> slice:
+def tested_window(runs: WidthRuns, mean_field: xr.Dataset) -> slice:
     """Return the compared times at which the loss of the mean field is between its levels, or the last one."""
     times, reached = runs.times, mean_field["loss_level_time"].values
     ends = np.where(np.isfinite(reached), reached, np.inf)
@@ -199,65 +295,127 @@ def _reached(runs: WidthRuns, mean_field: xr.Dataset) -> bool:
     return bool(levels.size == 0 or (runs.times[-1] >= levels[0] and end >= levels[-1]))
 
 
-def _attributes(
-    runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float, values: dict[str, Array]
-) -> dict[str, Any]:
-    """Return the verdict, its reasons and the counts as attributes."""
+@dataclass(frozen=True, kw_only=True)
+class WidthEvidence(Evidence):
+    """The test of the exponent in the width, and the `distances` (width, seed, time) by name that it comes from."""
+
+    title = "SGD of spherical networks against their mean field"
+    leading = ("width", "seed")
+    with_leading = ("loss",)
+
+    runs: WidthRuns
+    test: ExponentTest
+    distances: dict[str, Array]
+
+    @property
+    def _span(self) -> str:
+        window = self.runs.times[self.test.places]
+        return f"from time {window[0]:.3g} to {window[-1]:.3g}"
+
+    def untested(self) -> str:
+        """Return why no exponent was tested; empty if one was."""
+        if not np.isnan(self.p_value):
+            return ""
+        return f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
+
+    def difference(self) -> str:
+        """Return that the distance falls too slowly or too fast with the width."""
+        side = "slower" if self.test.z > 0 else "faster"
+        falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
+        found = f"exponent {with_error(self.test.exponent, self.test.error)} {self._span}, z = {self.test.z:.1f}"
+        return f"{falls}: {found} (p = {self.p_value:.2g} < {self.rate:g})."
+
+    def _compatible(self) -> str:
+        return f"The exponent {with_error(self.test.exponent, self.test.error)} {self._span} is compatible with {_BAND}"
+
+    def lacking(self) -> str:
+        """Return why an error could have gone unseen; empty if it would have been seen."""
+        if not self.test.resolved:
+            advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
+            return f"{self._compatible()}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
+        if not _reached(self.runs, self.prediction):
+            end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
+            return f"{self._compatible()}, but the runs, or their records, end {end}."
+        return ""
+
+    def agreement(self) -> str:
+        """Return the exponent and which one would have been seen."""
+        seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
+        return f"{self._compatible()} (p = {self.p_value:.2g}), {seen}."
+
+    def remarks(self) -> list[str]:
+        """Return sentences on noise, on random particles, and on neurons without tracers."""
+        found, values, attrs = [], self.distances, self.prediction.attrs
+        noise, gap = (
+            values[name][:, :, self.test.places].mean(axis=(1, 2)) for name in ("function_gap_noise", "function_gap")
+        )
+        share = float(np.max(noise / gap))
+        if share > 0.0:
+            found.append(
+                f"Noise of SGD, there up to {share:.2g} times the distance, is averaged out over pairs of runs."
+            )
+        particles = int(attrs.get("particles", 0))
+        if attrs.get("quadrature") == "random" and self.runs.widths[-1] > LARGEST_SHARE * particles:
+            found.append(f"The mean field has {particles} random particles and a distance of its own of that order.")
+        if np.isnan(values["largest_coupling_error"]).all():
+            found.append("The prediction has no tracers from the starts of the runs, so neurons are not followed.")
+        return found
+
+    def variables(self) -> dict[str, Any]:
+        """Return the distances, their exponents in the width over time, and the test."""
+        from dynamics.laws import width_exponents
+
+        distances = dict(self.distances)
+        squared = {"function_gap": distances["function_gap"], "coupling": distances.pop("squared_coupling")}
+        exponents: dict[str, Array] = {}
+        for name, distance in squared.items():
+            exponent, error = width_exponents(distance, self.runs.widths)
+            exponents[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
+            exponents[f"{name}_exponent_error"] = error
+        return {
+            **distances,
+            "coupling_error": np.sqrt(np.maximum(squared["coupling"], 0.0)),
+            "mean_field_loss": self.prediction["loss"].values[self.runs.saved],
+            "loss_level_time": self.prediction["loss_level_time"].values,
+            **exponents,
+            "mean_gap_exponent": self.test.exponent,
+            "mean_gap_exponent_error": self.test.error,
+            "exponent_z": self.test.z,
+            "p_value": self.p_value,
+        }
+
+    def coords(self) -> dict[str, Any]:
+        """Return the coordinates of /comparison."""
+        levels = self.prediction["loss_level"].values
+        return {"time": self.runs.times, "width": self.runs.widths, "seed": self.runs.starts, "loss_level": levels}
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the tested times and the allowance for finite width."""
+        window = self.runs.times[self.test.places]
+        ends = {"tested_from": float(window[0]), "tested_to": float(window[-1])}
+        return {**ends, "width_correction": WIDTH_CORRECTION}
+
+    def branches(self) -> dict[str, xr.Dataset]:
+        """Return the simulations by their place in the tree."""
+        return {f"/simulation/width_{m}": one for m, one in zip(self.runs.widths, self.simulations, strict=True)}
+
+
+def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> WidthEvidence:
+    """Test runs of several widths against a mean field."""
+    runs = checked_runs(mean_field, simulations)
+    distances = _distances(runs, mean_field)
+    test = exponent_test(runs, mean_field, distances["function_gap"], rate)
     blown_up = int(sum(np.sum(one["blown_up"].values != 0) for one in runs.simulations))
-    every = int(sum(one.sizes["seed"] for one in runs.simulations))
-    window = runs.times[test.places]
-    verdict, reason = _verdict(runs, mean_field, test, rate)
-    reasons = [reason, *_remarks(runs, mean_field, test, values)]
-    if blown_up:
-        reasons.append(f"Runs left out because they blew up: {blown_up}.")
-    return {
-        "answer": "comparison",
-        "prediction": str(mean_field.attrs.get("answer")),
-        "theory": THEORY,
-        "verdict": verdict,
-        "false_alarm_rate": rate,
-        "reasons": " ".join(reasons),
-        "tested_from": float(window[0]),
-        "tested_to": float(window[-1]),
-        "width_correction": WIDTH_CORRECTION,
-        "usable_runs": every - blown_up,
-        "blown_up_count": blown_up,
-    }
-
-
-def _verdict(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, rate: float) -> tuple[str, str]:
-    """Return the one word and its reason."""
-    if np.isnan(test.p):
-        why = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
-        return "undecided", why
-    window, band = runs.times[test.places], f"−1 ± {WIDTH_CORRECTION:g}"
-    span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
-    found = with_error(test.exponent, test.error)
-    if test.p < rate:
-        side = "slower" if test.z > 0 else "faster"
-        falls = f"The squared distance to the mean field falls {side} with the width than {band} allows"
-        return "disagree", f"{falls}: exponent {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
-    compatible = f"The exponent {found} {span} is compatible with {band}"
-    if not test.resolved:
-        advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
-        return "undecided", f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
-    if not _reached(runs, mean_field):
-        end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
-        return "undecided", f"{compatible}, but the runs, or their records, end {end}."
-    seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
-    return "agree", f"{compatible} (p = {test.p:.2g}), {seen}."
-
-
-def _remarks(runs: WidthRuns, mean_field: xr.Dataset, test: ExponentTest, values: dict[str, Array]) -> list[str]:
-    """Return what is to be said beside the verdict: of noise, of random particles, and of neurons without tracers."""
-    found = []
-    mean = {name: values[name][:, :, test.places].mean(axis=(1, 2)) for name in ("function_gap", "function_gap_noise")}
-    share = float(np.max(mean["function_gap_noise"] / mean["function_gap"]))
-    if share > 0.0:
-        found.append(f"Noise of SGD, there up to {share:.2g} times the distance, is averaged out over pairs of runs.")
-    particles = int(mean_field.attrs.get("particles", 0))
-    if mean_field.attrs.get("quadrature") == "random" and runs.widths[-1] > LARGEST_SHARE * particles:
-        found.append(f"The mean field has {particles} random particles and a distance of its own of that order.")
-    if np.isnan(values["largest_coupling_error"]).all():
-        found.append("The prediction has no tracers from the starts of the runs, so neurons are not followed.")
-    return found
+    return WidthEvidence(
+        problem=runs.problem,
+        prediction=mean_field,
+        simulations=runs.simulations,
+        rate=rate,
+        theory=THEORY,
+        p_value=test.p,
+        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
+        blown_up=blown_up,
+        runs=runs,
+        test=test,
+        distances=distances,
+    )

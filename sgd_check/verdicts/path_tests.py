@@ -1,7 +1,7 @@
-r"""Whether the runs go theory's way, whatever their times: where they start, what they pass through, how they scatter.
+r"""Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
 
-Times of emergence alone miss an error that leaves them as they are. Four kinds of numbers do not depend on how early
-or late a run is, and share a part of the rate of false alarms evenly (Bonferroni):
+Times of emergence alone miss an error that leaves them as they are. Four kinds of numbers do not depend on times, and
+share a part of the rate of false alarms evenly (Bonferroni):
 
 - *The start.* Runs and prediction have loss, squared norms and overlaps of time 0, which nothing has moved: a
   difference of 1 % is an error for certain.
@@ -10,7 +10,7 @@ or late a run is, and share a part of the rate of false alarms evenly (Bonferron
   .. math:: \ln x_r(T_r) - \ln x(T)
 
   lies within 0.1 + s², x the loss and the squared norm of the neuron that theory has there: norms grow while a run
-  searches, by as much more as it takes longer. Student's t beyond that. Runs without emergence are left out, and the
+  searches. Student's t beyond that. Runs without emergence are left out, and the
   loss where another direction may be learned by then.
 - *After the emergence.* With t_r the time at which a run passes a value x of the squared norm of that neuron, or of the
   loss, and t that of theory, the mean over runs of
@@ -31,6 +31,21 @@ the logarithm that is tested; else the run is left out, and the quantity where t
 
 The last three are asked of isolated directions (`Expectation.isolated`) that are predicted within the runs: elsewhere
 another neuron may be first in every run.
+
+*The loss* stands beside them. While a direction emerges, runs that are early and runs that are late differ by the whole
+drop of the loss, and their mean follows neither of them nor the prediction. So the mean is held against *one* predicted
+curve L only where L hardly depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a
+run, 1 included, its loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the smallest and of the largest of these
+bound the mean loss, and t is compared where they differ by at most 5 %: before the first emergence and on plateaus
+between emergences. A run that misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out:
+few samples have moved the loss then, hardly and with heavy tails. The z-score is the distance of the mean from these
+bounds in standard errors. The rule looks at the runs, and corrections of second order in the scatter remain, so no rate
+of false alarms is claimed and the verdict does not use it.
+
+Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
+the mean predicted loss is not known to a standard error at the times of the simulation: under one
+law for both samples runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs,
+at an exact rate of false alarms (`sgd_check.verdicts.survival.permutation_test`).
 """
 
 from __future__ import annotations
@@ -41,9 +56,10 @@ import numpy as np
 from scipy import special
 
 from dynamics.theory import FAR_APART
-from sgd_check.verdicts.alignment import of_sound_runs
-from sgd_check.verdicts.direction import FEWEST_EXPLAINED, FEWEST_RUNS, VISIBLE_ERROR, normal_score
-from sgd_check.verdicts.saved_values import value_between
+from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
+from sgd_check.verdicts.survival import permutation_test
+from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, two_sided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +88,13 @@ NEARLY_ALL = 2.0
 LEAST_GROWTH = 1.5
 #: What the time after the emergence of one run weighs at most, over that of theory or the other way round.
 LARGEST_RATIO = 10.0
+#: A predicted loss that varies by no more than this over the times that runs are early or late is a plateau.
+LARGEST_VARIATION = 0.05
+_RATIOS = 17
+#: The loss is compared from this part of the first emergence on.
+EARLIEST_SHARE = 0.1
+#: Relative distance of two times that count as one.
+SAME_TIME = 1e-9
 
 
 class PathTest(NamedTuple):
@@ -244,7 +267,7 @@ def _beyond(what: str, distance: Array, allowance: float) -> Iterator[PathTest]:
     mean = float(known.mean())
     excess = np.copysign(max(abs(mean) - allowance, 0.0), mean)
     score = normal_score(float(excess), float(known.std(ddof=1)) / np.sqrt(known.size), known.size - 1)
-    yield PathTest(what, score, float(2.0 * special.ndtr(-abs(score))) if score else 1.0)
+    yield PathTest(what, score, two_sided(score))
 
 
 def _scatter(logs: Array, scatter: float, noise: Array, p: int) -> PathTest:
@@ -256,3 +279,207 @@ def _scatter(logs: Array, scatter: float, noise: Array, p: int) -> PathTest:
     tail = float(special.bdtrc(far - 1, logs.size, 2.0 * special.ndtr(-FAR_OUT))) if far > 0 else 1.0
     score = float(max(-special.ndtri(max(tail, 1e-300)), 0.0))
     return PathTest(f"scatter of the times of direction {p + 1}", score, tail)
+
+
+class LossBand(NamedTuple):
+    """Loss of the runs beside the predicted one, shape (times,) each; NaN where there is nothing.
+
+    `low` and `high` bound what the prediction allows; `z` is NaN where `compared` is false; `p` is the global p-value
+    of the times compared, NaN where no rate of false alarms can be claimed.
+    """
+
+    mean: Array
+    standard_error: Array
+    expected: Array
+    low: Array
+    high: Array
+    z: Array
+    compared: NDArray[np.bool_]
+    p: float
+
+
+def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
+    """Hold the loss of runs against that of a prediction, None without one; `ratio` (runs, P) is of times to `time`."""
+    if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
+        return None
+    with np.errstate(invalid="ignore"):
+        due = time <= float(simulation.attrs["end_time"])
+    known = ratio[:, due]
+    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    return against_curve(
+        simulation["time"].values,
+        of_sound_runs(simulation, "loss"),
+        prediction["time"].values,
+        np.asarray(prediction["loss"].values, dtype=np.float64),
+        fastest,
+        slowest,
+        float(np.nanmin(time, initial=np.inf)),
+    )
+
+
+def loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
+    """Hold the loss of runs against that of predicted runs, None without one; `emergence` are the times of all."""
+    if "loss" not in prediction or not (sound_runs(simulation).any() and sound_runs(prediction).any()):
+        return None
+    ours, theirs = ((part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction))
+    return against_sample(*ours, *theirs, float(np.nanmin(emergence, initial=np.inf)))
+
+
+def against_curve(
+    times: Array,
+    losses: Array,
+    predicted_times: Array,
+    predicted_loss: Array,
+    fastest: Array,
+    slowest: Array,
+    first_emergence: float,
+) -> LossBand:
+    """Hold the mean loss of runs against one predicted curve.
+
+    `losses` (runs, times) are those of the runs that did not blow up, NaN where there is no record; `fastest` and
+    `slowest` (runs,) the smallest and largest measured ratio of times of each run, around 1, inf if it misses a
+    direction; `first_emergence` the earliest predicted one, inf if there is none.
+    """
+    mean, error = _mean_and_error(losses)
+    expected = interpolated(predicted_times, predicted_loss, times)
+    low, high = _allowed(times, predicted_times, predicted_loss, fastest, slowest)
+    positive = times > 0
+    with np.errstate(invalid="ignore"):
+        compared = positive & (times >= EARLIEST_SHARE * first_emergence) & np.isfinite(mean) & (error > 0)
+        compared &= high <= (1.0 + LARGEST_VARIATION) * low
+    distance = np.maximum(mean - high, 0.0) + np.minimum(mean - low, 0.0)
+    z = np.full(times.size, np.nan)
+    runs = losses.shape[0]
+    z[compared] = [normal_score(d, e, runs - 1) for d, e in zip(distance[compared], error[compared], strict=True)]
+    return LossBand(mean, error, expected, low, high, z, compared, np.nan)
+
+
+def _allowed(
+    times: Array, predicted_times: Array, predicted_loss: Array, fastest: Array, slowest: Array
+) -> tuple[Array, Array]:
+    """Return the mean over runs of the smallest and of the largest loss that their ratios allow, shape (times,)."""
+    known = np.isfinite(predicted_loss)
+    start = float(predicted_times[known][0]) if known.any() else np.nan
+    # A run cannot be behind the start of the prediction.
+    earliest = np.maximum(times / slowest[:, None], np.minimum(start, times))
+    latest = times / fastest[:, None]
+    share = np.linspace(0.0, 1.0, _RATIOS)[:, None, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        grid = np.where(earliest > 0, earliest * (latest / earliest) ** share, share * latest)
+    moved = interpolated(predicted_times, predicted_loss, grid)
+    return moved.min(axis=0).mean(axis=0), moved.max(axis=0).mean(axis=0)
+
+
+def against_sample(
+    times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
+) -> LossBand:
+    """Hold the loss of runs against the loss of predicted runs; z is the rank sum of the former as a normal score.
+
+    Losses (runs, times) are those of runs that did not blow up; `first_emergence` is the earliest of any run, inf if
+    there is none. The variance of z is that of permutations.
+    """
+    mean, error = _mean_and_error(losses)
+    predicted = interpolated(predicted_times, predicted_losses, times)
+    expected, its_error = _mean_and_error(predicted)
+    error = np.hypot(error, its_error)
+    enough = min(losses.shape[0], predicted.shape[0]) >= FEWEST_RUNS
+    late_enough = times >= EARLIEST_SHARE * first_emergence
+    saved = known_between(predicted_times, predicted_losses.mean(axis=0), times, np.nan_to_num(error))
+    compared = late_enough & np.isfinite(mean) & np.isfinite(expected) & enough & saved
+    z, p = np.full(times.size, np.nan), np.nan
+    if compared.any():
+        both = np.concatenate([predicted, losses])[:, compared]
+        ranks = np.argsort(np.argsort(both, axis=0, kind="stable"), axis=0).astype(np.float64)
+        ranks -= ranks.mean(axis=0)
+        second = np.arange(both.shape[0]) >= predicted.shape[0]
+        n, m = losses.shape[0], predicted.shape[0]
+        z[compared] = second @ ranks / np.sqrt(n * m * (n + m + 1) / 12.0)
+        p = permutation_test(ranks, second).together
+    return LossBand(mean, error, expected, expected, expected, z, compared, p)
+
+
+def critical_score(count: int, rate: float) -> float:
+    """Return the score that none of `count` times exceeds with probability 1 − rate at least, by Bonferroni."""
+    return float(special.ndtri(1.0 - rate / (2 * max(count, 1))))
+
+
+def _mean_and_error(losses: Array) -> tuple[Array, Array]:
+    """Return mean and standard error over runs, NaN where a run has no record or there are fewer than two."""
+    if losses.shape[0] < 2:
+        nothing = np.full(losses.shape[1], np.nan)
+        return nothing, nothing
+    return losses.mean(axis=0), losses.std(axis=0, ddof=1) / np.sqrt(losses.shape[0])
+
+
+def value_between(times: Array, values: Array, at: float, tolerance: float) -> float:
+    """Return one of values (times,) at another time, linear between saved times; NaN where it is not known.
+
+    That is outside the saved times, and where the two neighbours differ by the tolerance or more.
+
+    Examples
+    --------
+    >>> times, values = np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.1, 5.0])
+    >>> value_between(times, values, 0.5, 0.2), value_between(times, values, 1.5, 0.2)
+    (0.05, nan)
+    >>> value_between(times, values, 2.0, 0.2)
+    5.0
+    """
+    after = int(np.searchsorted(times, at * (1.0 - SAME_TIME)))
+    if after == times.size:
+        return np.nan
+    if times[after] <= at * (1.0 + SAME_TIME):
+        return float(values[after])
+    if after == 0 or not abs(values[after] - values[after - 1]) < tolerance:
+        return np.nan
+    share = (at - times[after - 1]) / (times[after] - times[after - 1])
+    return float(values[after - 1] + share * (values[after] - values[after - 1]))
+
+
+def interpolated(times: Array, losses: Array, at: Array) -> Array:
+    """Return losses, shape (..., times), at other times, interpolated in ln t by monotone cubics; NaN outside.
+
+    Between time 0 and the first positive time the interpolation is linear.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    known = np.isfinite(losses).reshape(-1, times.size).all(axis=0)
+    times, losses = times[known], losses[..., known]
+    positive = times > 0
+    found = np.full((*losses.shape[:-1], *at.shape), np.nan)
+    if np.count_nonzero(positive) >= 2:
+        first, last = times[positive][0], times[positive][-1]
+        inside = (at >= first * (1 - 1e-9)) & (at <= last * (1 + 1e-9))
+        curve = PchipInterpolator(np.log(times[positive]), losses[..., positive], axis=-1)
+        found[..., inside] = curve(np.log(np.clip(at[inside], first, last)))
+        if not positive.all():
+            early = (at >= 0) & (at < first)
+            share = at[early] / first
+            zero, one = losses[..., ~positive][..., -1:], losses[..., positive][..., :1]
+            found[..., early] = zero + share * (one - zero)
+    return found
+
+
+def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> NDArray[np.bool_]:
+    """Return at which of the times `at` (…) values (times,) are known to a tolerance, by what `interpolated` gives.
+
+    That is at saved times, and where every other saved value gives the same, to the tolerance, as those between them:
+    leaving out the nearest neighbour would not matter. `tolerance` is one number, or one for each of `at`.
+
+    Examples
+    --------
+    >>> times = np.geomspace(1.0, 4.0, 9)
+    >>> smooth, jumps = np.log(times), np.where(times > 2.5, 1.0, 0.0)
+    >>> at = np.array([1.0, 1.9, 2.45])
+    >>> known_between(times, smooth, at, 0.02).tolist(), known_between(times, jumps, at, 0.02).tolist()
+    ([True, True, True], [True, True, False])
+    """
+    saved = np.isfinite(values)
+    times, values = times[saved], values[saved]
+    if times.size == 0:
+        return np.zeros(at.shape, dtype=bool)
+    after = np.minimum(np.searchsorted(times, at * (1.0 - SAME_TIME)), times.size - 1)
+    same = np.abs(times[after] - at) <= SAME_TIME * np.abs(at)
+    one, other = (interpolated(times[first::2], values[first::2], at) for first in (0, 1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(same | (np.abs(one - other) < tolerance))

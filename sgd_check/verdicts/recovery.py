@@ -1,27 +1,28 @@
-r"""Estimates of one direction against the law of their overlap; `sgd_check.compare` calls it for `predict_recovery`.
+r"""Evidence of estimates: the squared overlap of estimates of one direction against its law.
 
 The null hypothesis is that the mean of the squared overlap over samples lies within Δ of the law,
 
 .. math:: |E\langle\hat\theta,\theta\rangle^2 - q| \le \Delta, \qquad
    \Delta = \frac{3(1-q)}{d}\ (k = 1), \quad \frac{3(1-q)}{2\sqrt d}\ (k = 2), \quad \frac{3(1-q)}{\sqrt d}\ (k = 3, 4),
 
-what d leaves of a law that is a limit: at least one and a half times the largest deviation measured from three times
-the threshold on, at d = 48 to 600. Nearer to the threshold deviations are larger, and nothing is tested. Laws of single
-samples are held against estimates from these very samples, by the mean of the differences. The test is Student's t of
-that mean, at both edges with half of the rate.
+the error of a law that is a limit at a finite d: at least one and a half times the largest deviation measured from
+three times the threshold on, at d = 48 to 600. Nearer to the threshold deviations are larger, and nothing is tested.
+Laws of single samples are held against estimates from these very samples, by the mean of the differences. The test is
+Student's t of that mean, at both edges with half of the rate.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dynamics.problem import Problem
 from hermite.text.rounding import with_error
 from sgd_check.verdicts.alignment import check_dataset, check_link, refuse
-from sgd_check.verdicts.direction import FEWEST_RUNS, POWER
+from sgd_check.verdicts.verdict import FEWEST_RUNS, Evidence, reach_factor, side_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,9 +40,9 @@ VISIBLE_DEVIATION = 0.15
 
 
 class LawTest(NamedTuple):
-    """Mean and law of the squared overlap, Δ, standard error, z beyond the edge of the band, p, and what would be seen.
+    """Mean and law of the squared overlap, Δ, standard error, z beyond the edge of the band, p, least visible error.
 
-    The last three are NaN where there is no test.
+    The last three are NaN without a test.
     """
 
     mean: float
@@ -51,43 +52,6 @@ class LawTest(NamedTuple):
     z: float
     p: float
     visible: float
-
-
-def compare_with_law(prediction: xr.Dataset, estimates: object, *, false_alarm_rate: float) -> xr.DataTree:
-    """Return the tree of `sgd_check.compare` for estimates of a direction against the law of recovery; see there."""
-    import xarray as xr
-
-    from dynamics.runs import make_dataset
-
-    problem, estimated = _checked(prediction, estimates)
-    measured = estimated["overlap_squared"].values
-    law = _law(prediction, estimated)
-    known = np.isfinite(measured)
-    test = _tested(measured[known], law[known], problem.dimension, int(prediction.attrs["degree"]), false_alarm_rate)
-    near = _near_the_threshold(prediction, estimated, test.law)
-    values = {
-        "mean_overlap_squared": test.mean,
-        "predicted_overlap_squared": test.law,
-        "allowed_deviation": test.allowed,
-    }
-    tests = {"standard_error": [test.error], "z_score": [test.z], "visible_error": [test.visible], "p_value": test.p}
-    comparison = make_dataset(
-        {**values, **tests},
-        problem=problem,
-        title="Estimates of one direction against their law",
-        coords={},
-        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
-        attributes={
-            "answer": "comparison",
-            "prediction": ANSWER,
-            "theory": THEORY,
-            "false_alarm_rate": false_alarm_rate,
-            "usable_runs": int(known.sum()),
-            "blown_up_count": 0,
-            **_judged(test, int(known.sum()), near, false_alarm_rate),
-        },
-    )
-    return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": estimated, "/comparison": comparison})
 
 
 def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dataset]:
@@ -144,9 +108,9 @@ def _tested(measured: Array, law: Array, d: int, degree: int, rate: float) -> La
     if runs < FEWEST_RUNS or not error > 0.0:
         return LawTest(q + mean, q, allowed, error, np.nan, np.nan, np.nan)
     z = np.sign(mean) * max(0.0, abs(mean) - allowed) / error + 0.0  # no negative zero
-    reach = stats.t.isf(rate / 2, runs - 1) + stats.t.ppf(POWER, runs - 1)
-    p = min(1.0, 2.0 * float(stats.t.sf(abs(z), runs - 1)))
-    return LawTest(q + mean, q, allowed, error, float(z), p, float(allowed + reach * error))
+    p = min(1.0, 2.0 * float(special.stdtr(runs - 1, -abs(z))))
+    reach = reach_factor(runs, rate) * np.sqrt(runs) * error
+    return LawTest(q + mean, q, allowed, error, float(z), p, float(allowed + reach))
 
 
 def _near_the_threshold(prediction: xr.Dataset, estimates: xr.Dataset, law: float) -> str:
@@ -161,22 +125,73 @@ def _near_the_threshold(prediction: xr.Dataset, estimates: xr.Dataset, law: floa
     return f"{n} samples are {n / float(threshold):.2g} times the threshold {float(threshold):.4g}"
 
 
-def _judged(test: LawTest, runs: int, near: str, rate: float) -> dict[str, Any]:
-    """Return the verdict and its reasons."""
-    found = f"Mean squared overlap {with_error(test.mean, test.error)}, law {with_error(test.law, test.allowed)}"
-    if near:
-        verdict = "undecided"
-        reason = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
-    elif np.isnan(test.p):
-        verdict, reason = "undecided", f"Only {runs} samples are usable; the test needs {FEWEST_RUNS} that differ."
-    elif test.p < rate:
-        side = "larger" if test.z > 0 else "smaller"
-        verdict, reason = "disagree", f"{found}: {side} than allowed, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
-    elif test.visible > VISIBLE_DEVIATION:
-        verdict = "undecided"
-        reason = (
-            f"{found}; a law that is off by {VISIBLE_DEVIATION:g} could have gone unseen: use more seeds or a larger d."
-        )
-    else:
-        verdict, reason = "agree", f"{found}; a law that is off by {test.visible:.2g} would have been seen."
-    return {"verdict": verdict, "reasons": reason}
+@dataclass(frozen=True, kw_only=True)
+class EstimateEvidence(Evidence):
+    """The test of a mean squared overlap; `near` says why the law holds too little of these samples, empty if not."""
+
+    title = "Estimates of one direction against their law"
+
+    test: LawTest
+    near: str
+
+    @property
+    def _found(self) -> str:
+        mean, law = with_error(self.test.mean, self.test.error), with_error(self.test.law, self.test.allowed)
+        return f"Mean squared overlap {mean}, law {law}"
+
+    def untested(self) -> str:
+        """Return why there is no test; empty if there is one."""
+        if self.near:
+            return f"Not tested: {self.near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
+        if np.isnan(self.p_value):
+            return f"Only {self.usable} samples are usable; the test needs {FEWEST_RUNS} that differ."
+        return ""
+
+    def difference(self) -> str:
+        """Return that the mean lies beyond the allowed deviation from the law."""
+        end = f"z = {self.test.z:.1f} (p = {self.p_value:.2g} < {self.rate:g})."
+        return f"{self._found}: {side_of(self.test.z)} than allowed, {end}"
+
+    def lacking(self) -> str:
+        """Return that an error could have gone unseen; empty if it would have been seen."""
+        if self.test.visible <= VISIBLE_DEVIATION:
+            return ""
+        advice = "use more seeds or a larger d"
+        return f"{self._found}; a law that is off by {VISIBLE_DEVIATION:g} could have gone unseen: {advice}."
+
+    def agreement(self) -> str:
+        """Return mean and law, and which error would have been seen."""
+        return f"{self._found}; a law that is off by {self.test.visible:.2g} would have been seen."
+
+    def variables(self) -> dict[str, Any]:
+        """Return the numbers of the test."""
+        test = self.test
+        return {
+            "mean_overlap_squared": test.mean,
+            "predicted_overlap_squared": test.law,
+            "allowed_deviation": test.allowed,
+            "standard_error": [test.error],
+            "z_score": [test.z],
+            "visible_error": [test.visible],
+            "p_value": test.p,
+        }
+
+
+def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) -> EstimateEvidence:
+    """Test estimates of a direction against the law of recovery."""
+    problem, estimated = _checked(prediction, estimates)
+    measured, law = estimated["overlap_squared"].values, _law(prediction, estimated)
+    known = np.isfinite(measured)
+    test = _tested(measured[known], law[known], problem.dimension, int(prediction.attrs["degree"]), rate)
+    return EstimateEvidence(
+        problem=problem,
+        prediction=prediction,
+        simulations=[estimated],
+        rate=rate,
+        theory=THEORY,
+        p_value=test.p,
+        usable=int(known.sum()),
+        blown_up=0,
+        test=test,
+        near=_near_the_threshold(prediction, estimated, test.law),
+    )

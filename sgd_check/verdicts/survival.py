@@ -1,4 +1,4 @@
-r"""Emergence times with censoring: Kaplan–Meier curves, the curve that theory expects, and the two-sample test.
+r"""Emergence times with censoring: Kaplan–Meier curves, the expected curve, and the test of two samples.
 
 Times are NaN where a run ended at the horizon without emergence: it is censored.
 
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hermite.arrays import Array
+from sgd_check.verdicts.time_tests import OneSided, TimeTest
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR
 
 #: Level of the pointwise confidence intervals.
 CONFIDENCE = 0.95
@@ -169,3 +171,49 @@ def _censored(emergence: Array, horizon: float) -> Any:
     emerged = np.isfinite(emergence)
     right = np.full(int(np.count_nonzero(~emerged)), horizon)
     return stats.CensoredData(uncensored=emergence[emerged], right=right)
+
+
+def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> TimeTest | None:
+    """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
+
+    The times (runs,) are NaN where there was none by the common horizon; `p` is from `survival.permutation_test`. A
+    direction that no run of either sample has by the horizon is not tested.
+    """
+    samples = (predicted, simulated)
+    if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
+        return None
+    with np.errstate(divide="ignore"):
+        logs = [np.log(np.where(np.isnan(sample), horizon, np.maximum(sample, 1e-12 * horizon))) for sample in samples]
+    mean = float(logs[1].mean() - logs[0].mean())
+    error = float(np.sqrt(sum(part.var(ddof=1) / part.size for part in logs)))
+    censored = int(np.isnan(simulated).sum())
+    z = log_rank(predicted, simulated, horizon)
+    powers = log_rank_powers(predicted, simulated, horizon, level)
+    towards, away = 0.5 * p, 1.0 - 0.5 * p
+    early, late = map(OneSided, (away, towards) if z > 0 else (towards, away), powers)
+    return TimeTest(simulated.size, censored, mean, error, 0.0, 0.0, early, late, z, p)
+
+
+def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -> tuple[float, float]:
+    """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
+
+    Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
+    sum of scores is the mean that the sum would have, with the variance of the log-rank statistic; it is seen beyond
+    the quantile of its permutations.
+    """
+    pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
+
+    def quantiles(count: int) -> Array:
+        return pooled[((np.arange(count) + 0.5) / count * pooled.size).astype(np.intp)]
+
+    def power(factor: float) -> float:
+        one, other = cut_at(quantiles(first.size), horizon), cut_at(factor * quantiles(second.size), horizon)
+        score = abs(log_rank(one, other, horizon))
+        if score == 0.0:
+            return 0.0
+        scores = log_rank_scores(np.concatenate([one, other]), horizon)
+        total = abs(float(scores[first.size :].sum()))
+        margin = total - permutation_quantile(scores, second.size, level)
+        return float(special.ndtr(margin * score / total))
+
+    return power(1.0 / (1.0 + VISIBLE_ERROR)), power(1.0 + VISIBLE_ERROR)

@@ -5,9 +5,9 @@ import pytest
 
 import dynamics
 import sgd_check
-from sgd_check.verdicts.absence import absences
-from sgd_check.verdicts.events import EMERGENCE
+from sgd_check.verdicts.alignment import EMERGENCE
 from sgd_check.verdicts.expectation import expectation
+from sgd_check.verdicts.times import count_tests
 
 NAN = np.nan
 
@@ -71,9 +71,9 @@ def test_noise_that_moves_overlaps_too_little_is_not_named(stuck, runs):
     """A hundredth of the noise rate moves an overlap a tenth as far: the runs are then not explained."""
     prediction = flow(stuck, 31.0)
     small = runs.assign_attrs(batch_size=10_000)
-    found = absences(stuck, prediction, small, EMERGENCE, expectation(stuck, prediction, 1e-7), 1e-7)[1]
+    found = count_tests(stuck, prediction, small, EMERGENCE, expectation(stuck, prediction, 1e-7), 1e-7)[1]
     assert found.moved < found.needed
-    assert found.noise() == ""
+    assert found.cause() == ""
     assert found.p < 1e-3
 
 

@@ -145,7 +145,7 @@ def judged(gap, rate):
     widths = np.array([16, 32, 64])
     runs = SimpleNamespace(widths=widths, starts=np.arange(gap.shape[1]), times=np.array([1.0]))
     levels = xr.Dataset({"loss_level_time": ("loss_level", [np.nan, np.nan])})
-    return mean_field._tested(runs, levels, gap, rate)
+    return mean_field.exponent_test(runs, levels, gap, rate)
 
 
 @pytest.mark.statistical
@@ -185,7 +185,7 @@ def test_the_window_is_where_the_loss_is_between_its_levels():
     runs = SimpleNamespace(times=np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
 
     def window(first, last):
-        return mean_field._window(runs, xr.Dataset({"loss_level_time": ("loss_level", [first, last])}))
+        return mean_field.tested_window(runs, xr.Dataset({"loss_level_time": ("loss_level", [first, last])}))
 
     assert window(0.5, 2.5) == slice(1, 4)
     assert window(2.0, 9.0) == slice(2, 5)
@@ -218,7 +218,7 @@ def test_a_mean_field_in_another_clock_disagrees(asked, law, family):
 def test_runs_that_end_before_the_levels_of_the_loss_do_not_agree(law, family, monkeypatch):
     """A test that passes, on records before the loss of the mean field has fallen, says nothing of what was awaited."""
     passed = mean_field.ExponentTest(slice(1, 2), -1.0, 0.01, 0.0, 1.0, resolved=True)
-    monkeypatch.setattr(mean_field, "_tested", lambda *_: passed)
+    monkeypatch.setattr(mean_field, "exponent_test", lambda *_: passed)
     first, last = law["loss_level_time"].values[[0, -1]]
     assert 0.6 < first < 1.2 < last or np.isnan(last)
     assert sgd_check.compare(law, family)["comparison"].attrs["verdict"] == "agree"

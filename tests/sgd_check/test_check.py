@@ -46,9 +46,9 @@ def test_a_problem_alone_is_enough(problem):
     assert tree["comparison"].attrs["verdict"] == "agree"
     assert tree["simulation"].sizes["seed"] == 32
     flow = dynamics.solve_overlaps(problem, **QUIET)
-    from sgd_check.verdicts.defaults import choose_course
+    from sgd_check.verdicts.check_plan import plan_by_times
 
-    course = choose_course(flow)
+    course = plan_by_times(flow)
     assert tree["simulation"].attrs["learning_rate"] == course.learning_rate
     assert tree["simulation"].attrs["steps"] == course.steps
 

@@ -11,8 +11,8 @@ import dynamics
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
-from sgd_check.verdicts.curve_course import ends_of_curves
-from sgd_check.verdicts.curve_tests import TOLERANCE, Curve, assess_curves, looks_of, power_of
+from sgd_check.verdicts.check_plan import ends_of_curves
+from sgd_check.verdicts.curves import TOLERANCE, Curve, assess_curves, places_of, power_of
 
 QUIET = {"progress": False}
 TIMES = np.exp(np.linspace(-3, 3, 73))
@@ -63,13 +63,13 @@ def test_the_scatter_of_each_time_alone_would_raise_false_alarms():
     """What the largest scatter of a curve is for: per-time errors alarm in over a tenth of null comparisons."""
     rng, rate, runs = np.random.default_rng(7), 0.01, 8
     mean = ensemble(rng, "sharp", 0.5, 40_000).mean(axis=0)
-    looks = looks_of(mean)
+    places = places_of(mean)
     alarms = 0
     for _ in range(400):
-        values = ensemble(rng, "sharp", 0.5, runs)[:, looks]
+        values = ensemble(rng, "sharp", 0.5, runs)[:, places]
         error = np.maximum(values.std(axis=0, ddof=1), 1e-300) / np.sqrt(runs)
-        t = (np.abs(values.mean(axis=0) - mean[looks]) - TOLERANCE * np.ptp(mean)) / error
-        alarms += (t > stats.t.isf(0.5 * rate / looks.size, runs - 1)).any()
+        t = (np.abs(values.mean(axis=0) - mean[places]) - TOLERANCE * np.ptp(mean)) / error
+        alarms += (t > stats.t.isf(0.5 * rate / places.size, runs - 1)).any()
     assert alarms > 40
 
 
@@ -105,12 +105,12 @@ def test_an_error_of_thirty_percent_in_time_is_seen_with_at_least_the_stated_pow
     assert seen / repeats > np.mean(stated) - 4 * 0.5 / np.sqrt(repeats)
 
 
-def test_looks_follow_the_variation_of_theory_alone():
+def test_places_follow_the_variation_of_theory_alone():
     theory = SHAPES["two steps"](TIMES)
-    looks = looks_of(theory)
-    assert looks.size <= 8
-    ways = np.abs(theory[looks] - theory[0]) / np.ptp(theory)
-    np.testing.assert_allclose(ways, (np.arange(8) + 0.5)[: looks.size] / 8, atol=0.12)
+    places = places_of(theory)
+    assert places.size <= 8
+    ways = np.abs(theory[places] - theory[0]) / np.ptp(theory)
+    np.testing.assert_allclose(ways, (np.arange(8) + 0.5)[: places.size] / 8, atol=0.12)
 
 
 def test_what_lies_within_the_band_is_no_difference_and_what_lies_beyond_is():
@@ -137,11 +137,11 @@ def test_runs_without_noise_are_compared_too():
 def test_power_grows_with_runs_and_falls_with_scatter():
     f = SHAPES["logistic"]
     curve = curve_of(f(TIMES), f(TIMES)[None], np.array([f(TIMES / 1.3), f(TIMES * 1.3)]))
-    looks = looks_of(curve.theory)
-    powers = [power_of(curve, looks, spread, runs, 1e-3) for spread, runs in ((0.2, 8), (0.1, 8), (0.1, 32))]
+    places = places_of(curve.theory)
+    powers = [power_of(curve, places, spread, runs, 1e-3) for spread, runs in ((0.2, 8), (0.1, 8), (0.1, 32))]
     assert powers[0] < powers[1] < powers[2]
-    assert power_of(curve, looks, 1e-9, 4, 1e-6) == 1.0
-    assert np.isnan(power_of(curve._replace(scale=10.0), looks, 0.1, 8, 1e-3)), "a curve that does not move"
+    assert power_of(curve, places, 1e-9, 4, 1e-6) == 1.0
+    assert np.isnan(power_of(curve._replace(scale=10.0), places, 0.1, 8, 1e-3)), "a curve that does not move"
 
 
 # --- relu against SGD -------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_one_simulation_agrees_without_allowance_and_refutes_nothing(flow, runs)
 
 
 def test_an_extrapolated_mean_is_that_of_the_runs_without_step_size(flow, runs):
-    """Linear extrapolation by hand, at the first look of the loss."""
+    """Linear extrapolation by hand, at the first place of the loss."""
     comparison = sgd_check.compare(flow, runs)["comparison"]
     time = float(comparison["look_time"].sel(quantity="loss")[3])
     coarse = runs[0]["loss"].sel(time=time).mean().item()

@@ -12,8 +12,8 @@ import sgd_check
 from dynamics.problem import Inputs, Problem, SaveAt, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING
 from dynamics.report.findings import find_findings
-from sgd_check.verdicts.curve_sources import courses_of
-from sgd_check.verdicts.definitions import tell_alike
+from sgd_check.verdicts.alignment import tell_alike
+from sgd_check.verdicts.curves import quantities_of
 
 MIXED = {0: 0.2, 1: 0.4, 2: -0.3, 3: 0.6}
 START = ([[0.9, 0.1], [0.1, 0.8]], [[1.0, 0.2], [0.2, 1.0]], [0.5, 0.25])
@@ -118,7 +118,7 @@ def test_learned_is_compared_by_one_definition_alone():
     whole = dynamics.solve_overlaps(
         replace(problem, learned_definition=ALL_DEGREES), save_at=SaveAt.at([1.0]), progress=False
     )
-    (found,) = (course.values for course in courses_of(problem, whole) if course.label == "1")
+    (found,) = (course.values for course in quantities_of(problem, whole) if course.label == "1")
     wanted = np.sum(whole.squared_norm.values * whole.teacher_overlap.values[:, :, 0] ** 3, axis=1)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 

@@ -9,7 +9,7 @@ import dynamics
 import sgd_check
 from dynamics.report import log_ticks
 from sgd_check.report.figures import learning
-from sgd_check.verdicts.curve_sources import Course
+from sgd_check.verdicts.curves import Quantity
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_ticks_of_the_loss_are_those_of_its_final_limits(tree):
     [("learned mass of direction", "$p = 2$"), ("sensitivity", r"$\lambda_{2}$"), ("component", "$h_{2}(x_{1})$")],
 )
 def test_a_legend_says_what_is_numbered(kind, name):
-    course = Course(kind, "h2(x1)" if kind == "component" else "2", np.ones(3), 0.1)
+    course = Quantity(kind, "h2(x1)" if kind == "component" else "2", np.ones(3), 0.1)
     assert learning._name(course, 1) == name
 
 

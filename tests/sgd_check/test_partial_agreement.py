@@ -6,9 +6,11 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from sgd_check.verdicts.direction import assess_direction
+from sgd_check.verdicts.alignment import EMERGENCE
 from sgd_check.verdicts.expectation import Expectation
-from sgd_check.verdicts.judgement import Evidence, judgement
+from sgd_check.verdicts.time_tests import assess_direction
+from sgd_check.verdicts.times import EventTests, TimesEvidence
+from sgd_check.verdicts.verdict import decide
 
 NAN = np.nan
 
@@ -50,18 +52,22 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
         for p in range(count)
     ]
     tests = [None if test.early is None is test.late else test for test in tests]
-    nothing = np.zeros(count)
-    evidence = Evidence(
+    expected = Expectation.uniform(time, delay=0.0, scatter=0.0, low=0.0, high=0.0)
+    simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
+    evidence = TimesEvidence(
+        problem=None,
+        prediction=xr.Dataset(),
+        simulations=[simulation],
+        rate=0.01,
         theory="flow",
-        expected=Expectation(time, nothing, nothing, nothing, nothing, (), nothing, np.zeros(count, dtype=bool)),
-        ratio=np.exp(logs),
-        tests=tests,
-        awaited=time * 1.3 <= end,
         p_value=min(1.0, count * min(test.p for test in tests if test is not None)),
+        usable=runs,
+        blown_up=0,
+        parts=[EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)],
+        ratio=np.exp(logs),
         loss=None,
     )
-    simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
-    return judgement(simulation, evidence, 0.01)
+    return dict(zip(("verdict", "reasons"), decide(evidence), strict=True))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import sgd_check
 from dynamics.runs.storage import load, save
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run.__main__ import main
-from sgd_check.verdicts.defaults import affordable_course, choose_course
+from sgd_check.verdicts.check_plan import affordable_plan, plan_by_times
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_link_without_exact_moments_is_tested_by_its_flow(tools, tmp_path, cap
 
 
 def test_an_equation_that_takes_too_long_is_left_out(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.finite_step.LONGEST_SECONDS", 1e-9)
+    monkeypatch.setattr("sgd_check.verdicts.check_plan.LONGEST_SECONDS", 1e-9)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     assert "The finite-step equation stopped at time" in capsys.readouterr().err
 
@@ -343,7 +343,7 @@ def test_a_spent_budget_is_said(prediction, capsys):
 
 
 def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.defaults.measured_seconds_per_step", lambda *_: 4.8)
+    monkeypatch.setattr("sgd_check.verdicts.check_plan.measured_seconds_per_step", lambda *_: 4.8)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     shown = capsys.readouterr().err
     assert "About 2.0 h for 1500 steps of 4 runs." in shown
@@ -360,25 +360,25 @@ def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction
     from dynamics.theory import learning_rate_limit
 
     flow = load(prediction)
-    course = choose_course(flow)
+    course = plan_by_times(flow)
     assert course.learning_rate <= 0.1 * learning_rate_limit(course.problem)
     assert course.largest_delay <= 0.04
     last = float(np.nanmax(flow["emergence_time"]))
     assert course.learning_rate * course.steps == pytest.approx(2.5 * last, rel=1e-3)
-    more = choose_course(flow, seeds=64)
+    more = plan_by_times(flow, seeds=64)
     assert course.learning_rate < more.learning_rate, "more runs resolve the same error at a larger scatter"
 
 
 def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, capsys, monkeypatch):
     problem = tools.problem([[0.65, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.1, 0.3]], (1.0, 0.5, 0.4), dimension=8)
     flow = tools.flow(problem, np.geomspace(0.01, 20.0, 20))
-    steps = [choose_course(flow, directions=n).steps for n in (1, 2, 3)]
+    steps = [plan_by_times(flow, directions=n).steps for n in (1, 2, 3)]
     assert steps[0] < steps[1] < steps[2]
     for n in (1, 2, 3):
-        course = affordable_course(flow, 600.0 / steps[n - 1])
+        course = affordable_plan(flow, 600.0 / steps[n - 1])
         assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
-    assert affordable_course(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
-    monkeypatch.setattr("sgd_check.verdicts.defaults.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
+    assert affordable_plan(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
+    monkeypatch.setattr("sgd_check.verdicts.check_plan.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
     monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("far enough"))
     path = save(flow, tmp_path / "three.nc")
     with pytest.raises(pytest.fail.Exception):
@@ -392,8 +392,8 @@ def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, ca
 def test_without_emergence_or_theory_the_missing_option_is_named(tools):
     never = tools.flow(tools.problem([[0.65, 0.1]], dimension=8), np.array([1e-4, 2e-4]))
     with pytest.raises(ValueError, match=r"^Argument `steps` must be given, because no direction emerges"):
-        choose_course(never)
-    assert choose_course(never, 1e-4, 10).largest_delay == np.inf
+        plan_by_times(never)
+    assert plan_by_times(never, 1e-4, 10).largest_delay == np.inf
     crooked = tools.problem([[0.65, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]])
     with pytest.raises(ValueError, match=r"^Argument `learning_rate` must be given, because theory gives no safe one"):
-        choose_course(tools.flow(crooked, np.linspace(0.1, 9, 5)))
+        plan_by_times(tools.flow(crooked, np.linspace(0.1, 9, 5)))

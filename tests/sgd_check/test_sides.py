@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgd_check.verdicts import sides
-from sgd_check.verdicts.direction import assess_direction
-from sgd_check.verdicts.sides import LARGEST_DISTANCE, SUM_POINTS, early_side, late_side, middle, scatter
+from sgd_check.verdicts import time_tests
+from sgd_check.verdicts.time_tests import (
+    LARGEST_DISTANCE,
+    SUM_POINTS,
+    assess_direction,
+    early_side,
+    late_side,
+    middle,
+    scatter,
+)
 
 NAN = np.nan
 LEVEL = 0.05
@@ -150,4 +157,4 @@ def test_the_power_is_one_where_scipy_gives_no_number():
     scatter = np.linspace(-1.0, 1.0, 31)
     for score in (42.0, 43.0423483868103, 44.0):
         distances = scatter + score * scatter.std(ddof=1) / np.sqrt(31)
-        assert sides._power(distances, 1.0, 0.004, 1.0) == 1.0
+        assert time_tests._power(distances, 1.0, 0.004, 1.0) == 1.0

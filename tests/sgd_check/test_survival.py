@@ -7,18 +7,20 @@ import pytest
 from scipy import stats
 
 import sgd_check.verdicts.survival
-from sgd_check.verdicts.direction import POWER, assess_samples, log_rank_powers
-from sgd_check.verdicts.loss_band import against_curve, against_sample, critical_score, interpolated
+from sgd_check.verdicts.path_tests import against_curve, against_sample, critical_score, interpolated
 from sgd_check.verdicts.survival import (
+    assess_samples,
     cut_at,
     expected_survival,
     kaplan_meier,
     log_rank,
+    log_rank_powers,
     log_rank_scores,
     median_time,
     permutation_quantile,
     permutation_test,
 )
+from sgd_check.verdicts.verdict import POWER
 
 NAN = np.nan
 

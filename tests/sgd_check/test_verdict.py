@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgd_check.verdicts.direction import assess_direction, combined_p_value, reach_factor, shares_of_rate
+from sgd_check.verdicts.time_tests import assess_direction, combined_p_value, shares_of_rate
+from sgd_check.verdicts.verdict import reach_factor
 
 HORIZON = np.log(2.5)
 

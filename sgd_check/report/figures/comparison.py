@@ -23,8 +23,7 @@ from sgd_check.report.figures.recovery import plot_law_test
 from sgd_check.report.figures.runs import plot_overlaps, plot_survival
 from sgd_check.report.figures.style import SIMULATED, compared_parts
 from sgd_check.report.figures.widths import plot_widths
-from sgd_check.verdicts.alignment import of_sound_runs
-from sgd_check.verdicts.events import ALIGNMENT, event_of
+from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs
 from sgd_check.verdicts.mean_field import THEORY
 from sgd_check.verdicts.recovery import THEORY as LAW
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hermite.arrays import Array
-    from sgd_check.verdicts.events import Event
+    from sgd_check.verdicts.alignment import Event
 
 PANELS = 5
 

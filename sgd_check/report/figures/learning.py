@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from sgd_check.verdicts.curve_sources import Course
+    from sgd_check.verdicts.curves import Quantity
 
 QUANTITIES = ("learned", "loss")
 _LABELS = {
@@ -61,15 +61,17 @@ def plot_learning(
         If `tree` is no comparison, or another argument not one of its values.
     """
     from dynamics.problem import Problem
-    from sgd_check.verdicts.curve_sources import courses_of
+    from sgd_check.verdicts.curves import quantities_of
 
     _, simulation, prediction = compared_parts(tree)
     check_choice("quantity", quantity, QUANTITIES)
     if "finer" in tree.children:
         simulation = tree["finer"].to_dataset()
     ax, problem = axes_or_new(ax, style), Problem.from_dataset(simulation)
-    theory = [course for course in courses_of(problem, prediction) if (course.kind == "loss") == (quantity == "loss")]
-    runs = {(course.kind, course.label): course.values for course in courses_of(problem, simulation)}
+    theory = [
+        course for course in quantities_of(problem, prediction) if (course.kind == "loss") == (quantity == "loss")
+    ]
+    runs = {(course.kind, course.label): course.values for course in quantities_of(problem, simulation)}
     sound, time = sound_runs(simulation), simulation["time"].values
     for at, colour in zip(*spread_directions(len(theory)), strict=True) if theory else ():
         course, unit = theory[at], _unit(theory[at], prediction, int(at))
@@ -101,9 +103,9 @@ def _set_limits(ax: Axes, prediction: xr.Dataset, *, is_loss: bool) -> None:
             ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), _LEAST_LOSS), 2.0 * float(np.nanmax(seen)))
 
 
-def _unit(course: Course, prediction: xr.Dataset, at: int) -> float:
+def _unit(course: Quantity, prediction: xr.Dataset, at: int) -> float:
     """Return what a course is divided by: its teacher's size, with the sign of a component; of the loss 1."""
-    from sgd_check.verdicts.curve_sources import LEAST_SHARE
+    from sgd_check.verdicts.curves import LEAST_SHARE
 
     if course.kind == "loss":
         return 1.0
@@ -111,7 +113,7 @@ def _unit(course: Course, prediction: xr.Dataset, at: int) -> float:
     return -size if course.kind == "component" and float(prediction["teacher_component"].values[at]) < 0 else size
 
 
-def _name(course: Course, at: int) -> str:
+def _name(course: Quantity, at: int) -> str:
     """Return what stands in the legend: direction, eigenvalue, or a component as a formula; of the loss nothing."""
     if course.kind == "component":
         return component_formula(course.label)

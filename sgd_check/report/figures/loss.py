@@ -14,7 +14,7 @@ from sgd_check.report.figures.style import (
     finish_over_time,
 )
 from sgd_check.verdicts.alignment import of_sound_runs
-from sgd_check.verdicts.loss_band import critical_score
+from sgd_check.verdicts.path_tests import critical_score
 
 if TYPE_CHECKING:
     import xarray as xr

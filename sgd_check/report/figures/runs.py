@@ -14,8 +14,7 @@ from sgd_check.report.figures.style import (
     finish_over_time,
     spread_directions,
 )
-from sgd_check.verdicts.alignment import of_sound_runs
-from sgd_check.verdicts.events import event_of
+from sgd_check.verdicts.alignment import event_of, of_sound_runs
 
 if TYPE_CHECKING:
     import xarray as xr

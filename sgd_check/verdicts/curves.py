@@ -1,0 +1,628 @@
+r"""Evidence of curves: theory at several saved times against the mean over runs of SGD.
+
+Where neurons do not choose directions one by one, times of emergence are times of single neurons that mean little: the
+loss and the learned masses are tested over time, and times beside them.
+
+**What is tested.** A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a
+curve with one point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k,
+which y alone chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the
+next time at which it is known: between saved times of theory, or of the second of two simulations, a value is taken
+only where every other saved one gives the same, to the tolerance, as those between them (`path_tests.known_between`).
+The null hypothesis is
+
+.. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
+
+with R the range of y over the runs; for the logarithm of a time R = 1. What lies within 2 % of the range is no error
+of the theory. The second term is what is left of the step size:
+
+- *Equation of finite steps, runs at its learning rate*: it has the mean motion, but not what the scatter of the runs
+  does to a mean. Δ is the standard deviation over runs. A logistic curve y(λt) of an escape with constant noise, whose
+  times scatter by σ/λ, has Δ = y'σ ≤ σ/4; its mean is off by ½ y''σ², and late by σ²/2λ, which moves it by y'σ²/2. That
+  is at most 0.17 σ², 2.8 times Δ², hence the 3.
+- *Flow, runs at two learning rates η and η/ρ*: x = (ρ x_{η/ρ} − x_η)/(ρ − 1), run by run, has no effect of first
+  order in η. Δ is that effect at η, ρ/(ρ − 1) times the difference of the two means. If steps delay the curve by
+  δ + δ²/λ… what remains for ρ = 2 is ¼ y''δ² + ½ y'δ² ≤ 0.15 δ², 2.4 times Δ². Where Δ is over 15 % of R, two learning
+  rates do not say whether η is small, and the curve refutes nothing.
+
+**False alarms.** Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest*
+standard deviation of x over the curve's times. All times of all curves are combined by Bonferroni, which needs no
+independence: the level of each is the rate over their number. Under the null hypothesis each t is, in law, at most
+Student's, for normal x. With the standard deviation of each time in place of S the test is wrong: before a transition
+hardly any run moves, the law is skewed, and a sample without an early run has a small mean and a smaller error; for
+sharp curves and runs early or late by half such tests alarm in over a tenth of comparisons at a level of 1 %. With S it
+is 0.0 to 0.3 % for logistic, sharp, exponential and two-stepped curves, 8 or 32 runs, early and late by 5 to 50 % with
+a normal law, and theory in the middle or at an edge of its band (2000 ensembles each); 1.7 % at most where delays have
+an exponential law.
+
+**Power.** The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). If one of the times
+sees it, the test does, so that the power is at least the largest over k of the non-central t with distance
+(|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two errors counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from hermite.arrays import Array, Integers
+from sgd_check.verdicts.alignment import definition_of_learned, event_of, has_step, sound_runs, tell_alike, unfinished
+from sgd_check.verdicts.expectation import Expectation, predicted_times
+from sgd_check.verdicts.path_tests import LossBand, interpolated, known_between
+from sgd_check.verdicts.time_tests import OneSided, TimeTest
+from sgd_check.verdicts.times import EventTests, emergence_ratio, time_variables
+from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, POWER, VISIBLE_ERROR, Evidence, side_of, too_few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import xarray as xr
+
+    from dynamics.problem import Problem
+
+#: Times of a curve that are tested.
+MOST_PLACES = 8
+#: Part of its range by which theory and the mean of SGD may differ everywhere.
+TOLERANCE = 0.02
+#: What second order may do, in squares of the first order over the range.
+SECOND_ORDER = 3.0
+#: Part of its range by which the step size may move a curve that is extrapolated to none.
+LARGEST_EFFECT = 0.15
+#: Part of its range by which runs may scatter at one time, so that it moves their mean to second order.
+LARGEST_SCATTER = 0.25
+#: Far beyond this the non-central law of scipy is not a number.
+LARGEST_DISTANCE = 1e3
+#: A learned mass, component or sensitivity moves if it does so by this part of its teacher's; a loss, of its largest.
+LEAST_SHARE = 0.25
+LEAST_LOSS_SHARE = 0.05
+#: Variables with one time per run -> what they are the time of, by kind of problem.
+TIMES = {
+    "emergence_time": ("emergence time of direction", "emergence time of axis"),
+    "component_learned_time": ("", "learning time of component"),
+}
+
+
+class Curve(NamedTuple):
+    """One quantity, such as the "learned mass of direction" "2", by theory and runs at common times (times,).
+
+    `theory` (times,); `runs` (runs, times), without effect of the step size to first order; `effect` (times,), whose
+    square bounds the second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter, NaN where
+    not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
+    effect was taken away by two learning rates, and `scatter` (times,) is the standard deviation over runs. `saved`
+    (times,) says where theory and runs are saved closely enough to be compared; None: everywhere.
+    """
+
+    kind: str
+    label: str
+    times: Array
+    theory: Array
+    runs: Array
+    effect: Array
+    dilated: Array
+    scale: float
+    extrapolated: bool = False
+    scatter: Array | None = None
+    saved: NDArray[np.bool_] | None = None
+
+    @property
+    def name(self) -> str:
+        """What the quantity is called."""
+        return f"{self.kind} {self.label}".strip()
+
+    @property
+    def is_time(self) -> bool:
+        """Whether this is the logarithm of a time."""
+        return " time of " in self.kind
+
+    @property
+    def range(self) -> float:
+        """The unit of all allowances: how far theory moves, and at least `scale`."""
+        return max(float(np.ptp(self.theory)), self.scale)
+
+    @property
+    def known(self) -> bool:
+        """Whether the effect of the step size is so small that what is left of it is known."""
+        return not self.extrapolated or bool(np.max(self.effect) <= LARGEST_EFFECT * self.range)
+
+    @property
+    def scatters(self) -> bool:
+        """Whether runs scatter so much that what this does to their mean is not known."""
+        return self.scatter is not None and bool(np.max(self.scatter) > LARGEST_SCATTER * self.range)
+
+    @property
+    def moves(self) -> bool:
+        """Whether theory moves so far that an error in its times means something."""
+        return bool(np.ptp(self.theory) >= self.scale)
+
+
+class CurveTest(NamedTuple):
+    """The test of one curve at some `places` (K,), indices of its times: means over runs, predictions, scores (K,).
+
+    `error` is the standard error of every mean, `allowance` the band around the prediction; `score` is the signed
+    distance beyond the band as a normal score. `p` is the least p-value of a place, `power` the probability that an
+    error of 30 % in time is seen, NaN where theory does not move.
+    """
+
+    curve: Curve
+    places: Integers
+    mean: Array
+    predicted: Array
+    error: float
+    allowance: float
+    score: Array
+    p: float
+    power: float
+
+
+def places_of(theory: Array, saved: NDArray[np.bool_] | None = None) -> Integers:
+    """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
+
+    Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
+
+    Examples
+    --------
+    >>> places_of(np.array([0.0, 0.0, 0.5, 1.0, 1.0])).tolist()
+    [2, 3]
+    >>> places_of(np.array([1.0, 1.0])).tolist()
+    [1]
+    """
+    way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
+    known = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
+    if way[-1] == 0.0:
+        return known[-1:]
+    shares = (np.arange(MOST_PLACES) + 0.5) / MOST_PLACES
+    chosen = np.searchsorted(known, np.searchsorted(way, shares * way[-1]))
+    return np.unique(known[np.minimum(chosen, known.size - 1)])
+
+
+def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
+    """Test all curves together at a rate of false alarms; return the tests, and the global p-value by Bonferroni.
+
+    A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing. Every
+    curve needs two runs or more.
+    """
+    places = [places_of(curve.theory, curve.saved) for curve in curves]
+    count = sum(part.size for part in places)
+    tests = [_test(curve, part, rate / count) for curve, part in zip(curves, places, strict=True)]
+    return tests, min(1.0, count * min((test.p for test in tests if test.curve.known), default=1.0))
+
+
+def power_of(curve: Curve, places: Integers, spread: float, runs: int, level: float) -> float:
+    """Return the least probability, of both errors of 30 % in time, to be seen in so many runs; NaN if none moves it.
+
+    `spread` is S, the largest standard deviation over the places, and `level` that of one place, two-sided.
+    """
+    if not curve.moves:
+        return np.nan
+    theory, dilated = curve.theory[places], curve.dilated[:, places]
+    distance = np.abs(dilated - theory) - allowance_of(curve, places)
+    farthest = np.where(np.isnan(distance), -np.inf, distance).max(axis=1)
+    with np.errstate(divide="ignore"):
+        scores = np.clip(np.sqrt(runs) * farthest / np.float64(max(spread, 1e-300)), 0.0, LARGEST_DISTANCE)
+    critical = special.stdtrit(runs - 1, 1.0 - 0.5 * level)
+    found = np.where(farthest > 0.0, 1.0 - special.nctdtr(runs - 1, scores, critical), 0.0)
+    # Beyond some 40 standard errors scipy's law is not a number.
+    return float(np.where(scores > 10.0 * critical, 1.0, found).min())
+
+
+def allowance_of(curve: Curve, places: Integers) -> float:
+    """Return the half-width b of the band around the theory."""
+    unit = curve.range
+    effect = float(np.max(curve.effect[places])) / unit
+    return unit * (TOLERANCE + SECOND_ORDER * effect**2)
+
+
+def _test(curve: Curve, places: Integers, level: float) -> CurveTest:
+    values = curve.runs[:, places]
+    runs = values.shape[0]
+    mean, predicted = values.mean(axis=0), curve.theory[places]
+    spread = float(values.std(axis=0, ddof=1).max())
+    error, allowance = spread / np.sqrt(runs), allowance_of(curve, places)
+    beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
+    # A spread of rounding alone, as of runs without noise, leaves any difference beyond the band certain.
+    t = beyond / max(error, 1e-12 * curve.range)
+    tail = special.stdtr(runs - 1, -t)
+    score = np.where(beyond > 0.0, np.copysign(-special.ndtri(np.maximum(tail, 1e-300)), mean - predicted), 0.0)
+    p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
+    power = power_of(curve, places, spread, runs, level)
+    return CurveTest(curve, places, mean, predicted, error, allowance, score, p, power)
+
+
+class Quantity(NamedTuple):
+    """A quantity over time: of a prediction (times,), of runs (runs, times); `scale` is that of a `Curve`."""
+
+    kind: str
+    label: str
+    values: Array
+    scale: float
+
+
+def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
+    """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
+
+    A network has its components instead of learned masses, or without such its sensitivity.
+    """
+    if "loss" in dataset and "time" in dataset["loss"].dims:
+        loss = np.asarray(dataset["loss"].values, dtype=np.float64)
+        yield Quantity("loss", "", loss, LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=0.0)))
+    if problem.kind == "network":
+        yield from _network_quantities(problem, dataset)
+        return
+    for p, (mass, a) in enumerate(zip(_masses(problem, dataset), problem.teacher.coefficients.tolist(), strict=False)):
+        yield Quantity("learned mass of direction", str(p + 1), mass, LEAST_SHARE * a)
+
+
+def _network_quantities(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
+    """Yield components by name, or eigenvalues of the sensitivity, the largest first."""
+    if "component" in dataset:
+        kind, values, labels = "component", dataset["component"].values, dataset["component_name"].values.tolist()
+    else:
+        kind, labels = "sensitivity", dataset["direction"].values.tolist()
+        values = dataset[kind].values if kind in dataset else _sensitivities(problem, dataset)
+    teacher = dataset.get(f"teacher_{kind}")
+    for at, label in enumerate(labels):
+        one = np.asarray(values[..., at], dtype=np.float64)
+        size = np.nanmax(np.abs(one), initial=0.0) if teacher is None else abs(float(teacher.values[at]))
+        yield Quantity(kind, str(label), one, LEAST_SHARE * float(size))
+
+
+def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
+    """Return the eigenvalues of E ∂_a f ∂_b f of runs (seeds, times, directions), NaN where a run blew up."""
+    from dynamics.equations import NetworkSystem
+
+    system = NetworkSystem(problem)
+    v, b, n, C, G = (
+        simulation[name].values
+        for name in ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
+    )
+    found = np.full((*n.shape[:2], problem.teacher.span), np.nan)
+    for at in zip(*np.nonzero(np.isfinite(n).all(axis=-1)), strict=True):
+        length = np.sqrt(n[at])
+        state = system.pack(v[at], b[at], C[at] * length[:, None], G[at] * np.outer(length, length))
+        found[at] = system.summarise(state)["sensitivity"]
+    return found
+
+
+def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
+    """Return every quantity that prediction and runs have, at the times of the first simulation that all reach.
+
+    `simulations` is one, or two at different learning rates, from which runs without step size are extrapolated.
+    """
+    measured = [{one[:2]: one.values for one in quantities_of(problem, part)} for part in simulations]
+    pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
+    stepped, found = has_step(prediction), []
+    grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
+    for kind, label, theory, scale in quantities_of(problem, prediction):
+        if any((kind, label) not in part for part in measured) or not times.size:
+            continue
+        expected, *dilated = interpolated(prediction["time"].values, theory, grid)
+        paths = [
+            (one["time"].values, part[kind, label][pairs]) for one, part in zip(simulations, measured, strict=True)
+        ]
+        runs = [interpolated(recorded, values, times) for recorded, values in paths]
+        if not (np.isfinite(expected).all() and all(np.isfinite(part).all() for part in runs)):
+            continue
+        values, effect = without_step(runs, simulations, stepped=stepped)
+        scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
+        curve = Curve(kind, label, times, expected, values, effect, np.array(dilated), scale, len(runs) > 1, scatter)
+        tolerance = curve.range * (TOLERANCE + SECOND_ORDER * (effect / curve.range) ** 2)
+        sources = [(prediction["time"].values, theory), *((at, values.mean(axis=0)) for at, values in paths)]
+        saved = np.all([known_between(at, kept, times, tolerance) for at, kept in sources], axis=0)
+        if saved.any():
+            found.append(curve._replace(saved=saved))
+    return found
+
+
+def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> list[Curve]:
+    """Return the logarithms of predicted times as curves of one point, where every run of all simulations has them."""
+    pairs, stepped, found = paired_runs(simulations), has_step(prediction), []
+    for name, kinds in TIMES.items():
+        if not tell_alike(name, (prediction, *simulations)):
+            continue
+        labels = [str(label) for label in prediction[str(prediction[name].dims[0])].values.tolist()]
+        measured = [np.asarray(dataset[name].values, dtype=np.float64)[pairs] for dataset in simulations]
+        for at, time in enumerate(np.asarray(prediction[name].values, dtype=np.float64)):
+            runs = [part[:, at : at + 1] for part in measured]
+            if not (0.0 < time < np.inf and all((part > 0.0).all() for part in runs)):
+                continue
+            values, effect = without_step([np.log(part) for part in runs], simulations, stepped=stepped)
+            expected = np.array([np.log(time)])
+            moved = expected + np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
+            kind = kinds[problem.kind == "network"]
+            found.append(
+                Curve(kind, labels[at], np.exp(expected), expected, values, effect, moved, 1.0, len(simulations) > 1)
+            )
+    return found
+
+
+def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, stepped: bool) -> tuple[Array, Array]:
+    """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,).
+
+    Of one simulation these are its own values, with their scatter against an equation of finite steps; of two, values
+    are extrapolated run by run, and the bound is the effect that was taken away.
+    """
+    if len(runs) == 1:
+        one = runs[0]
+        return one, one.std(axis=0, ddof=1) if stepped and one.shape[0] > 1 else np.zeros(one.shape[1])
+    coarse, fine = (float(dataset.attrs["effective_learning_rate"]) for dataset in simulations)
+    ratio = coarse / fine
+    effect = ratio / (ratio - 1.0) * (runs[0] - runs[1])
+    return runs[0] - effect, np.abs(effect.mean(axis=0))
+
+
+def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
+    """Return the places of the runs that did not blow up in any simulation, as far as all have runs."""
+    count = min(dataset.sizes["seed"] for dataset in simulations)
+    return np.flatnonzero(np.all([sound_runs(dataset)[:count] for dataset in simulations], axis=0))
+
+
+def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
+    """Return learned masses (P, …, times), by the definition of the problem; none of a dataset that does not tell."""
+    part = problem.learned_part
+    if not part.is_defined:
+        return np.empty((0, 0))
+    if "learned_mass" in dataset and definition_of_learned(dataset) == part.definition:
+        return np.moveaxis(np.asarray(dataset["learned_mass"].values), -1, 0)
+    if not {"teacher_overlap", "squared_norm"} <= set(dataset):
+        return np.empty((0, 0))
+    from sgd_check.runs.recording import observables_of
+
+    overlap, norm = dataset["teacher_overlap"].values, dataset["squared_norm"].values
+    flat = observables_of(problem).learned(overlap.reshape(-1, *overlap.shape[-2:]), norm.reshape(-1, norm.shape[-1]))
+    return np.moveaxis(flat.reshape(*overlap.shape[:-2], -1), -1, 0)
+
+
+def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> Array:
+    """Return the positive times of the first simulation that lie within all others and the prediction, as reached."""
+    if "loss" not in prediction or "time" not in prediction["loss"].dims:
+        return np.empty(0)
+    known = np.isfinite(prediction["loss"].values)
+    bounds = [prediction["time"].values[known]]
+    for dataset in simulations:
+        times = dataset["time"].values
+        bounds.append(times[times <= float(dataset.attrs["end_time"]) * (1 + 1e-9)])
+    if any(part.size == 0 for part in bounds):
+        return np.empty(0)
+    first, last = max(part[0] for part in bounds), min(part[-1] for part in bounds)
+    times = bounds[1]
+    return np.asarray(times[(times > 0) & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveEvidence(Evidence):
+    """The tests of curves against the theory "flow" or "finite step": `curves` decide, `times` can only refute."""
+
+    curves: list[CurveTest]
+    times: list[CurveTest]
+
+    @property
+    def tests(self) -> list[CurveTest]:
+        """All of them."""
+        return [*self.curves, *self.times]
+
+    @property
+    def refutable(self) -> bool:
+        """Whether the effect of the step size is allowed for, so that a difference speaks against theory."""
+        return self.theory == "finite step" or len(self.simulations) > 1
+
+    @property
+    def end(self) -> float:
+        """End of the shorter runs."""
+        return min(float(part.attrs["end_time"]) for part in self.simulations)
+
+    def excuse(self) -> str:
+        """Return that runs scatter so much that noise may be the cause of a difference; empty if they do not."""
+        wild = [test for test in self.curves if test.curve.moves and test.curve.scatters]
+        if not wild:
+            return ""
+        return (
+            f"That may be the effect of noise, since runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range "
+            f"in {_named(wild)}: use a smaller learning rate."
+        )
+
+    def difference(self) -> str:
+        """Return which quantity leaves its band, and where most."""
+        worst = min((test for test in self.tests if test.curve.known), key=lambda test: test.p)
+        at = int(np.argmax(np.abs(worst.score)))
+        z, end = worst.score[at], f"(global p = {self.p_value:.2g} < {self.rate:g})."
+        if worst.curve.is_time:
+            return f"The {worst.curve.name} is {'later' if z > 0 else 'earlier'} than predicted, z = {z:.1f} {end}"
+        time = worst.curve.times[worst.places[at]]
+        return f"The {worst.curve.name} is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
+
+    def lacking(self) -> str:
+        """Return why theory and runs are not known to agree; empty if they are."""
+        lacking = too_few(self.usable) or self._unseen()
+        if not lacking and self.p_value < self.rate:
+            advice = "simulate at half of the learning rate too, and compare with both"
+            return f"{self.difference()} That may be the effect of the step size: {advice}."
+        if not lacking and (unmet := self._unmet()):
+            return f"The curves of theory and SGD agree: {self.agreement()} But {unmet}"
+        return lacking
+
+    def _unseen(self) -> str:
+        """Return which error could have gone unseen, and why; empty if none."""
+        moving = [test for test in self.curves if test.curve.moves]
+        unresolved = [test for test in moving if not test.power >= POWER]
+        early = [
+            *(unfinished("The runs", one) for one in self.simulations),
+            unfinished("The prediction", self.prediction),
+        ]
+        if any(early) and (unresolved or not moving):
+            what = _named(unresolved) if unresolved else "anything"
+            return f"{next(filter(None, early))}, before {what} could be tested."
+        if not moving:
+            return (
+                "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
+                "be compared: use more steps, or save more times."
+            )
+        unknown = [test for test in moving if not test.curve.known]
+        if unknown:
+            return (
+                f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
+                "extrapolate from two learning rates: use smaller ones."
+            )
+        if not unresolved:
+            return ""
+        error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}"
+        return f"{error}: {MORE_WORK}."
+
+    def _unmet(self) -> str:
+        """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
+
+        One is awaited if it is predicted so early that 30 % later is still within the runs, and met if half of these
+        have it.
+        """
+        time = np.asarray(self.prediction["emergence_time"].values, dtype=np.float64)
+        alone = self.prediction.get("predicted_emergence_time")
+        expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
+        first = float(np.min(expected[np.isfinite(expected)], initial=np.inf))
+        met = np.isfinite(time)
+        met[met] = time[met] * (1.0 + VISIBLE_ERROR) <= self.end
+        for part in self.simulations:
+            emerged = np.isfinite(part["emergence_time"].values[paired_runs(self.simulations)])
+            met &= 2 * np.count_nonzero(emerged, axis=0) >= emerged.shape[0]
+        if met.any() or np.isinf(first):
+            return ""
+        return (
+            f"no direction that is predicted to emerge well before the end of the runs, at time {self.end:.3g}, does "
+            f"so in half of them: the first one is predicted at {first:.3g}."
+        )
+
+    def agreement(self) -> str:
+        """Return what was tested, how closely and until when, and which error would have been seen."""
+        widest = max(test.allowance / test.curve.range for test in self.tests)
+        step = "" if self.refutable else ", without any allowance for the step size"
+        return (
+            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range{step}, up to "
+            f"time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % in time "
+            f"would have been seen in {_named([test for test in self.curves if test.curve.moves])}."
+        )
+
+    def remarks(self) -> list[str]:
+        """Return which curves theory hardly moves."""
+        still = [test for test in self.curves if not test.curve.moves]
+        return [f"By the end theory hardly moves {_named(still)}."] if still else []
+
+    @property
+    def _loss(self) -> CurveTest | None:
+        return next((test for test in self.curves if test.curve.kind == "loss"), None)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the counts, and the sentence on the loss."""
+        loss = self._loss
+        tested = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
+        return {
+            "decided_by": "curves",
+            "tested_directions": sum(test.curve.kind.endswith("direction") for test in self.curves),
+            "loss_in_verdict": loss is not None,
+            "loss_compared_times": 0 if loss is None else loss.places.size,
+            "loss_statement": f"Loss: {tested}",
+        }
+
+    def variables(self) -> dict[str, Any]:
+        """Return the variables that every comparison of times has, and those of the curves."""
+        prediction, first, tests = self.prediction, self.simulations[0], self.tests
+        time = predicted_times(prediction, "emergence_time")
+        by_label = {one.curve.label: one for one in self.times if one.curve.kind.startswith("emergence")}
+        censored = np.sum(first["censored"].values[paired_runs(self.simulations)] != 0, axis=0)
+        times = [
+            _as_time_test(by_label[label], self.usable, int(count)) if label in by_label else None
+            for label, count in zip(map(str, prediction["direction"].values.tolist()), censored, strict=True)
+        ]
+        awaited = np.array([test is not None for test in times])
+        found = EventTests(event_of(first), Expectation.uniform(time), times, awaited)
+
+        def table(values: list[Array]) -> Array:
+            rows = np.full((len(tests), MOST_PLACES), np.nan)
+            for row, part in zip(rows, values, strict=True):
+                row[: part.size] = part
+            return rows
+
+        def plain(test: CurveTest, values: Array) -> Array:
+            return np.exp(values) if test.curve.is_time else values
+
+        return {
+            **time_variables(self, [found], emergence_ratio(first, time), self._band()),
+            "look_time": table([test.curve.times[test.places] for test in tests]),
+            "look_mean": table([plain(test, test.mean) for test in tests]),
+            "look_prediction": table([plain(test, test.predicted) for test in tests]),
+            "look_z": table([test.score for test in tests]),
+            "quantity_error": np.array([test.error for test in tests]),
+            "quantity_allowance": np.array([test.allowance for test in tests]),
+            "quantity_p_value": np.array([test.p for test in tests]),
+            "quantity_power": np.array([test.power for test in tests]),
+        }
+
+    def _band(self) -> LossBand | None:
+        """Return the loss without step size over all times, its band, and its scores where it was tested."""
+        test = self._loss
+        if test is None:
+            return None
+        times, pairs = self.simulations[0]["time"].values, paired_runs(self.simulations)
+        runs: list[Array] = [
+            interpolated(one["time"].values, np.asarray(one["loss"].values)[pairs], times) for one in self.simulations
+        ]
+        values, _ = without_step(runs, self.simulations, stepped=has_step(self.prediction))
+        expected = interpolated(self.prediction["time"].values, np.asarray(self.prediction["loss"].values), times)
+        at = np.searchsorted(times, test.curve.times[test.places])
+        z, compared = np.full(times.size, np.nan), np.zeros(times.size, dtype=bool)
+        z[at], compared[at] = test.score, True
+        error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
+        low, high = expected - test.allowance, expected + test.allowance
+        return LossBand(values.mean(axis=0), error, expected, low, high, z, compared, test.p)
+
+    def coords(self) -> dict[str, Any]:
+        """Return the coordinates of /comparison."""
+        first = self.simulations[0]
+        return {
+            "seed": first["seed"].values,
+            "time": first["time"].values,
+            "quantity": np.array([test.curve.name for test in self.tests], dtype=str),
+            "look": np.arange(MOST_PLACES),
+        }
+
+    def branches(self) -> dict[str, xr.Dataset]:
+        """Return the simulations by their place in the tree; of two that of smaller steps is /finer."""
+        return dict(zip(("/simulation", "/finer"), self.simulations, strict=False))
+
+
+def curve_evidence(
+    problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
+) -> CurveEvidence:
+    """Test all curves and times that prediction and runs have in common, together at a rate of false alarms."""
+    usable, curves, times = paired_runs(simulations).size, [], []
+    if usable >= FEWEST_RUNS:
+        curves = curves_over_time(problem, prediction, simulations)
+        times = times_as_curves(problem, prediction, simulations)
+    tests, p_value = assess_curves([*curves, *times], rate)
+    return CurveEvidence(
+        problem=problem,
+        prediction=prediction,
+        simulations=simulations,
+        rate=rate,
+        theory="finite step" if has_step(prediction) else "flow",
+        p_value=p_value,
+        usable=usable,
+        blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
+        curves=tests[: len(curves)],
+        times=tests[len(curves) :],
+    )
+
+
+def _as_time_test(test: CurveTest, runs: int, censored: int) -> TimeTest:
+    """Return the test of one time of emergence as that of a direction."""
+    mean, score = float(test.mean[0] - test.predicted[0]), float(test.score[0])
+    early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1.0, 1.0))
+    return TimeTest(runs, censored, mean, test.error, -test.allowance, test.allowance, early, late, score, test.p)
+
+
+def _named(tests: list[CurveTest]) -> str:
+    """Return the names of quantities, those of one kind together."""
+    kinds: dict[str, list[str]] = {}
+    for test in tests:
+        kinds.setdefault(test.curve.kind, []).append(test.curve.label)
+    return " and ".join(f"{kind} {', '.join(labels)}".strip() for kind, labels in kinds.items())

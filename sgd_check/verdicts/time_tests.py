@@ -1,0 +1,333 @@
+r"""Tests of the times of one direction: against one predicted time, and the power of both sides.
+
+The null hypothesis is that ln(T_SGD/T_p) scatters symmetrically about a place in a band
+(`sgd_check.verdicts.expectation` derives it); the place is the mean. The two edges e are two one-sided tests, each at
+half of the level of the direction, so that the false-alarm rate of the direction is at most its level. Directions share
+their samples and are combined by Bonferroni, which needs no independence, at shares of the rate that the prediction
+alone sets (`shares_of_rate`).
+
+Let x be the logarithms of times over their prediction. Of a run without emergence x lies beyond the horizon h.
+
+*Every run emerged*: Student's t, exact for normal values.
+
+*Some runs did not*, early side: the values x are cut symmetrically about the edge,
+
+.. math:: y = \max(-c, \min(x - e, c)), \qquad c = \min(h - e, \ln 2).
+
+A censored run has y = c, so the cut sample is known completely, and its law is symmetric about 0 if that of x is
+symmetric about e. Given the sizes of y the signs are then fair coins, and the chance of a sum as low as the measured
+one is counted over all signs (Fisher's randomisation test). So the false alarms are at most the level for every
+symmetric law, any number of runs and any share of censored ones.
+
+They stay so for laws on the allowed side of e, and for runs that are censored for other reasons than the horizon,
+because *raising a value never lowers the chance of a sum as low as the measured one*: raising y > 0 by u raises the
+measured sum by u and no signed sum by more; raising y < 0 by u, which shrinks its size, does the same.
+
+*Some runs did not*, late side: the mirror image, with y = min(x − e, c). Without the cut below, values are lower than
+in the mirror image, so by the lemma the test is safe for symmetric laws; and as the mean of y is at most that of x − e,
+it is safe for many runs of any law. Earliness has no such second safety: a late tail beyond the horizon can move the
+mean anywhere, so there the symmetry is needed, as Student's t needs it for few runs.
+
+ln 2 bounds the weight of one run: a run without emergence counts as late by at most a factor of two, however far the
+horizon is. Where the edge lies beyond the horizon, y has a sign alone, and the early side is the sign test. No chance
+is below 2⁻ⁿ for n runs. The runs decide which of the two tests is made, so together they could alarm more often than
+either; measured, they do not (`docs/experiments.md`).
+
+Where the noise of the runs is known (`sgd_check.verdicts.run_noise`) its part is projected out of x first: Student's t
+is then that of the intercept of a regression, with one degree of freedom less, and runs without emergence count as of
+the horizon.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from hermite.arrays import Array
+from sgd_check.verdicts.expectation import band_by_scatter
+from sgd_check.verdicts.run_noise import without_noise
+from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Errors among which the least visible one is looked for.
+LEAST_ERROR, LARGEST_ERROR = 1e-3, 9.0
+#: With so many runs a regression on their noise costs less than it gives.
+FEWEST_EXPLAINED = 8
+#: The horizon has to lie beyond the band by so many standard deviations of ln T, so that cutting there costs little.
+LEAST_REACH = 1.0
+#: Where some runs are censored, none counts as farther than this from the edge, in ln T.
+LARGEST_DISTANCE = float(np.log(2.0))
+#: Values are cut no nearer to the edge, in ln T: the horizon may lie on the edge.
+SHORTEST_REACH = 1e-9
+#: Far beyond this the non-central law of scipy is not a number.
+LARGEST_T = 1e5
+#: Sums of signed sizes are counted on so many points; rounding the sizes to them keeps the test exact.
+SUM_POINTS = 8_000
+
+
+class OneSided(NamedTuple):
+    """A one-sided test: its p-value, and the probability that the error asked for is seen."""
+
+    p: float
+    power: float
+
+
+@dataclass(frozen=True)
+class TimeTest:
+    """The test of one direction on so many runs, of which `censored` did not emerge by the horizon; dimensionless.
+
+    `mean` and `standard_error` are of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a
+    sample of predictions, of the difference of the two means of ln T. `low` and `high` are the band, 0 against a
+    sample. `early` and `late` are the two one-sided tests, whose power is that to see a time predicted 30 % too late,
+    or too early; None where no outcome could show such an error. z is the normal score of the smaller p-value, negative
+    if that is the early one and 0 inside the band, and p the two-sided p-value; against a sample, the log-rank
+    statistic and its p-value by permutations. `both` returns the two tests for another error of the time than 30 %;
+    None where that is not known.
+    """
+
+    runs: int
+    censored: int
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    early: OneSided | None
+    late: OneSided | None
+    z: float
+    p: float
+    both: Callable[[float], tuple[OneSided | None, OneSided | None]] | None = None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether an error of 30 % to either side would have been seen."""
+        return _seen(self.early, self.late)
+
+    @property
+    def visible(self) -> float:
+        """Least relative error of the predicted time that both sides see with probability 0.8, to 1 %; NaN if none."""
+        low, high = LEAST_ERROR, LARGEST_ERROR
+        if self.both is None or not _seen(*self.both(high)):
+            return np.nan
+        while high > 1.01 * low:
+            middle = float(np.sqrt(low * high))
+            low, high = (low, middle) if _seen(*self.both(middle)) else (middle, high)
+        return high
+
+
+def assess_direction(
+    log_ratio: Array, log_horizon: float, low: float, high: float, level: float, noise: Array | None = None
+) -> TimeTest | None:
+    """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
+
+    `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
+    ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; `high` is inf where lateness is no
+    evidence, and NaN lets the scatter of the runs decide. `noise` (runs,) is the share of the samples of the runs in
+    their delays (`run_noise`): with eight runs or more, and a horizon beyond the band by their scatter, its part of
+    ln T is taken away. The power is that of runs which scatter and are censored as these, from the edge of the band at
+    which the error is harder to see.
+
+    Examples
+    --------
+    >>> late = assess_direction(np.array([0.5, 0.52, 0.49, 0.51]), 1.0, 0.0, 0.04, 0.01)
+    >>> late.p < 1e-4, late.z > 0
+    (True, True)
+    >>> early = assess_direction(np.array([np.nan, *np.linspace(-0.6, -0.2, 31)]), 1.0, 0.0, 0.04, 0.01)
+    >>> early.censored, early.p < 1e-4, early.z < 0
+    (1, True, True)
+    """
+    missing, n = np.isnan(log_ratio), log_ratio.size
+    if n < FEWEST_RUNS:
+        return None
+    counted = np.where(missing, log_horizon, log_ratio)
+    if np.isnan(low):
+        low, high = band_by_scatter(scatter(log_ratio, log_horizon), complete=not missing.any())
+    spread = float(counted.std(ddof=1))
+    reach = (log_horizon - high) / max(spread, 1e-12)
+    if noise is not None and n >= FEWEST_EXPLAINED and np.isfinite(noise).all() and reach >= LEAST_REACH:
+        # Values cut at the horizon have a smaller mean: by this for a normal law.
+        low -= float(spread * (np.exp(-0.5 * reach**2) / np.sqrt(2 * np.pi) - reach * special.ndtr(-reach)))
+        counted = log_ratio = without_noise(counted, noise)
+        log_horizon = np.inf
+
+    def both(error: float) -> tuple[OneSided | None, OneSided | None]:
+        shift = float(np.log1p(error))
+        early = early_side(log_ratio, log_horizon, low, high - shift, level)
+        return early, late_side(log_ratio, log_horizon, high, low + shift, level)
+
+    early, late = both(VISIBLE_ERROR)
+    chances = [1.0 if side is None else side.p for side in (early, late)]
+    p = min(1.0, 2.0 * min(chances))
+    z = 0.0 if p == 1.0 else float(np.copysign(special.ndtri(0.5 * p), chances[0] - chances[1]))
+    error = float(counted.std(ddof=1) / np.sqrt(counted.size))
+    return TimeTest(n, int(missing.sum()), float(counted.mean()), error, low, high, early, late, z, p, both)
+
+
+def _seen(*sides: OneSided | None) -> bool:
+    """Return whether all sides see their error with probability 0.8."""
+    return all(side is not None and side.power >= POWER for side in sides)
+
+
+def shares_of_rate(time: Array, end: float) -> Array:
+    """Return the share of the rate of false alarms of every direction, of sum 1; 0 where none is predicted.
+
+    The directions predicted up to the end of the runs have one share each, all later ones together have one more. So
+    the shares depend on the prediction alone, and the many late directions cost the others little.
+    """
+    later = time > end
+    weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
+    return np.asarray(weights / max(float(weights.sum()), 1.0))
+
+
+def combined_p_value(p_values: Array, shares: Array) -> float:
+    """Return the global p-value of the tested directions (NaN: not tested) by Bonferroni; 1 if none was."""
+    tested = np.isfinite(p_values)
+    return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))
+
+
+def early_side(values: Array, horizon: float, low: float, truth: float, level: float) -> OneSided | None:
+    """Test whether values (runs,), NaN beyond the horizon, lie below an edge; None where no outcome could show it.
+
+    `truth` is the middle of the values if the error that is to be seen is there; where it is not finite no power can be
+    stated. `level` is that of the two-sided test of which this is one side. If half of the runs or more are censored
+    the middle of their law is not observed, so nothing shows it to be early.
+    """
+    missing = np.isnan(values)
+    if 2 * np.count_nonzero(missing) >= values.size or (missing.any() and not _enough_signs(values.size, level)):
+        return None
+    return _side(values, horizon, low, truth, level, sign=-1.0)
+
+
+def late_side(values: Array, horizon: float, high: float, truth: float, level: float) -> OneSided | None:
+    """Test whether values lie above an edge, parameters as of `early_side`; None where no outcome could show it.
+
+    That is so if the edge is not before the horizon, or infinite.
+    """
+    if not high < horizon or (np.isnan(values).any() and not _enough_signs(values.size, level)):
+        return None
+    return _side(values, horizon, high, truth, level, sign=1.0)
+
+
+def middle(values: Array) -> float:
+    """Return the mean without the censored runs and as many of the earliest; NaN if half or more are censored."""
+    censored = int(np.count_nonzero(np.isnan(values)))
+    kept = np.sort(values)[censored : values.size - censored]
+    return float(kept.mean()) if kept.size else np.nan
+
+
+def scatter(values: Array, horizon: float) -> float:
+    """Return the standard deviation of values; with censored ones that of the values cut about their middle."""
+    centre = middle(values)
+    if np.isnan(values).any() and np.isfinite(centre):
+        return float(_cut(_distances(values, centre, -1.0), _reach(horizon, centre), -1.0).std(ddof=1))
+    return float(np.where(np.isnan(values), horizon, values).std(ddof=1))
+
+
+def _side(values: Array, horizon: float, edge: float, truth: float, level: float, sign: float) -> OneSided:
+    distances, reach = _distances(values, edge, sign), _reach(horizon, edge)
+    if np.isfinite(distances).all():
+        p = float(special.stdtr(values.size - 1, -_t_of(distances)))
+    else:
+        p = _chance_over_signs(_cut(distances, reach, sign) / reach)
+    centre = middle(values)
+    if not np.isfinite(truth) or np.isnan(centre):
+        return OneSided(p, 0.0)
+    moved = np.where(np.isnan(values), np.inf, values - centre + truth)
+    moved = np.where(moved > horizon, np.nan, moved)
+    return OneSided(p, _power(_distances(moved, edge, sign), reach, level, sign))
+
+
+def _power(distances: Array, reach: float, level: float, sign: float) -> float:
+    """Return the power of the test for runs of a law of which these distances from the edge are a sample.
+
+    Student's t of the cut distances is a function of their sum and their squares, and is taken to have the non-central
+    law; the test over signs rejects from another value of t on.
+    """
+    freedom = distances.size - 1
+    if np.isfinite(distances).all():
+        critical = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
+    else:
+        distances = _cut(distances, reach, sign)
+        critical = _critical_t(distances / reach, level)
+    if not np.isfinite(critical):
+        return 0.0
+    # SciPy gives not-a-number for some scores of 40 and more, where less than 1e-90 is missed.
+    return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _t_of(distances), critical), nan=0.0))
+
+
+def _distances(values: Array, edge: float, sign: float) -> Array:
+    """Return how far values lie beyond an edge, infinitely far above it where they are not known."""
+    missing = np.isnan(values)
+    return sign * np.where(missing, np.inf, np.where(missing, 0.0, values) - edge)
+
+
+def _reach(horizon: float, edge: float) -> float:
+    """Return how far from the edge values are cut: at the horizon, or ln 2 if that is nearer."""
+    return min(max(abs(horizon - edge), SHORTEST_REACH), LARGEST_DISTANCE)
+
+
+def _cut(distances: Array, reach: float, sign: float) -> Array:
+    """Return distances cut at the reach; on the early side at its mirror image too.
+
+    On the late side one early run is cut where it outweighs all others, since no sum is then positive.
+    """
+    return np.clip(distances, -reach if sign < 0 else -reach * distances.size, reach)
+
+
+def _t_of(distances: Array) -> float:
+    return _students_t(float(distances.sum()), float(distances @ distances), distances.size)
+
+
+def _students_t(total: float, squares: float, count: int) -> float:
+    """Return Student's t of numbers with this sum and sum of squares, kept within what scipy's laws take."""
+    scatter = max(count * squares - total**2, 1e-12 * count * squares, 1e-300)
+    return float(np.clip(total / np.sqrt(scatter / (count - 1)), -LARGEST_T, LARGEST_T))
+
+
+def _sizes(distances: Array) -> NDArray[np.intp]:
+    """Return the sizes of numbers of about 1 on a grid of whole numbers."""
+    return np.asarray(np.rint(max(1, SUM_POINTS // distances.size) * np.abs(distances)), dtype=np.intp)
+
+
+def _law_of_minus(sizes: NDArray[np.intp], length: int) -> Array:
+    """Return the chances that the sizes with a minus sum to 0, 1, …, by adding one size of random sign at a time."""
+    law = np.zeros(length)
+    law[0] = 1.0
+    for size in sizes.tolist():
+        law[size:] += law[: max(length - size, 0)].copy()
+        law *= 0.5
+    return law
+
+
+def _chance_over_signs(distances: Array) -> float:
+    """Return the chance that numbers of these sizes and random signs have at least this sum; 1 if it is not positive.
+
+    That is the chance that those with a minus sum to at most what they do.
+    """
+    sizes = _sizes(distances)
+    minus, plus = (int(sizes[which].sum()) for which in (distances < 0, distances > 0))
+    return float(_law_of_minus(sizes, minus + 1).sum()) if minus < plus else 1.0
+
+
+def _critical_t(distances: Array, level: float) -> float:
+    """Return Student's t from which on the test over signs rejects numbers of these sizes; inf if it never does."""
+    sizes = _sizes(distances)
+    whole = int(sizes.sum())
+    law = _law_of_minus(sizes, min(whole // 2, SUM_POINTS) + 1)
+    possible = np.flatnonzero(law)
+    rejected = int(np.count_nonzero(np.cumsum(law[possible]) < 0.5 * level))
+    if rejected in (0, possible.size):
+        return np.inf if rejected == 0 else 0.0
+    # The sum has gaps; halfway between the last that is rejected and the next.
+    minus = 0.5 * float(possible[rejected - 1] + possible[rejected])
+    return _students_t(whole - 2.0 * minus, float(np.sum(sizes.astype(np.float64) ** 2)), sizes.size)
+
+
+def _enough_signs(runs: int, level: float) -> bool:
+    """Return whether runs that are all on one side are beyond the level."""
+    return bool(2.0 * 0.5**runs < level)
