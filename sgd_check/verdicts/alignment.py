@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import checked_real
+from dynamics.problem import checked_real, is_frame, is_network, is_spherical
 from dynamics.problem.emergence import ALL_DEGREES
 from hermite.text.messages import shown
 
@@ -149,15 +149,15 @@ def decided_by_curves(problem: Problem) -> bool:
     That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
     orthogonal neurons has times at which its span has each direction.
     """
-    by_times = problem.kind in ("spherical", "stiefel")
-    return problem.kind == "network" or (not by_times and problem.information_exponent <= 2)
+    by_times = is_spherical(problem) or is_frame(problem)
+    return is_network(problem) or (not by_times and problem.information_exponent <= 2)
 
 
 def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     from dynamics.problem import Problem
 
-    if "aligned_time" in getattr(prediction, "data_vars", ()) and Problem.from_dataset(prediction).kind != "stiefel":
+    if "aligned_time" in getattr(prediction, "data_vars", ()) and not is_frame(Problem.from_dataset(prediction)):
         msg = (
             "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
             "alignment, which runs of the stiefel student have."
@@ -250,7 +250,7 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
     check_question(predicted, simulated, ("dimension", "width", "teacher"))
     starts = [list(problem.start()) for problem in (predicted, simulated)]
     fields = list(predicted.start()._fields)
-    if predicted.kind == "network":
+    if is_network(predicted):
         starts = [
             [*start, *problem.network_start()[:2]]
             for start, problem in zip(starts, (predicted, simulated), strict=True)

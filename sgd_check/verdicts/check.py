@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 import dynamics
-from dynamics.problem import checked_integer, checked_number, is_correlation
+from dynamics.problem import checked_integer, checked_number, is_correlation, is_spherical
 from dynamics.runs import also_interrupted
 from hermite.text.messages import not_a_choice
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
@@ -198,7 +198,7 @@ def check(
 
 def _checked_engine(problem: Problem, engine: str | None) -> str:
     """Return the engine's name, or say in one sentence why the problem cannot be checked."""
-    if getattr(problem, "kind", None) == "spherical" and not is_correlation(problem):
+    if is_spherical(problem) and not is_correlation(problem):
         msg = (
             "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
             "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."

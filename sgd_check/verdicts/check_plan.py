@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import is_correlation
+from dynamics.problem import is_correlation, is_frame, is_network
 from dynamics.runs import uninterrupted
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.runs.simulation import simulate
@@ -437,10 +437,10 @@ def _solver_of(plan: CheckPlan, batch_size: int) -> Callable[..., xr.Dataset]:
     from dynamics.solve import StepSettings, make_system
 
     problem = plan.problem
-    if problem.kind == "stiefel":
+    if is_frame(problem):
         msg = "The mean step of frames of orthogonal neurons does not close."
         raise NoFiniteStepError(msg)
-    if problem.kind == "network" or is_correlation(problem):
+    if is_network(problem) or is_correlation(problem):
         return partial(_solution, problem, batch_size)
     try:
         make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))

@@ -48,6 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dynamics.problem import is_network
 from hermite.arrays import Array, Integers
 from sgd_check.verdicts.alignment import definition_of_learned, event_of, has_step, sound_runs, tell_alike, unfinished
 from sgd_check.verdicts.expectation import Expectation, predicted_times
@@ -248,7 +249,7 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
         yield Quantity("loss", "", loss, LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=0.0)))
-    if problem.kind == "network":
+    if is_network(problem):
         yield from _network_quantities(problem, dataset)
         return
     for p, (mass, a) in enumerate(zip(_masses(problem, dataset), problem.teacher.coefficients.tolist(), strict=False)):
@@ -331,7 +332,7 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
             values, effect = without_step([np.log(part) for part in runs], simulations, stepped=stepped)
             expected = np.array([np.log(time)])
             moved = expected + np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
-            kind = kinds[problem.kind == "network"]
+            kind = kinds[is_network(problem)]
             found.append(
                 Curve(kind, labels[at], np.exp(expected), expected, values, effect, moved, 1.0, len(simulations) > 1)
             )

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import is_correlation
+from dynamics.problem import decouples, is_correlation, is_frame, is_homogeneous
 from sgd_check.verdicts.alignment import has_step, tell_alike
 
 if TYPE_CHECKING:
@@ -119,9 +119,9 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     from dynamics import theory
 
     time, stepped = predicted_times(prediction, "emergence_time"), has_step(prediction)
-    if problem.kind == "stiefel":
+    if is_frame(problem):
         return _of_frames(problem, time, noise_rate)
-    if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
+    if not is_correlation(problem) and not decouples(problem):
         why = "theory has it for single neurons of the homogeneous student at information exponents from 3 on"
         return _unknown(problem, time, why, stepped=stepped)
     pairs = theory.predict(problem)
@@ -146,7 +146,7 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
 
 def has_learned_times(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset) -> bool:
     """Return whether learned times are to be compared: single neurons have them, and both datasets mean the same."""
-    if problem.kind != "homogeneous" and not is_correlation(problem):
+    if not is_homogeneous(problem) and not is_correlation(problem):
         return False
     return tell_alike("learned_time", (prediction, simulation))
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import EMERGENCE_LEVEL, decouples
 from sgd_check.verdicts.alignment import sound_runs
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _Pair:
         rest = start / np.linalg.norm(start)
         rest[direction] = 0.0
         self.rest = rest / np.linalg.norm(rest)
-        self.overlap = np.sign(first) * np.linspace(abs(first), np.sqrt(0.5), _PATH_POINTS)
+        self.overlap = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
         pull = a[direction] * link.kernel_derivative(self.overlap) * (1.0 - self.overlap**2)
         slowness = 1.0 / pull
         steps = 0.5 * (slowness[1:] + slowness[:-1]) * np.diff(self.overlap)
@@ -148,8 +149,7 @@ def _can_be_drawn(problem: Problem, simulation: xr.Dataset) -> bool:
     """Return whether the samples are known from the seeds, and single pairs escape from noise of mean 0."""
     attrs = simulation.attrs
     return (
-        problem.kind == "homogeneous"
-        and problem.information_exponent > 2
+        decouples(problem)
         and problem.teacher.directions is None
         and attrs["engine"] == "projected"
         and int(attrs["batch_size"]) == 1

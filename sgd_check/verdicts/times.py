@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from dynamics.problem import EMERGENCE_LEVEL
+from dynamics.problem import EMERGENCE_LEVEL, decouples
 from sgd_check.verdicts.alignment import (
     LEARNING,
     Event,
@@ -529,7 +529,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     from dynamics.theory.search_noise import SearchNoise
 
     unknown = (np.nan, np.nan)
-    if problem.kind != "homogeneous" or problem.information_exponent <= 2:
+    if not decouples(problem):
         return unknown
     pairs = theory.predict(problem)
     if theory.escape_bias(problem, rate, pairs).notes:
