@@ -1,13 +1,15 @@
-"""The run loop: compiled steps up to the next saved time, in chunks between which the trackers may stop the run.
+"""The run loop: steps up to the next record, in chunks between which trackers may stop the run; flows and SGD alike.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
-and asks the trackers and whether the run was interrupted. A step that takes longer is taken in a second thread, which
-is joined: what is urgent is then heard in the middle of the step, and the run ends with the state before it.
+and asks the trackers and whether the run was interrupted. A step of a flow that takes longer is taken in a second
+thread, which is joined: what is urgent is then heard in the middle of the step, and the run ends with the state before
+it.
 """
 
 from __future__ import annotations
 
 import time as clock
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,17 +32,15 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.integrators.stepper import LeapingStepper
-    from dynamics.runs.companion import Companion
     from dynamics.runs.dataset import Contents
+    from dynamics.runs.looser_run import LooserRun
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
-
     LabelledResult = Callable[[RunResult, RunResult | None], Contents]
-
 
 CHUNK_SECONDS = 0.1
 #: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
@@ -48,45 +48,175 @@ FIRST_CHUNK_STEPS, QUICK_NUMBERS, FIRST_QUICK_WORK = 1, 4000, 1 << 18
 LARGEST_CHUNK_STEPS = 1 << 20
 #: Numbers in the states at saved times that are observed together.
 LARGEST_STACK = 1 << 15
+#: Steps of a run that nobody watches in one call, between which Ctrl-C is heard.
+MOST_STEPS = 1 << 11
+#: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
+RUN, LOOSER_RUN = "run", "companion"
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
 
 
-def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
-    """Return the snapshot of a stepper at rest."""
-    try:
-        return Snapshot(result, stepper.state())
-    except NotImplementedError:
-        return Snapshot(result, None)
+class Run(ABC):
+    """A run that the loop, `follow`, takes from record to record, and what trackers see of it.
+
+    A subclass takes the steps and makes the records: of a flow below, of SGD in `sgd_check.runs`.
+    """
+
+    #: Last time asked for, in the unit of `time`.
+    end: float
+    #: Whether the run stands between two steps, so that it can be kept.
+    intact = True
+    #: The first reason that was found to stop without waiting for the end of a step.
+    urgent: StopReason | None = None
+    tracker_seconds = 0.0
+
+    def __init__(self, quick_size: int = 0, stopping: Callable[[], object] = lambda: None) -> None:
+        #: Steps of a chunk, adapted so that one takes about `CHUNK_SECONDS`; a state of `quick_size` numbers is quick.
+        self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
+        self._started = clock.perf_counter()
+        self._watchers: Sequence[Tracker] = ()
+        self._stopping = stopping
+
+    @property
+    @abstractmethod
+    def time(self) -> float:
+        """How far the run is."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether all records are made."""
+
+    @property
+    @abstractmethod
+    def at_record(self) -> bool:
+        """Whether the run has reached the next record, which is to be made."""
+
+    @abstractmethod
+    def take(self) -> StopReason | None:
+        """Take at most `steps` steps towards the next record; return why there can be no further one, or None."""
+
+    @abstractmethod
+    def record(self) -> str | None:
+        """Make the record that was reached; return a reason to end here, or None."""
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Return how far the run is, and what it can go on from."""
+
+    def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
+        """Prepare for the first step."""
+
+    def state(self) -> Array:
+        """Return the state at `time`; runs of SGD have none that a tracker could look at."""
+        raise NotImplementedError
+
+    def derivative(self) -> Array:
+        """Return y' at `time`."""
+        raise NotImplementedError
+
+    def statistics(self) -> dict[str, int]:
+        """Return the counters of steps."""
+        return {}
+
+    def follow(self, trackers: Sequence[Tracker]) -> str:
+        """Take the run to its end, or to a reason to stop, which is returned.
+
+        A KeyboardInterrupt of a tracker becomes the reason "interrupted".
+        """
+        self._watchers = [*trackers, Interrupts()]
+        reason: StopReason | str | None = None
+        try:
+            for tracker in trackers:
+                tracker.start(self)
+            self.intact = False
+            self.begin()
+            self.intact = True
+            reason = self.urgent
+            while reason is None and not self.over:
+                reason = None if self.at_record else self._take_chunk()
+                if self.at_record and not (reason and reason.failed):
+                    # That a record is wrong says more than that somebody wanted an end. Urgent trackers are asked at
+                    # every record: millions of them may lie within one step.
+                    reason = self.record() or reason or self.asked_to_stop()
+        except Stopped as stopped:
+            reason, self.intact = stopped.reason, True
+        except KeyboardInterrupt:
+            reason = StopReason.INTERRUPTED
+        finally:
+            for tracker in trackers:
+                tracker.finish(self)
+        return reason or StopReason.REACHED_END
+
+    def asked_to_stop(self) -> StopReason | None:
+        """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
+        if self.urgent is None:
+            asked = (each.urgent(self) for each in self._watchers if isinstance(each, UrgentTracker))
+            self.urgent = next((reason for reason in asked if reason is not None), None)
+            if self.urgent is not None:
+                self._stopping()
+        return self.urgent
+
+    def _take_chunk(self) -> StopReason | None:
+        """Take a chunk of steps, and show the trackers what came of it; return a reason to stop, or None."""
+        self.intact = False
+        failure = self.take()
+        if failure is not None:
+            return failure
+        self.intact = True
+        began = clock.perf_counter()
+        reason = self.urgent or next((found for each in self._watchers if (found := each.check(self))), None)
+        self.tracker_seconds += clock.perf_counter() - began
+        return reason
+
+    def adapt(self, seconds: float, *, full: bool) -> None:
+        """Adapt `steps` to the seconds of a chunk, which had all the steps that were allowed if `full`."""
+        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
+            self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
+        elif seconds > 2.0 * CHUNK_SECONDS:
+            self.steps = max(self.steps // 2, 1)
 
 
-class _View:
-    """What the trackers see of the run, with what it has recorded and cost."""
+class _Flow(Run):
+    """A flow: a stepper that goes through increasing times, at each of which `observe` gives one record."""
 
     def __init__(
-        self, stepper: Stepper, times: Array, begun: RunResult, stopping: Callable[[], object] = lambda: None
+        self,
+        stepper: Stepper,
+        times: Array,
+        observe: Observer,
+        begun: RunResult,
+        sound: Callable[..., StopReason | None] | None,
+        why_failed: Callable[[Array], StopReason | None],
+        stopping: Callable[[], object],
+        *,
+        leaps: bool,
     ) -> None:
-        self._stepper = stepper
+        size = stepper.interpolate(stepper.time).size if leaps else 0
+        super().__init__(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0, stopping)
         self.end = float(times[-1])
-        self._begun = begun
+        self.records = Records(times.size, begun.records)
+        self._stepper, self._times, self._observe, self._begun = stepper, times, observe, begun
+        self._sound, self._why_failed = sound, why_failed
+        #: Saved times that are observed together, 0 where each is observed by itself.
+        self._most = max(LARGEST_STACK // size, 1) if leaps else 0
         self._state: Array | None = None
-        self._started = clock.perf_counter()
-        self.result = replace(begun, records=Records(times.size, begun.records))
-        self._stopping = stopping
-        #: The first reason that was found to stop without waiting for the end of a step.
-        self.urgent: StopReason | None = None
+        self._seconds_of_record = np.inf
 
     @property
     def time(self) -> float:
         return min(self._stepper.time, self.end)
 
+    @property
+    def over(self) -> bool:
+        return len(self.records) == self._times.size
+
+    @property
+    def at_record(self) -> bool:
+        return not self.over and self._leaper() is None and self._stepper.time >= self._times[len(self.records)]
+
     def state(self) -> Array:
         return self._stepper.interpolate(self.time)
-
-    def state_at(self, time: float) -> Array:
-        """Return a state within the last step, in memory that the next one takes: new pages cost more than a copy."""
-        self._state = self._stepper.interpolate(time, self._state)
-        return self._state
 
     def derivative(self) -> Array:
         return self._stepper.derivative(self.time)
@@ -94,41 +224,67 @@ class _View:
     def statistics(self) -> dict[str, int]:
         return self._stepper.statistics()
 
-    def stop_for(self, reason: StopReason) -> None:
-        """Take note of a reason to stop, at once."""
-        self.urgent = reason
-        self._stopping()
-
     def snapshot(self) -> Snapshot:
-        return snapshot_of(self._stepper, self.so_far(StopReason.UNFINISHED))
+        return snapshot_of(self._stepper, self.result(StopReason.UNFINISHED))
 
-    def so_far(self, reason: StopReason) -> RunResult:
+    def result(self, reason: str) -> RunResult:
+        """Return what the run leaves that ends now."""
         events = self._stepper.event_times
         return replace(
-            self.result,
-            records=self.result.records.so_far(),
-            stop_reason=reason,
+            self._begun,
+            records=self.records.so_far(),
+            stop_reason=StopReason(reason),
             end_time=self.time,
             event_times=np.where(events <= self.end, events, np.nan),
             solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
+            tracker_seconds=self._begun.tracker_seconds + self.tracker_seconds,
             statistics=self._stepper.statistics(),
+            intact=self.intact,
         )
 
+    def begin(self) -> None:
+        """Evaluate the start, which may take long, and record the events there."""
+        self._advance(self._stepper.time)
 
-class _Pace:
-    """Number of steps per chunk, adapted so that a chunk takes about `CHUNK_SECONDS`."""
+    def take(self) -> StopReason | None:
+        leaper, began = self._leaper(), clock.perf_counter()
+        if leaper is None:
+            status, wrong = self._advance(float(self._times[len(self.records)])), None
+        else:
+            first = len(self.records)
+            status, states = leaper.advance_through(self._times[first : first + self._most], self.steps)
+            self.records.extend(self._observe(states))
+            new = self._sound is not None and len(self.records) > first
+            wrong = self._sound(self.records, first) if new and self._sound is not None else None
+        self.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
+        failure = wrong or _FAILURES.get(status)
+        return (self._why_failed(self.state()) or failure) if failure in _FAILURES.values() else failure
 
-    def __init__(self, quick_size: int) -> None:
-        self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
-        #: What the last record took.
-        self.seconds_of_record = np.inf
+    def record(self) -> str | None:
+        """Observe the state at the saved time, in a second thread if that may take long."""
+        time, began = float(self._times[len(self.records)]), clock.perf_counter()
 
-    def adapt(self, seconds: float, *, full: bool) -> None:
-        """Adapt to the seconds of a chunk, which had all the steps that were allowed if `full`."""
-        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
-            self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
-        elif seconds > 2.0 * CHUNK_SECONDS:
-            self.steps = max(self.steps // 2, 1)
+        def observe() -> None:
+            # In memory that the next state takes: new pages cost more than a copy.
+            self._state = self._stepper.interpolate(time, self._state)
+            self.records.append(self._observe(self._state))
+
+        if self._seconds_of_record < 0.5 * CHUNK_SECONDS:
+            observe()
+        else:
+            beside(observe, self.asked_to_stop)
+        self._seconds_of_record = clock.perf_counter() - began
+        return None if self._sound is None else self._sound(self.records)
+
+    def _leaper(self) -> LeapingStepper | None:
+        """Return the stepper if it goes through many saved times at once now."""
+        return leaping(self._stepper) if self._most and self.steps > 1 else None
+
+    def _advance(self, time: float) -> Status:
+        """Take a chunk of steps; a step that may be long runs in a second thread, where it can be given up."""
+        if self.steps > 1:
+            return self._stepper.advance(time, self.steps)
+        return beside(lambda: self._stepper.advance(time, 1), self.asked_to_stop)
 
 
 @one_of_the_runs()
@@ -149,152 +305,32 @@ def run(
     times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
     this stepper. `sound` is called after each record and says why to stop, if the records are wrong; `why_failed` is
     called with the state at which no step succeeds, and says why, if it knows. `stopping` is called as soon as a reason
-    is found to give a step up. A KeyboardInterrupt of a tracker becomes the stop reason "interrupted".
+    is found to give a step up.
     """
     if begun is not None:
-        _restore(stepper, begun)
-    view = _View(stepper, times, RunResult() if begun is None else begun.result, stopping)
-    records, watchers = view.result.records, [*trackers, Interrupts()]
-    leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in watchers)
-    size = stepper.interpolate(stepper.time).size if leaps else 0
-    pace = _Pace(size if leaps and leaping(stepper) is not None and size <= QUICK_NUMBERS else 0)
-    reason: StopReason | None = None
+        try:
+            stepper.restore(begun.state or {})
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            msg = f"Argument `begun` must be a snapshot of the same run, but is not ({error})."
+            raise ValueError(msg) from error
+    leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in trackers)
+    so_far = RunResult() if begun is None else begun.result
+    flow = _Flow(stepper, times, observe, so_far, sound, why_failed, stopping, leaps=leaps)
+    return flow.result(flow.follow(trackers))
+
+
+def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
+    """Return the snapshot of a stepper at rest."""
     try:
-        for tracker in trackers:
-            tracker.start(view)
-        # Evaluates the start, which may take long, and records the events there.
-        view.result.intact = False
-        _advance(stepper, stepper.time, view, pace, watchers)
-        view.result.intact = True
-        reason = view.urgent
-        while len(records) < times.size and reason is None:
-            leaper = leaping(stepper) if leaps and pace.steps > 1 else None
-            if leaper is not None:
-                reason = _leap(leaper, times, max(LARGEST_STACK // size, 1), view, pace, observe, watchers, sound)
-                if reason in _FAILURES.values():
-                    reason = why_failed(view.state()) or reason
-                continue
-            time = float(times[len(records)])
-            # Urgent trackers are asked at every time: millions of times may lie within one step.
-            reason = _reach(stepper, time, view, pace, watchers) or _urgent(view, watchers)
-            if stepper.time >= time and reason not in _FAILURES.values():
-                _record(time, view, pace, observe, watchers)
-                # That a record is wrong says more than that somebody wanted an end.
-                reason = (sound(records) if sound is not None else None) or reason
-            elif reason in _FAILURES.values():
-                reason = why_failed(view.state()) or reason
-    except Stopped as stopped:
-        reason = stopped.reason
-    except KeyboardInterrupt:
-        reason = StopReason.INTERRUPTED
-    finally:
-        for tracker in trackers:
-            tracker.finish(view)
-    return view.so_far(reason or StopReason.REACHED_END)
+        return Snapshot(result, stepper.state())
+    except NotImplementedError:
+        return Snapshot(result, None)
 
 
-def _restore(stepper: Stepper, begun: Snapshot) -> None:
-    try:
-        stepper.restore(begun.state or {})
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        msg = f"Argument `begun` must be a snapshot of the same run, but is not ({error})."
-        raise ValueError(msg) from error
+class UnwatchedRun:
+    """A stepper at time 0 that is to go through increasing times, all at once, while nobody watches.
 
-
-def _urgent(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
-    """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
-    asked = (tracker.urgent(view) for tracker in trackers if isinstance(tracker, UrgentTracker))
-    if view.urgent is None and (found := next((reason for reason in asked if reason is not None), None)) is not None:
-        view.stop_for(found)
-    return view.urgent
-
-
-def _reach(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> StopReason | None:
-    """Advance until `stepper.time` ≥ `time`, chunk by chunk; return a reason to stop, or None."""
-    while stepper.time < time:
-        began = clock.perf_counter()
-        view.result.intact = False
-        status = _advance(stepper, time, view, pace, trackers)
-        pace.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
-        if status in _FAILURES:
-            return _FAILURES[status]
-        if (reason := _checked(view, trackers)) is not None:
-            return reason
-    return None
-
-
-def _checked(view: _View, trackers: Sequence[Tracker]) -> StopReason | None:
-    """Show the trackers a state between two chunks; return a reason to stop, or None."""
-    began = clock.perf_counter()
-    view.result.intact = True
-    if view.urgent is not None:
-        return view.urgent
-    for tracker in trackers:
-        reason = tracker.check(view)
-        if reason is not None:
-            return reason
-    view.result.tracker_seconds += clock.perf_counter() - began
-    return None
-
-
-def _leap(
-    stepper: LeapingStepper,
-    times: Array,
-    most: int,
-    view: _View,
-    pace: _Pace,
-    observe: Observer,
-    trackers: Sequence[Tracker],
-    sound: Callable[..., StopReason | None] | None,
-) -> StopReason | None:
-    """Take a chunk of steps through at most `most` saved times and record these; return a reason to stop, or None."""
-    began, records = clock.perf_counter(), view.result.records
-    first = len(records)
-    view.result.intact = False
-    status, states = stepper.advance_through(times[first : first + most], pace.steps)
-    records.extend(observe(states))
-    pace.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
-    # That a record is wrong says more than that somebody wanted an end, or that no step succeeded after it.
-    if sound is not None and len(records) > first and (reason := sound(records, first)):
-        return reason
-    if status in _FAILURES:
-        return _FAILURES[status]
-    return _checked(view, trackers)
-
-
-def _advance(stepper: Stepper, time: float, view: _View, pace: _Pace, trackers: Sequence[Tracker]) -> Status:
-    """Take a chunk of steps; a step that may be long runs in a second thread, where it can be given up."""
-    if pace.steps > 1:
-        return stepper.advance(time, pace.steps)
-    try:
-        return beside(lambda: stepper.advance(time, 1), lambda: _urgent(view, trackers))
-    except Stopped:
-        view.result.intact = True
-        raise
-
-
-def _record(time: float, view: _View, pace: _Pace, observe: Observer, trackers: Sequence[Tracker]) -> None:
-    """Observe the state at a time, in a second thread if that may take long."""
-
-    def record() -> None:
-        view.result.records.append(observe(view.state_at(time)))
-
-    began = clock.perf_counter()
-    if pace.seconds_of_record < 0.5 * CHUNK_SECONDS:
-        record()
-    else:
-        beside(record, lambda: _urgent(view, trackers))
-    pace.seconds_of_record = clock.perf_counter() - began
-
-
-#: Steps in one call, between which Ctrl-C is heard.
-MOST_STEPS = 1 << 11
-
-
-class Leap:
-    """A stepper at time 0 that is to go through increasing times, and the states that it has there.
-
-    What ends otherwise than at the last of the times has no result here: `dynamics.runs.loop` tells what came of it.
+    A run that ends otherwise than at the last of the times has no result here: `run` says what came of it.
     """
 
     def __init__(self, stepper: Stepper, times: Array) -> None:
@@ -317,7 +353,7 @@ class Leap:
         self.seconds = clock.perf_counter() - began
 
     def result(self, records: Records, seconds: float) -> RunResult:
-        """Return what `dynamics.runs.loop.run` returns of a run with these records, which took so long to make."""
+        """Return what `run` returns of a run with these records, which took so long to make."""
         events, end = self.stepper.event_times, float(self.times[-1])
         return RunResult(
             records,
@@ -329,7 +365,9 @@ class Leap:
         )
 
 
-def results_of(runs: Sequence[Leap], observe: Observer, sound: Soundness | None = None) -> list[RunResult | None]:
+def results_of(
+    runs: Sequence[UnwatchedRun], observe: Observer, sound: Soundness | None = None
+) -> list[RunResult | None]:
     """Return what came of runs through as many times each, seen by one observer; None for those that did not arrive.
 
     Also None for those that were observed together with one that is not `sound`.
@@ -350,10 +388,6 @@ def results_of(runs: Sequence[Leap], observe: Observer, sound: Soundness | None 
     return found
 
 
-#: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
-RUN, COMPANION = "run", "companion"
-
-
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
     """Return what a part of the run is continued from, None if it begins."""
     arrays = file.part(part)
@@ -369,7 +403,7 @@ def kept_run(
     *,
     file: RunFile,
     trackers: Sequence[Tracker] = (),
-    companion: Companion | None = None,
+    looser_run: LooserRun | None = None,
     sound: Soundness | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> tuple[RunResult, Contents]:
@@ -377,14 +411,14 @@ def kept_run(
 
     The run is followed in a second thread for which the main thread waits: see `in_worker`.
 
-    `labelled` gives what a dataset holds of the result and of that of the companion, if there is one; the companion
-    runs already, and is ended here.
+    `labelled` gives what a dataset holds of the result and of that of the looser run, if there is one; the looser run
+    has begun already, and is ended here.
     """
 
     def now(own: Snapshot) -> tuple[Contents, Mapping[str, xr.Dataset]]:
-        beside = None if companion is None else companion.snapshot()
-        contents = labelled(own.result, None if beside is None else beside.result)
-        parts = {RUN: packed(own, records=False), COMPANION: None if beside is None else packed(beside)}
+        looser = None if looser_run is None else looser_run.snapshot()
+        contents = labelled(own.result, None if looser is None else looser.result)
+        parts = {RUN: packed(own, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
         return contents, {name: part for name, part in parts.items() if part is not None and own.state is not None}
 
     def stored(own: Snapshot) -> tuple[xr.Dataset, Mapping[str, xr.Dataset]]:
@@ -401,14 +435,14 @@ def kept_run(
             sound=sound,
             why_failed=why_failed,
             # Both give their steps up at the same time.
-            stopping=(lambda: None) if companion is None else companion.stop,
+            stopping=(lambda: None) if looser_run is None else looser_run.stop,
         )
         looser = None
-        if companion is not None:
-            while result.stop_reason is StopReason.REACHED_END and not companion.ended(LOOK):
+        if looser_run is not None:
+            while result.stop_reason is StopReason.REACHED_END and not looser_run.ended(LOOK):
                 if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
-            looser = companion.finish(result)
+            looser = looser_run.finish(result)
         resumable = result.stop_reason.resumable
         if file.has_path and resumable and result.intact:
             contents, parts = now(snapshot_of(stepper, result))

@@ -60,7 +60,7 @@ class Checkpoint(Tracker):
 
     patient = True
 
-    def __init__(self, write: Callable[[Snapshot], None], every: float = DEFAULT_SECONDS) -> None:
+    def __init__(self, write: Callable[[Any], None], every: float = DEFAULT_SECONDS) -> None:
         self._write = write
         self._every = every
 
@@ -213,8 +213,8 @@ class RunFile:
         """Return what a part of the run is continued from, None if it begins."""
         return None if self.begun is None else self.begun.parts.get(name)
 
-    def trackers(self, contents: Callable[[Snapshot], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
-        """Return what keeps the file up to date; `contents` gives the dataset and the parts of the checkpoint."""
+    def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
+        """Return what keeps the file up to date; `contents` gives dataset and parts of the checkpoint of a snapshot."""
         if not self.has_path:
             return []
         return [Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.runs.result import StopReason
-from dynamics.threads.stopping import is_interrupted
+from dynamics.threads.stopping import interruption
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -118,19 +118,21 @@ class Progress(Tracker):
 
     def start(self, view: RunView) -> None:
         """Open the bar, if anybody sees it."""
-        if self._settings["disable"]:
-            return
-        self._first = max(view.end * 1e-6, 1e-12)
-        self._bar = open_bar(self._settings, total=1.0, bar_format="{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]")
+        if not self._settings["disable"]:
+            self._first = max(view.end * 1e-6, 1e-12)
+            self._bar = open_bar(self._settings, **self._scale(view))
+
+    def _scale(self, view: RunView) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the bar measures."""
+        return {"total": 1.0, "bar_format": "{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]"}
 
     def check(self, view: RunView) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
-        if self._bar is None:
-            return None
-        done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
-        steps = view.statistics().get("steps_accepted", 0)
-        self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)
-        self._bar.update(min(done, 1.0) - self._bar.n)
+        if self._bar is not None:
+            done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
+            steps = view.statistics().get("steps_accepted", 0)
+            self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)
+            self._bar.update(min(done, 1.0) - self._bar.n)
         return None
 
     def finish(self, view: RunView) -> None:  # noqa: ARG002
@@ -139,6 +141,20 @@ class Progress(Tracker):
             if self._bar.format_dict["elapsed"] >= self._settings["delay"]:
                 self._bar.refresh()
             self._bar.close()
+
+
+class StepProgress(Progress):
+    """Progress bar that counts the steps of SGD."""
+
+    def _scale(self, view: RunView) -> dict[str, Any]:
+        """Return what the bar measures."""
+        return {"total": view.end, "initial": view.time, "unit": "step"}
+
+    def check(self, view: RunView) -> StopReason | None:
+        """Advance the bar to the step that was reached."""
+        if self._bar is not None:
+            self._bar.update(view.time - self._bar.n)
+        return None
 
 
 class MaxRuntime(Tracker):
@@ -156,6 +172,21 @@ class MaxRuntime(Tracker):
     def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
         """Stop when the budget is spent."""
         return StopReason.MAX_RUNTIME if clock.monotonic() > self._deadline else None
+
+    urgent = check
+
+
+class Interrupts(Tracker):
+    """Stops a run whose caller was interrupted, or whose command is to end, in whichever thread it is asked."""
+
+    patient = True
+
+    def __init__(self) -> None:
+        self._is_interrupted = interruption()
+
+    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+        """Stop if the run is to end."""
+        return StopReason.INTERRUPTED if self._is_interrupted() else None
 
     urgent = check
 
@@ -226,15 +257,3 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
-
-
-class Interrupts(Tracker):
-    """Stops a run whose caller was interrupted, or whose command is to end (`is_interrupted`)."""
-
-    patient = True
-
-    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
-        """Stop if the run is to end."""
-        return StopReason.INTERRUPTED if is_interrupted() else None
-
-    urgent = check

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators.stepper import leaping
-from dynamics.runs.companion import LOOSER, observer_of
-from dynamics.runs.loop import Leap, results_of
+from dynamics.runs.loop import UnwatchedRun, results_of
+from dynamics.runs.looser_run import LOOSER, observer_of
 from dynamics.solve.asked import checked
 from dynamics.solve.skeleton import contents_of, labelled
 
@@ -72,7 +72,7 @@ class _Flow:
         self._asked, own = checked(answer, arguments["problem"], arguments)
         self.integration = build(self._asked, **own)
         #: The run, and the looser one beside it where errors are estimated; none where they would not leap.
-        self.runs: list[Leap] = []
+        self.runs: list[UnwatchedRun] = []
         self.results: list[RunResult | None] = []
         self._alone: Contents | None = None
 
@@ -84,7 +84,7 @@ class _Flow:
         factors = (1.0,) if flow.loss is None else (1.0, LOOSER)
         steppers = [flow.method.stepper(factor * rtol) for factor in factors]
         if all(map(leaping, steppers)):
-            self.runs = [Leap(stepper, flow.schedule.times) for stepper in steppers]
+            self.runs = [UnwatchedRun(stepper, flow.schedule.times) for stepper in steppers]
 
     def follow(self) -> None:
         """Take all steps; without runs that leap, do all that is left."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.companion import Companion
     from dynamics.runs.dataset import Contents
+    from dynamics.runs.looser_run import LooserRun
     from dynamics.runs.result import RunResult
     from dynamics.runs.soundness import Soundness
     from dynamics.runs.trackers import Tracker
@@ -215,12 +215,10 @@ def _run(
         context.enter_context(integration.threads())
         stepper = integration.method.stepper(asked.rtol)
         context.callback(end_threads, stepper)
-        with (
-            nullcontext() if integration.loss is None else _companion(asked, integration, integration.loss) as companion
-        ):
+        with nullcontext() if integration.loss is None else _looser_run(asked, integration, integration.loss) as beside:
 
             def labelled_so_far(result: RunResult, looser: RunResult | None) -> Contents:
-                cut = None if companion is None else companion.cut()
+                cut = None if beside is None else beside.cut()
                 return labelled(answer, asked, integration, stepper, result, looser, cut)
 
             return kept_run(
@@ -230,23 +228,23 @@ def _run(
                 labelled_so_far,
                 file=asked.file,
                 trackers=watchers,
-                companion=companion,
+                looser_run=beside,
                 sound=integration.sound,
                 why_failed=integration.why_failed,
             )
 
 
-def _companion(asked: Asked, integration: Integration, loss: Callable[[Array], float]) -> Companion:
+def _looser_run(asked: Asked, integration: Integration, loss: Callable[[Array], float]) -> LooserRun:
     """Return the looser run, begun in a second thread."""
-    from dynamics.runs.companion import LOOSER, Companion
-    from dynamics.runs.loop import COMPANION, begun_snapshot
+    from dynamics.runs.loop import LOOSER_RUN, begun_snapshot
+    from dynamics.runs.looser_run import LOOSER, LooserRun
 
     stepper = integration.method.stepper(LOOSER * asked.rtol)
-    begun = begun_snapshot(asked.file, COMPANION)
+    begun = begun_snapshot(asked.file, LOOSER_RUN)
     cut = (
         None if integration.cut is None else (integration.cut.method.stepper(LOOSER * asked.rtol), integration.cut.loss)
     )
-    return Companion(stepper, loss, integration.schedule.times, begun, cut)
+    return LooserRun(stepper, loss, integration.schedule.times, begun, cut)
 
 
 def labelled(
@@ -266,7 +264,7 @@ def labelled(
         **_by_name(result.event_times, integration.events),
     }
     if looser is not None:
-        from dynamics.runs.companion import estimated_errors, truncation_errors
+        from dynamics.runs.looser_run import estimated_errors, truncation_errors
 
         errors = {"error": estimated_errors(result, looser, integration.schedule.times, asked.rtol)}
         if integration.cut is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.runs.companion import LEAST
+from dynamics.runs.looser_run import LEAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,9 +27,9 @@ from dynamics.theory import check_quadratic
 from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
-from sgd_check.runs.loop import Reached, run_with_file
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder, keeps_vectors
+from sgd_check.runs.stepping import Reached, run_with_file
 
 if TYPE_CHECKING:
     import os

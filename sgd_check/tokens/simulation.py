@@ -17,9 +17,9 @@ from dynamics.problem import MOST_RUNS, check_choice, check_question, check_swit
 from dynamics.runs import as_run_file, make_dataset
 from dynamics.tokens import KINDS, TOKEN_VARIABLES, system_of
 from hermite.text.messages import shown
-from sgd_check.runs.loop import Reached, run_with_file
 from sgd_check.runs.plan import Plan
 from sgd_check.runs.simulation import checked_budget
+from sgd_check.runs.stepping import Reached, run_with_file
 from sgd_check.tokens.model import model_class
 from sgd_check.tokens.runs import Records, TokenRuns
 
@@ -151,7 +151,7 @@ class Training:
             return self._labelled(found, sizes, components, attributes | ended)
 
         engine = TokenRuns(self.problem, parts, chosen)
-        options: Any = {"budget": budget, "progress": progress, "after_looks": True}
+        options: Any = {"budget": budget, "progress": progress}
         return run_with_file(engine, self.plan, records, file, labelled, **options)
 
     def _labelled(

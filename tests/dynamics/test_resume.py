@@ -14,8 +14,8 @@ from processes import interrupt_run, python
 import dynamics
 from benchmarks.random_problems import random_problem
 from dynamics.integrators.particles import stepper as particle_stepper
-from dynamics.runs import companion, run_file, storage, trackers
 from dynamics.runs import loop as run
+from dynamics.runs import looser_run, run_file, storage, trackers
 from dynamics.runs.trackers import Callback, StopReason
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
@@ -177,7 +177,7 @@ def test_a_step_that_is_torn_leaves_the_last_checkpoint(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(CompiledStepper, "advance", torn)
-        patch.setattr(companion, "run", lambda *_, **__: run.RunResult(event_times=np.full(6, np.nan)))
+        patch.setattr(looser_run, "run", lambda *_, **__: run.RunResult(event_times=np.full(6, np.nan)))
         assert dynamics.resume(path, progress=False, on_failure="return").attrs["stop_reason"] == "interrupted"
     assert path.read_bytes() == before
 
@@ -191,22 +191,22 @@ def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monke
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(companion.Companion, "ended", awaited)
+        patch.setattr(looser_run.LooserRun, "ended", awaited)
         part = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, on_failure="return")
     assert part.attrs["stop_reason"] == "interrupted"
     np.testing.assert_array_equal(part.loss, whole.loss)
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
-def test_a_finished_companion_still_has_a_snapshot():
+def test_a_finished_looser_run_still_has_a_snapshot():
     """Asked for after its last chunk, it says where it ended."""
 
     class Ended:
         def state(self):
             return {"at": np.array(2.0)}
 
-    runner = companion.Companion.__new__(companion.Companion)
-    runner._asked, runner._stepper, runner._result = companion._Asked(), Ended(), Future()
+    runner = looser_run.LooserRun.__new__(looser_run.LooserRun)
+    runner._remote, runner._stepper, runner._result = looser_run._Remote(), Ended(), Future()
     runner._result.set_result(run.RunResult(end_time=2.0))
     found = runner.snapshot()
     assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)

@@ -9,8 +9,8 @@ from scipy.integrate import solve_ivp
 import dynamics
 import hermite
 from dynamics.report.flows import flow_findings
-from dynamics.runs.companion import truncation_errors
 from dynamics.runs.loop import RunResult
+from dynamics.runs.looser_run import truncation_errors
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.overlaps import _cut

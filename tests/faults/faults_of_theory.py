@@ -140,7 +140,7 @@ ANALYSIS = (
         tests_of("dynamics/test_schedule_and_trackers", "test_a_state_that_cannot_be_stops_the_run_and_says_why"),
     ),
     Fault(
-        "dynamics/runs/companion.py",
+        "dynamics/runs/looser_run.py",
         "np.maximum(FACTOR * nearby, LEAST * rtol * np.abs(loss[late]))",
         "np.maximum(nearby, LEAST * rtol * np.abs(loss[late]))",
         "factor of the estimated error",

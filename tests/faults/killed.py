@@ -15,7 +15,6 @@ import dynamics
 import sgd_check
 from dynamics.runs import loop as run
 from dynamics.runs import run_file
-from sgd_check.runs import loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,6 @@ def go_on(kind: str, path: str, every: float) -> None:
     """
     run_file.LARGEST_SHARE = np.inf
     run.FIRST_CHUNK_STEPS = run.LARGEST_CHUNK_STEPS = 24
-    loop.TICK_STEPS, loop.TICK_SECONDS = 20, 0.0
     there = Path(path).exists()
     if kind.startswith("sweep"):
         # Killed after it has merged the points, before it has removed them, a sweep is called again with `overwrite`.

@@ -407,7 +407,7 @@ def test_without_torch_the_command_says_what_to_install(file, capsys, monkeypatc
 
 
 def test_a_budget_that_ends_before_the_second_width_keeps_what_there_is(file, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.runs.loop.TICK_STEPS", 1)
+    monkeypatch.setattr("dynamics.runs.loop.FIRST_CHUNK_STEPS", 1)
     assert main([str(file), *QUICK, "--no-plot", "--max-runtime", "1e-9"]) == 0
     shown = capsys.readouterr()
     assert "Nothing could be compared: Argument `simulation` must have at least 2 widths, but has 1." in shown.err

@@ -14,7 +14,7 @@ from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.runs import run_file, storage
+from dynamics.runs import loop, run_file, storage
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -95,10 +95,9 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
     from sgd_check.engines.torch import engine as online
-    from sgd_check.runs import loop
 
-    monkeypatch.setattr(loop, "TICK_STEPS", 7)
-    monkeypatch.setattr(loop, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "FIRST_CHUNK_STEPS", 7)
+    monkeypatch.setattr(loop, "LARGEST_CHUNK_STEPS", 7)
     asked = problem_of(label_noise=0.1)
     given = GIVEN | {"steps": 2500, "engine": "torch", "device": "cpu"} | changes
     whole, path = sgd_check.simulate(asked, **given), tmp_path / "runs.nc"
@@ -124,11 +123,10 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
 
 
 def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
-    from sgd_check.runs import loop
 
     monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
-    monkeypatch.setattr(loop, "TICK_STEPS", 20)
-    monkeypatch.setattr(loop, "TICK_SECONDS", 0.0)
+    monkeypatch.setattr(loop, "FIRST_CHUNK_STEPS", 20)
+    monkeypatch.setattr(loop, "LARGEST_CHUNK_STEPS", 20)
     kept, versions = storage.netcdf_writer, []
 
     def writer(result, **options):
@@ -311,7 +309,7 @@ def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, caps
 
 def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():
     """As torch's fused kernel on a CUDA device."""
-    from sgd_check.runs.loop import Reached, parts_of, restored
+    from sgd_check.runs.stepping import Reached, parts_of, restored
 
     class Sealed(ProjectedEngine):
         def __init__(self):

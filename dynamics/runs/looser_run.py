@@ -39,7 +39,7 @@ NEARBY = 0.05
 ROUNDING = 1e-14
 
 
-class _Asked(Tracker):
+class _Remote(Tracker):
     """A tracker by which another thread stops a run, or gets a snapshot of it."""
 
     patient = True
@@ -64,7 +64,7 @@ class _Asked(Tracker):
     urgent = check
 
 
-class Companion:
+class LooserRun:
     """The same run at `LOOSER` times the tolerance, in a second thread; `loss` is E(f − f*)² of a state.
 
     `cut` is the stepper and the loss of a run that follows it at the same tolerance, of a link cut at a lower order.
@@ -78,15 +78,15 @@ class Companion:
         begun: Snapshot | None = None,
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
-        self._asked, self._cut_asked = _Asked(), _Asked()
+        self._remote, self._remote_of_cut = _Remote(), _Remote()
         self._pool = ThreadPoolExecutor(1)
         self._stepper = stepper
         self._steppers = [stepper] if cut is None else [stepper, cut[0]]
-        self._result = self._pool.submit(run, stepper, times, observer_of(loss), trackers=[self._asked], begun=begun)
+        self._result = self._pool.submit(run, stepper, times, observer_of(loss), trackers=[self._remote], begun=begun)
         self._cut: Future[RunResult] | None = None
         if cut is not None:
             other, loss_of_cut = cut
-            self._cut = self._pool.submit(run, other, times, observer_of(loss_of_cut), trackers=[self._cut_asked])
+            self._cut = self._pool.submit(run, other, times, observer_of(loss_of_cut), trackers=[self._remote_of_cut])
 
     @property
     def _runs(self) -> tuple[Future[RunResult], ...]:
@@ -110,7 +110,7 @@ class Companion:
 
     def snapshot(self) -> Snapshot:
         """Return where the looser run stands now."""
-        wanted = self._asked.snapshot()
+        wanted = self._remote.snapshot()
         both: tuple[Future[Any], ...] = (wanted, self._result)
         wait(both, return_when=FIRST_COMPLETED)
         return wanted.result() if wanted.done() else snapshot_of(self._stepper, self._result.result())
@@ -135,8 +135,8 @@ class Companion:
 
     def stop(self) -> None:
         """Ask the looser run to stop, also in the middle of a step."""
-        self._asked.stop.set()
-        self._cut_asked.stop.set()
+        self._remote.stop.set()
+        self._remote_of_cut.stop.set()
 
 
 def observer_of(loss: Callable[[Array], float]) -> OfStates:
