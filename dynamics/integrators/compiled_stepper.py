@@ -92,7 +92,8 @@ class CompiledStepper:
 
     The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
 
-    The `constants` of a method are the last of its scalars. A single step that was given up leaves the stepper as it
+    The `constants` of a method are the last of its scalars, `more_functions` arguments of its entries behind those of
+    the system. A single step that was given up leaves the stepper as it
     was before.
     """
 
@@ -107,6 +108,7 @@ class CompiledStepper:
         num_events: int,
         t0: float,
         constants: Sequence[float] = (),
+        more_functions: Sequence[Any] = (),
     ) -> None:
         self._advance_through = through
         self._layout = layout
@@ -129,6 +131,7 @@ class CompiledStepper:
         self._arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
         self._no_states = np.empty((0, y0.size))
         self._system = system
+        self._functions = (*system.functions, *more_functions)
         # What `state` says while a single step is taken; None between steps. Its rows have a place of their own, made
         # when they are first needed.
         self._before: dict[str, NDArray[np.generic]] | None = None
@@ -222,7 +225,7 @@ class CompiledStepper:
 
     def _of_steps(self) -> tuple[Any, ...]:
         """Return what entry points that take steps read and change, in the order of their arguments."""
-        return self._arrays, self._system.numbers, *self._system.functions
+        return (*self._arrays, *self._system.numbers), *self._functions
 
     def _one_call(self, target: float, max_steps: int) -> int:
         """Take steps to one time, in one call of compiled code; return its status."""

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from dynamics.integrators.shared_kernels import STATUS_REACHED, copy_row
 from dynamics.integrators.slots import ACCEPTED, PASSED, REJECTED, ROW_START, ROW_STATE, TIME, TIME_START
 from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import pasted_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.integrators.system_calls import System
 
-    Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix]
+    #: Vectors, scalars, counters, absolute tolerances, events of a method; parameters, sizes, scratch of a system.
+    Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix, Vector, Integers, Vector]
 
 
 def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) -> Callable[..., int]:
@@ -25,9 +26,9 @@ def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) 
     the method. No state is written if `states` has no rows.
     """
 
-    @kernel
+    @pasted_kernel
     def save_through(targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, system: System) -> int:
-        vectors, scalars, counters, atol, events = arrays
+        vectors, scalars, counters, atol, events = arrays[:5]
         last = counters[ACCEPTED] + counters[REJECTED] + max_steps
         for k in range(targets.size):
             t = targets[k]

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 System = tuple[Any, ...]
 
+#: Numba's types of what methods and systems hand on: arrays, and the functions of a system.
+VECTOR, INTEGERS_TYPE, MATRIX = types.float64[::1], types.int64[::1], types.float64[:, ::1]
+_NUMBERS = VECTOR, INTEGERS_TYPE, VECTOR
+EVALUATION = types.void(types.float64, VECTOR, VECTOR, *_NUMBERS)
+NORMALISATION = types.void(VECTOR, VECTOR, INTEGERS_TYPE)
+PRODUCT = types.void(types.float64, VECTOR, VECTOR, VECTOR, *_NUMBERS)
+
 PARAMETERS, SIZES, WORK, RHS, EVENT_VALUES, NORMALISE, JACOBIAN_DIAGONAL, JACOBIAN_PRODUCT = range(8)
 
 
@@ -136,20 +143,17 @@ def callbacks(functions: Functions, *, implicit: bool) -> Callbacks:
 
     Once per process for equal functions.
     """
-    vector, integers = types.float64[::1], types.int64[::1]
-    numbers = vector, integers, vector
-    evaluation = types.void(types.float64, vector, vector, *numbers)
     found = (
-        callback(functions.rhs, evaluation),
-        callback(functions.event_values or no_events, evaluation),
-        callback(functions.normalise or no_constraints, types.void(vector, vector, integers)),
+        callback(functions.rhs, EVALUATION),
+        callback(functions.event_values or no_events, EVALUATION),
+        callback(functions.normalise or no_constraints, NORMALISATION),
     )
     if not implicit:
         return Callbacks(*found)
     return Callbacks(
         *found,
-        callback(functions.jacobian_diagonal or unit_diagonal, evaluation),
-        callback(functions.jacobian_product or no_product, types.void(types.float64, vector, vector, vector, *numbers)),
+        callback(functions.jacobian_diagonal or unit_diagonal, EVALUATION),
+        callback(functions.jacobian_product or no_product, PRODUCT),
     )
 
 

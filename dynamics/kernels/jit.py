@@ -40,6 +40,11 @@ def inlined_kernel(function: Function) -> Function:
     return cast("Function", numba.njit(forceinline=True, **OPTIONS)(function))
 
 
+def pasted_kernel(function: Function) -> Function:
+    """Compile a function that one other calls as a part of it; Numba compiles other kernels by themselves too."""
+    return cast("Function", numba.njit(inline="always", **OPTIONS)(function))
+
+
 def exact_kernel(function: Function) -> Function:
     """Compile a function whose sums are neither reordered nor fused, so that it can compute its own rounding."""
     return cast("Function", numba.njit(**(OPTIONS | {"fastmath": False}))(function))

@@ -15,7 +15,7 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.equations.pairs.link import link_data
 from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
-from dynamics.integrators import Status, flow_methods, make_stepper
+from dynamics.integrators import Status, clusters, flow_methods, make_stepper
 from dynamics.integrators.explicit.dop853_tableau import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, landing, reason_against, step_control, stepper
@@ -450,9 +450,9 @@ def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
         was = had == 0.0
         slow = np.maximum(1.0, division.SLOW / (h * np.outer(a, rates))) ** 4
         limits = np.column_stack([
-            division.MASS * a,
-            division.DISTANCE * value * np.where(was, division.LEAVE_DISTANCE, 1.0) * a**2,
-            division.STILL * np.where(was, division.LEAVE_STILL, 1.0)[:, None] * np.outer(a, rates) * slow,
+            clusters.MASS * a,
+            clusters.DISTANCE * value * np.where(was, clusters.LEAVE_DISTANCE, 1.0) * a**2,
+            clusters.STILL * np.where(was, clusters.LEAVE_STILL, 1.0)[:, None] * np.outer(a, rates) * slow,
         ])  # fmt: skip
         result = near * limits
         result[:, 0] = a + np.where(rng.random(3) < 0.5, -1.0, 1.0) * result[:, 0]

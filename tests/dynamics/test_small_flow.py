@@ -10,16 +10,8 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod, is_small
-from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper, division, landing, step_control, stepper
-from dynamics.integrators.large_flow.device import step as device_step
-from dynamics.integrators.small_flow import (
-    cluster_kernels,
-    division_kernels,
-    small_flow_kernels,
-    small_landing_kernels,
-    small_slots,
-)
-from dynamics.integrators.small_flow.stepper import NOTICED, SmallFlowStepper
+from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
+from dynamics.integrators.small_flow.stepper import SmallFlowStepper
 from dynamics.runs.loop import run
 from dynamics.runs.soundness import Soundness
 from dynamics.runs.trackers import StopReason, Tracker
@@ -74,17 +66,6 @@ def test_the_answers_are_those_of_bdf(asked):
     np.testing.assert_allclose(flow["teacher_overlap"], exact["teacher_overlap"], rtol=0, atol=1e-5)
     # Learned directions relax some 1e5 times: an explicit method without clusters would need as many steps.
     assert flow.attrs["steps_accepted"] < 2000
-
-
-def test_constants_are_those_of_the_large_flow_solver():
-    for name in ("GROUP", "MASS", "DISTANCE", "STILL", "LEAVE_DISTANCE", "LEAVE_STILL"):
-        assert getattr(division_kernels, name) == getattr(division, name)
-    for name in ("SAFETY", "LAG_SAFETY", "LARGEST_FACTOR", "SMALLEST_FACTOR"):
-        assert getattr(small_flow_kernels, name) == getattr(step_control, name)
-    assert cluster_kernels.KAPPA == step_control.KAPPA
-    assert small_landing_kernels.DISPLACED_SHARE == device_step.DISPLACED_SHARE
-    assert pytest.approx(landing.NOTICED * stepper.LAG_TOLERANCE) == NOTICED
-    assert small_slots.KEPT_TIMES == step_control.STALL_STEPS + 1
 
 
 @pytest.mark.parametrize("method", ["stiff", "bdf"])

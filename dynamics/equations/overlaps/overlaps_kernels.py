@@ -19,7 +19,7 @@ from dynamics.equations.pairs.link import (
     write_g2,
     write_learned,
 )
-from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.arrays import Integers, Matrix, Vector
 from dynamics.kernels.jit import kernel
 from dynamics.kernels.products import product_until
 from dynamics.kernels.views import matrix, vector
@@ -28,15 +28,22 @@ LINK = 4
 
 
 @kernel
-def weigh_row(weights: Vector, overlaps: Vector, values: Vector, slopes: Vector) -> tuple[float, float]:
-    """Multiply slopes g' by weights; return Σ weight g and Σ weight g' overlap."""
-    total = radial = 0.0
-    for j in range(slopes.size):
-        slope = weights[j] * slopes[j]
-        slopes[j] = slope
-        total += weights[j] * values[j]
-        radial += slope * overlaps[j]
-    return total, radial
+def add_rows(
+    sign: float, weights: Vector, overlaps: Matrix, values: Matrix, slopes: Matrix, force: Vector, r: Vector
+) -> None:
+    """Multiply slopes g' by weights of columns; write sign · Σ weight g and sign · Σ weight g' overlap of each row.
+
+    With sign −1 they are added to what is there.
+    """
+    for i in range(slopes.shape[0]):
+        total = radial = 0.0
+        for j in range(slopes.shape[1]):
+            slope = weights[j] * slopes[i, j]
+            slopes[i, j] = slope
+            total += weights[j] * values[i, j]
+            radial += slope * overlaps[i, j]
+        force[i] = total if sign > 0.0 else force[i] - total
+        r[i] = radial if sign > 0.0 else r[i] - radial
 
 
 @kernel
@@ -49,17 +56,12 @@ def pair_forces(
     """
     m = n.size
     P = A.size // m
-    C, G = vector(y, 0, m * P), vector(y, m * P, m * m)
     for i in range(m):
         n[i] = np.exp(y[y.size - m + i])
-    write_both(link, C, values, A)
-    for i in range(m):
-        force[i], r[i] = weigh_row(a, vector(C, i * P, P), vector(values, i * P, P), vector(A, i * P, P))
-    write_both(link, G, values, B)
-    for i in range(m):
-        total, radial = weigh_row(n, vector(G, i * m, m), vector(values, i * m, m), vector(B, i * m, m))
-        force[i] -= total
-        r[i] -= radial
+    write_both(link, vector(y, 0, m * P), values, A)
+    add_rows(1.0, a, matrix(y, 0, m, P), matrix(values, 0, m, P), matrix(A, 0, m, P), force, r)
+    write_both(link, vector(y, m * P, m * m), values, B)
+    add_rows(-1.0, n, matrix(y, m * P, m, m), matrix(values, 0, m, m), matrix(B, 0, m, m), force, r)
 
 
 @kernel

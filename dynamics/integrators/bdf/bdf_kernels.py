@@ -57,7 +57,7 @@ from dynamics.integrators.slots import (
 )
 from dynamics.integrators.system_calls import System, normalise, rhs
 from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import entry, kernel, pasted_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
     return True
 
 
-@kernel
+@pasted_kernel
 def advance(
     target: float,
     max_steps: int,
@@ -230,7 +230,6 @@ def advance_through(
     max_steps: int,
     states: Matrix,
     arrays: Arrays,
-    numbers: tuple[Vector, Integers, Vector],
     rhs: Callable[..., None],
     event_values: Callable[..., None],
     normalise: Callable[..., None],
@@ -238,5 +237,5 @@ def advance_through(
     jacobian_product: Callable[..., None],
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
-    system = (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
+    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
     return save_through(targets, max_steps, states, arrays, system)

@@ -185,14 +185,13 @@ def advance(
     target: float,
     max_steps: int,
     arrays: Arrays,
-    numbers: tuple[Vector, Integers, Vector],
     rhs: Callable[..., None],
     event_values: Callable[..., None],
     normalise: Callable[..., None],
 ) -> int:
     """Take steps as `take_steps` does; return its status."""
-    vectors, scalars, counters, atol, events = arrays
-    system = (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise)
+    vectors, scalars, counters, atol, events = arrays[:5]
+    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return take_steps(target, max_steps, vectors, scalars, counters, atol, events, system)
 
 
@@ -237,11 +236,10 @@ def interpolate(
     t: float,
     out: Vector,
     arrays: Arrays,
-    numbers: tuple[Vector, Integers, Vector],
     rhs: Callable[..., None],
     event_values: Callable[..., None],
     normalise: Callable[..., None],
 ) -> None:
     """Write the state at a time strictly within the last step."""
-    vectors, scalars, counters, _, _ = arrays
-    write_inside(t, out, vectors, scalars, counters, (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise))
+    vectors, scalars, counters = arrays[:3]
+    write_inside(t, out, vectors, scalars, counters, (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.pairs.few_rows_kernels import UNCOPIED
+from dynamics.integrators.clusters import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
 from dynamics.integrators.large_flow.division_kernels import assign_rows, group_rows, judge_groups, nearest_directions
 from dynamics.integrators.large_flow.pause_kernels import weigh_groups
 from dynamics.integrators.large_flow.plan import ACTIVE, DIRECTION, FIRST, ORDER, POLE
@@ -29,20 +30,14 @@ if TYPE_CHECKING:
     from dynamics.threads.workers import Workers
     from hermite.arrays import Array, Integers
 
-#: Squared overlap with a direction above which a neuron belongs to its group.
-GROUP = 0.9
 #: Squared overlap with an unlearned direction above which a neuron is fast; half of it once it is.
 FAST = 0.15
 #: Squared overlap with an unlearned direction above which its error counts for itself.
 LEADS = 0.01
-#: Tests of a cluster: relative mass, relative squared distance, displacement from the slow manifold.
-MASS, DISTANCE, STILL = 0.05, 1e-3, 1e-6
 #: Relaxations per step below which a mode is not slowed at all; its force on others is then smooth enough to be
 #: extrapolated, with an error of fourth order, while it still moves. At 0 the standard problem has a third more
 #: sources; at 2.5 the most ill-conditioned time of 128 directions was twice as wrong, at 4 steps were a twentieth more.
 SLOW = 1.5
-#: Factors by which an accepted cluster may fail the last two before it is left.
-LEAVE_DISTANCE, LEAVE_STILL = 3.0, 100.0
 _TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
 #: Rows that are multiplied with all sources at once, half of them where that keeps the product from copying its
 #: factors, and as many as this where not.

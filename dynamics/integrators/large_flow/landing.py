@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.integrators.clusters import NOTICED
 from dynamics.integrators.large_flow.event_kernels import curvatures
 from dynamics.integrators.large_flow.landing_kernels import largest_overlaps, shift_clusters, weigh_shifts
 from dynamics.integrators.large_flow.settle_kernels import settle_rows
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 #: Part of a step that an error of what distant sources were expected to exert at its end is worth: rows leave an even
 #: motion like the square of the time.
 SHARE_AHEAD = 1.0 / 3.0
-#: Clusters are moved, and the field evaluated again, where the change of another neuron's velocity times h exceeds this
-#: part of the lag's tolerance. At 0.1 the overlap of a light neuron was wrong by up to 110 rtol, at 0.01 by 6, at 0.003
-#: by 5, at 0 by 6; at 0.003 a fifth of the steps with 64 directions do so.
-NOTICED = 0.003
 #: Part of that from which on clusters move too when another is noticed: a few of hundreds, late in a large flow.
 MOVED = 0.1
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dynamics.integrators.clusters import (
+    LAG_SAFETY,
+    SAFETY,
+    SMALLEST_FACTOR,
+    STALL_GAIN,
+    STALL_STEPS,
+)
 from dynamics.integrators.stepper import Status
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
-#: A slowed mode relaxes by e^(−κ) in a step; DOP853 is stable to 6.1, and damps best between 3 and 5.
-KAPPA = 4.0
-#: Step control: safety factors of the embedded error and of the lag, growth of a step. The estimate misses part of the
-#: error of single steps in which a neuron escapes: at 0.8, errors of the standard problem with 64 directions were 15 to
-#: 40 times as large for a third fewer steps, and those of random problems up to 13 rtol κ instead of 1. (Before the
-#: overlap that escapes counted for itself, which divided the errors of the loss by three to twenty-five.)
-SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.5, 0.9, 2.0, 0.2
 #: Error of the polynomial inside a step, in units of rtol, from which on the step ends at the saved time inside it
 #: instead. Steps are a hundred times as accurate as rtol, so that at 1 the polynomials of single steps in which a
 #: neuron escapes were the error of the loss: 3.2e-5 with 128 directions at rtol 1e-4, 1.7e-7 with 0.03, for 4 % more
@@ -30,8 +30,6 @@ DENSE_TOLERANCE = 0.01
 #: Absolute tolerance of a coordinate in units of rtol / √d, where the given one is smaller: single coordinates have no
 #: meaning, since rotations of the complement of the teacher change them.
 COORDINATE_FLOOR = 0.1
-#: A run that in this many steps gains less than this factor of time is held up by a stiffness that is not slowed.
-STALL_STEPS, STALL_GAIN = 1500, 1.05
 SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
 
 

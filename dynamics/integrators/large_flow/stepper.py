@@ -32,6 +32,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.pairs.unit_vectors import overlap_state, unit_vectors
+from dynamics.integrators.clusters import (
+    KAPPA,
+    LAG_REJECTION,
+    LAG_SAFETY,
+    LAG_TOLERANCE,
+    LARGEST_FACTOR,
+    SMALLEST_FACTOR,
+)
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.dense import DenseOutput
 from dynamics.integrators.large_flow.division import Divider, State
@@ -41,10 +49,6 @@ from dynamics.integrators.large_flow.rows import Rows, Step
 from dynamics.integrators.large_flow.sources import MOST_PARTS
 from dynamics.integrators.large_flow.step_control import (
     DENSE_TOLERANCE,
-    KAPPA,
-    LAG_SAFETY,
-    LARGEST_FACTOR,
-    SMALLEST_FACTOR,
     ClusterStepper,
     factor_of,
     shortened,
@@ -61,10 +65,6 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-#: The correction of the lag may be this many tolerances, and this many times that before a step is rejected: what is
-#: left after it is an order of h smaller. With 30 tolerances errors on random problems were twice as large for a
-#: tenth fewer steps, and up to 17 rtol κ.
-LAG_TOLERANCE, LAG_REJECTION = 10.0, 4.0
 #: Share by which parts may be longer than wanted.
 ROUNDING = 1e-3
 

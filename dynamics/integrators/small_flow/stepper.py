@@ -10,26 +10,23 @@ import numpy as np
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import slots
 from dynamics.integrators.bdf.vector_stepper import VectorStepper
+from dynamics.integrators.clusters import LAG_TOLERANCE, NOTICED, STALL_GAIN, STALL_STEPS
 from dynamics.integrators.compiled_stepper import STATISTICS, CompiledStepper, Layout
-from dynamics.integrators.large_flow.step_control import STALL_GAIN, STALL_STEPS, tolerances
-from dynamics.integrators.small_flow import small_slots
-from dynamics.integrators.small_flow.small_flow_kernels import advance_through
+from dynamics.integrators.large_flow.step_control import tolerances
+from dynamics.integrators.small_flow import small_flow_kernels as kernels
 from dynamics.integrators.stepper import Tolerances
 from dynamics.integrators.system_calls import bound_system
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
 
-#: Clusters are moved at the end of a step, and the field evaluated twice more, where another neuron would move by more
-#: than this part of the tolerance, in units of 1/√d (see `large_flow.landing`).
-NOTICED = 0.03
 _ROWS = (
     slots.ROW_STATE,
     slots.ROW_START,
     *range(slots.ROW_STAGES, slots.ROW_ZERO),
-    small_slots.ROW_RATES,
-    small_slots.ROW_RATES_START,
-    small_slots.ROW_DRIFT,
+    kernels.ROW_RATES,
+    kernels.ROW_RATES_START,
+    kernels.ROW_DRIFT,
 )
 
 
@@ -40,7 +37,7 @@ class _ClusterSteps(CompiledStepper):
     def stalled(self) -> bool:
         """Whether stiffness that no cluster explains has held up the run for long."""
         accepted = self.statistics()["steps_accepted"]
-        before = small_slots.END_TIMES + (accepted - STALL_STEPS) % small_slots.KEPT_TIMES
+        before = kernels.END_TIMES + (accepted - STALL_STEPS) % kernels.KEPT_TIMES
         return bool(accepted > STALL_STEPS and self.time < STALL_GAIN * self._scalars[before])
 
 
@@ -55,12 +52,12 @@ class SmallFlowStepper(VectorStepper):
         m, D = system.shape
         squares = np.array(problem.activation.coefficients, dtype=np.float64) ** 2
         began = clock.perf_counter()
-        bound = bound_system(system, np.empty(system.work_size))
+        bound, more = bound_system(system, np.empty(system.work_size)), kernels.cluster_callbacks()
         self.compile_seconds = clock.perf_counter() - began
         layout = Layout(
-            rows=small_slots.SMALL_FLOW_ROWS,
-            scalars=small_slots.SQUARES + squares.size,
-            counters=small_slots.INTEGERS + 4 * (m + 1) + 1,
+            rows=kernels.SMALL_FLOW_ROWS,
+            scalars=kernels.SQUARES + squares.size,
+            counters=kernels.INTEGERS + 4 * (m + 1) + 1,
             carried=_ROWS,
             kept=_ROWS,
             statistics=STATISTICS,
@@ -68,15 +65,16 @@ class SmallFlowStepper(VectorStepper):
         )
         coordinate, relative, norm = tolerances(problem, rtol, atol)
         self._steps = _ClusterSteps(
-            advance_through,
+            kernels.advance_through,
             layout,
             system.initial_state,
             bound,
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,
+            more_functions=more,
             constants=[
-                NOTICED * relative / np.sqrt(problem.dimension),
+                NOTICED * LAG_TOLERANCE * relative / np.sqrt(problem.dimension),
                 float(problem.activation.parity == "even"),
                 *squares,
             ],

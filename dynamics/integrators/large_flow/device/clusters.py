@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dynamics.integrators.large_flow.division import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
+from dynamics.integrators.clusters import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
 
 if TYPE_CHECKING:
     from torch import Tensor

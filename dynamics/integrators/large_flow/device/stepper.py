@@ -19,13 +19,12 @@ import numpy as np
 
 from dynamics.equations.overlaps.system import events_of_directions
 from dynamics.equations.pairs.unit_vectors import unit_vectors
+from dynamics.integrators.clusters import LARGEST_FACTOR, SMALLEST_FACTOR
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.device.device import load_torch
 from dynamics.integrators.large_flow.device.step import DeviceStep, polynomial
 from dynamics.integrators.large_flow.step_control import (
     DENSE_TOLERANCE,
-    LARGEST_FACTOR,
-    SMALLEST_FACTOR,
     ClusterStepper,
     factor_of,
     shortened,
