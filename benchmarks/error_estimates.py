@@ -20,8 +20,7 @@ import numpy as np
 import dynamics
 from benchmarks.random_problems import event_times, plain
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import PAIRS, predict
+from dynamics.theory.prediction import PAIRS, default_schedule, predict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

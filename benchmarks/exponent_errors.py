@@ -24,7 +24,7 @@ import sgd_check
 from benchmarks.random_problems import plain
 from dynamics.laws import laws_across_problems, laws_of_a_problem
 from dynamics.laws.families import common_times
-from dynamics.theory import matched_pairs
+from dynamics.theory import pairs
 
 if TYPE_CHECKING:
     from dynamics.laws.laws_of_a_problem import ScalingLaw
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="words in the names of the studies to repeat (default: all)")
     parser.add_argument("--output", type=Path, default=TARGET, help="file to write, or to renew in part")
     options = parser.parse_args()
-    matched_pairs.LARGEST_MATRIX = LARGEST_MATRIX
+    pairs.LARGEST_MATRIX = LARGEST_MATRIX
     has_file = options.only and options.output.exists()
     totals: dict[str, dict[str, dict[str, Any]]] = (
         json.loads(options.output.read_text(encoding="utf-8")) if has_file else {}

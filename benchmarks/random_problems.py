@@ -25,8 +25,7 @@ import numpy as np
 import dynamics
 from dynamics.equations.overlaps.system import OverlapSystem
 from dynamics.problem.start import overlaps_from_weights
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict
+from dynamics.theory.prediction import default_schedule, predict
 
 if TYPE_CHECKING:
     import xarray as xr

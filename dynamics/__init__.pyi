@@ -56,7 +56,7 @@ from .solve.system import System as System
 from .solve.system import solve_system as solve_system
 from .sweeps.sweep import sweep as sweep
 from .theory.fits import fit_power_law as fit_power_law
+from .theory.learning_rates import learning_rate_limit as learning_rate_limit
 from .theory.one_step import OneStepMoments as OneStepMoments
 from .theory.one_step import moments_of_overlaps as moments_of_overlaps
 from .theory.one_step import one_step_moments as one_step_moments
-from .theory.step_size import learning_rate_limit as learning_rate_limit

@@ -21,7 +21,7 @@ from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
 from dynamics.runs.dataset import study_dataset
 from dynamics.theory import asymptotic_exponents
-from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, ideal_exponent
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,7 @@ def finite_size(
     -------
     Dataset
         `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
-        of the sum formula, of the idealised sum (`dynamics.theory.ideal_sums`), and asymptotic.
+        of the sum formula, of the idealised sum (`dynamics.theory.asymptotics`), and asymptotic.
 
     Raises
     ------

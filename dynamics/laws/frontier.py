@@ -19,8 +19,8 @@ from dynamics.laws.laws_across_problems import frontier_laws
 from dynamics.problem import Problem
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
 from dynamics.runs.dataset import study_dataset
-from dynamics.theory.descent_limit import descent_limit, warn_descent_limit
-from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
+from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.theory.asymptotics import spectral_decay
-from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

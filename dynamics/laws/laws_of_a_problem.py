@@ -21,7 +21,7 @@ from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number
 from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
-from dynamics.theory.tuned_steps import target_losses, tuned_rates
+from dynamics.theory.learning_rates import target_losses, tuned_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

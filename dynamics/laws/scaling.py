@@ -26,8 +26,8 @@ from dynamics.laws.laws_of_a_problem import (
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import LARGEST_INTEGER, MOST_RUNS, checked_integer, checked_number
 from dynamics.runs.dataset import study_dataset
-from dynamics.theory.descent_limit import descent_limit
-from dynamics.theory.ideal_sums import FEWEST_DIRECTIONS
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
+from dynamics.theory.learning_rates import descent_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
 
 The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
-enters. What is read off these losses is in `dynamics.theory.best_rates`.
+enters. What is read off these losses is in `dynamics.theory.fits`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integ
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import study_dataset
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.theory.best_rates import FEWEST_WIDTHS, read_transfer
-from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
+from dynamics.theory.learning_rates import descent_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.runs.dataset import Values
-    from dynamics.theory.best_rates import Transfer
+    from dynamics.theory.fits import Transfer
     from hermite.arrays import Array
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
@@ -136,7 +136,7 @@ def transfer_study(
     -------
     Dataset
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
-        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.best_rates`).  Attributes: `edge`, the
+        `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.fits`).  Attributes: `edge`, the
         limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
 
     Raises

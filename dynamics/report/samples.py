@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from dynamics.problem import Problem
-from dynamics.theory.step_size import learning_rate_limit
+from dynamics.theory.learning_rates import learning_rate_limit
 
 if TYPE_CHECKING:
     import xarray as xr

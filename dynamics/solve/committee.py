@@ -14,7 +14,7 @@ from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_batch_size
-from dynamics.theory.horizon import default_committee_schedule
+from dynamics.theory.prediction import default_committee_schedule
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from dynamics.runs.soundness import Soundness
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_batch_size
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict, sum_formula_loss
+from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import PAIRS, check_decouples, predict, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, check_decouples, default_schedule, predict, sum_formula_loss
 
 if TYPE_CHECKING:
     import xarray as xr

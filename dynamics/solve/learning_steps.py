@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.theory import EmergencePrediction
-    from dynamics.theory.step_size import EscapeBias
+    from dynamics.theory.step_noise import EscapeBias
     from hermite.arrays import Array
 
 __all__ = ["LearningSteps", "learning_steps"]

@@ -13,8 +13,7 @@ from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import StepSettings, checked_step, step_attributes
-from dynamics.theory.components import blind_components, predicted_component_times
-from dynamics.theory.horizon import default_network_schedule
+from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:

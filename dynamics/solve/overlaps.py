@@ -18,8 +18,7 @@ from dynamics.solve.registry import registered
 from dynamics.solve.skeleton import Integration, answered
 from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
 from dynamics.solve.truncation import CutLink, halved
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import PAIRS, predict, predict_all, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, default_schedule, predict, predict_all, sum_formula_loss
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:

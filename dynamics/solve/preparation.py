@@ -67,8 +67,7 @@ def check_correlation(problem: Problem, options: Mapping[str, Any]) -> None:
 
 def flow_schedule(problem: Problem) -> SaveAt:
     """Return the times that the flow of overlaps saves by default, by the predicted times where theory has them."""
-    from dynamics.theory.horizon import default_schedule
-    from dynamics.theory.prediction import predict
+    from dynamics.theory.prediction import default_schedule, predict
 
     has_pairs = problem.information_exponent > 2 or is_correlation(problem)
     return default_schedule(problem, predict(problem) if has_pairs else None)

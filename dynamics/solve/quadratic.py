@@ -16,6 +16,7 @@ from dynamics.runs.loop import kept_run
 from dynamics.runs.result import checked_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
+from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.quadratic import (
     check_quadratic,
     predict_quadratic,
@@ -26,7 +27,6 @@ from dynamics.theory.quadratic import (
     steps_to_align,
     strongest,
 )
-from dynamics.theory.step_size import learning_rate_limit
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 from dynamics.problem import Problem, Teacher, check_fields
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds
 from dynamics.runs.dataset import make_dataset
-from dynamics.theory.recovery.labels import LABELS
-from dynamics.theory.recovery.laws import AUTO, make_estimator
+from dynamics.theory.recovery import AUTO, LABELS, make_estimator
 from hermite.links import callable_name
 from hermite.text.messages import shown
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.theory.recovery.laws import Estimator
+    from dynamics.theory.recovery import Estimator
     from hermite.arrays import Array
 
 REFERENCES = (

@@ -170,7 +170,7 @@ ANSWERS = (
         equations=("network",),
         methods=NETWORK_METHODS,
         check="dynamics.solve.preparation:check_network",
-        schedule="dynamics.theory.horizon:default_network_schedule",
+        schedule="dynamics.theory.components:default_network_schedule",
         findings="dynamics.report.network:network_findings",
     ),
     Answer(

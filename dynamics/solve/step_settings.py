@@ -10,8 +10,8 @@ import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer
-from dynamics.theory.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
-from dynamics.theory.step_size import escape_bias, learning_rate_limit
+from dynamics.theory.learning_rates import checked_learning_rate, descent_limit, learning_rate_limit, warn_descent_limit
+from dynamics.theory.step_noise import escape_bias
 from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ stays.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.problem.student import Student
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
     from hermite.quadrature import QuadratureResult
 
+#: A network is followed for so many times the sum of those that a neuron alone needs for the parts of its teacher.
+NETWORK_FACTOR = 20.0
+#: Orders of a unit's link that are looked at, and the part of the largest rate below which a rate counts as none.
+UNIT_ORDERS, NO_RATE = 6, 1e-9
 #: Sizes of D_|α| √(Q^|α|/|α|!) beside the norm of the link below which they are zero but for rounding.
 ZERO = 1e-11
 #: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
@@ -212,3 +217,37 @@ def _descent(u: Array, alpha: Array, turn: float) -> float:
         return turn / (math.sqrt(u[least]) * float(np.prod(rest ** (0.5 * alpha[others]))))
 
     return float(quad(integrand, 0.0, 1.0, epsabs=0.0, epsrel=1e-12, limit=200)[0])
+
+
+def default_network_schedule(problem: Problem) -> SaveAt:
+    """Return the schedule of a network used when none is given; see `dynamics.solve_network`.
+
+    Near M = 0 one neuron alone follows M' = ε_w s v g D_L M^(L−1), g = f*_α/√α! or a_p D*_L/(L−1)!, and leaves it after
+    1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more.
+    """
+    v, b, weights = problem.network_start()
+    student, root = cast("Student", problem.student), np.sqrt(problem.dimension)
+    waits = {1: 1.0, 2: max(2.0 * np.log(root), 1.0)}
+    most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
+    neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
+    D = np.array([mean_derivatives_at(problem.activation, most + 1, q, bias) for q, bias in neurons])
+    size = np.maximum(np.abs(v), 1.0) if student.learning_rates[1] > 0.0 else np.abs(v)
+    rates = student.learning_rates[0] * student.output_scale * np.abs(size[:, None] * D).max(axis=0)
+    times = [
+        waits.get(order, root ** (order - 2)) / (strength * rates[degree])
+        for order, degree, strength in _parts(problem)
+        if strength * rates[degree] > NO_RATE * rates.max()
+    ]
+    last = NETWORK_FACTOR * (sum(times) or 1.0 / (max(student.learning_rates) or 1.0))
+    return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
+
+
+def _parts(problem: Problem) -> Iterator[tuple[int, int, float]]:
+    """Yield order L on new axes, degree, and |g| of each component of a polynomial; of units, of their first order."""
+    for component in problem.teacher.components:
+        factorial = math.prod(map(math.factorial, component.degrees))
+        yield max(component.cost, 1), component.degree, abs(component.value) / math.sqrt(factorial)
+    for unit in problem.teacher.units(problem.teacher_link):
+        D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
+        order = next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1)
+        yield order, order, abs(unit.coefficient) * D[order] / math.factorial(order - 1)

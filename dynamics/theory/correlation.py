@@ -19,8 +19,6 @@ from numpy.polynomial import polynomial
 from dynamics.equations.correlation.step_means import StepMeans, signal_slope, step_means
 from dynamics.equations.spherical.system import squared_error
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
-from dynamics.theory.prediction import EmergencePrediction
-from dynamics.theory.step_size import EscapeBias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
 EMERGED = np.sqrt(EMERGENCE_LEVEL)
 #: Points at which a velocity is looked at for a zero on the way.
 GRID = 4001
-#: Nodes of the rule for the delay and the scatter.
-NODES = 1000
-
-NOTE_LEADING = "the leading order of the time is known without smoothing alone"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,28 +132,6 @@ def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch
     return np.asarray(0.5 * learning_rate * C * size)
 
 
-def predict_correlation(problem: Problem) -> EmergencePrediction:
-    """Return when the overlap reaches C² = ½, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
-    start = problem.start()
-    level = learned_level(problem)
-    # Infinite where no overlap has that mass, NaN where the link has no learned mass.
-    learned = mean_time(problem, level=level) if level < 1.0 else level
-    leading = _leading_order(problem)
-    only = np.zeros(1, dtype=np.int64)
-    return EmergencePrediction(
-        matched_neuron=only,
-        matched_overlap=start.teacher_overlap[0].copy(),
-        matched_squared_norm=np.ones(1),
-        leading_order_time=np.array([leading]),
-        predicted_emergence_time=np.array([mean_time(problem)]),
-        predicted_learned_time=np.array([learned]),
-        learning_neuron=only,
-        learning_overlap=start.teacher_overlap[0].copy(),
-        learning_squared_norm=np.ones(1),
-        notes=(NOTE_LEADING,) if np.isnan(leading) else (),
-    )
-
-
 def staircase(problem: Problem, emergence: float, times: Array) -> Array:
     """Return E(f − f*)² of the start before the emergence, and of the neuron on the direction after it."""
     way = escape_of(problem)
@@ -185,7 +157,7 @@ def learned_level(problem: Problem) -> float:
     return float(brentq(lambda C: float(own(side * C)) - goal, 0.0, 1.0)) if own(side) > goal else float("inf")
 
 
-def _leading_order(problem: Problem) -> float:
+def leading_time(problem: Problem) -> float:
     """Return the time that the lowest power of g alone needs, NaN with smoothing, which has several of one size."""
     C, k = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent
     if problem.smoothing > 0.0:
@@ -215,44 +187,3 @@ def largest_rate(problem: Problem, batch_size: int = 1) -> float:
         msg = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
         raise ValueError(msg)
     return float(found.min())
-
-
-def correlation_bias(problem: Problem, noise_rate: float, flow_time: float, *, level: float = EMERGED) -> EscapeBias:
-    r"""Return the leading relative delay and scatter that a rate, η over the batch size, causes; see `escape_bias`.
-
-    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step, up to an overlap of size `level`. The
-    mean equation of steps has all of the drift's delay. NaN, with a note, where the means of a step are not known.
-    """
-    nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)
-    try:
-        means = step_means(problem)
-    except ValueError as error:
-        return EscapeBias(*(nothing,) * 6, never, (str(error),))
-    if not 0.0 < flow_time < np.inf:
-        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing, never)
-    way = escape_of(problem, level)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    first, last = way.ends
-    u = first + 0.5 * (last - first) * (nodes + 1.0)
-    C = way.overlap(u)
-    pull, across = way.pull(C), 1.0 - C**2
-    dt = 0.5 * (last - first) * weights * way.scale * np.cosh(u) / pull
-    bend = polynomial.polyval(C, polynomial.polyder(way.slope))
-    flow, turn = pull * across, bend * across - 2.0 * C * pull
-    lost = slowing(means, C, pull, noise_rate, 1) / pull
-    trapped = bool((lost >= 1.0).any())
-    delay = np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time
-    # dC = flow dt, and the variance of C grows by this per unit of time.
-    spread = noise_rate * (means.spread_at(C) * across - flow**2)
-    fluctuation = 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
-    scatter = float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time
-    drift = np.array([delay])
-    return EscapeBias(
-        bias=drift + fluctuation,
-        drift_bias=drift,
-        step_bias=drift,
-        scatter=np.array([scatter]),
-        emergence_time=flow_time * (1.0 + drift + fluctuation),
-        search_growth=np.zeros(1),
-        trapped=np.array([trapped]),
-    )

@@ -1,7 +1,7 @@
 r"""Study of the step size's transfer between widths under online SGD: loss after so many samples over steps and widths.
 
 The sibling of `dynamics.laws.transfer`, whose runs see no noise: there the best step is the stability edge, here it is
-where noise and speed balance. This is the family of runs; what is read off them is `dynamics.theory.best_rates`.
+where noise and speed balance. This is the family of runs; what is read off them is `dynamics.theory.fits`.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Curve(NamedTuple):
 def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
     """Return the learned times (P,) of the matched pairs, with the delay that noise adds; inf: trapped or unmatched.
 
-    The delay is that of the mean trajectory (`dynamics.theory.step_size.escape_bias`); the lag of the norm stays the
+    The delay is that of the mean trajectory (`dynamics.theory.step_noise.escape_bias`); the lag of the norm stays the
     flow's.
     """
     delay = escape_bias(problem, learning_rate, prediction).drift_bias

@@ -9,7 +9,7 @@ mean of T_SGD against T:
   of the mean, and the error of the mean overlap as a ratio of mean products (`SearchNoise.unseen`).
 
 To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isolated*, of a pair without rivals
-(`dynamics.theory.rivals`) that emerges before any is learned, nothing else is unknown at this order, and the band is
+(`dynamics.theory.step_noise`) that emerges before any is learned, nothing else is unknown at this order. The band is
 
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 

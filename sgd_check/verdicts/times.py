@@ -526,7 +526,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     """
     from dynamics import theory
     from dynamics.equations.transit.transit import transit_time
-    from dynamics.theory.search_noise import SearchNoise
+    from dynamics.theory.step_noise import SearchNoise
 
     unknown = (np.nan, np.nan)
     if not decouples(problem):

@@ -18,7 +18,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.equations.committee.system import CommitteeSystem
 from dynamics.runs.dataset import VARIABLES
-from dynamics.theory.horizon import default_committee_schedule
+from dynamics.theory.prediction import default_committee_schedule
 from hermite import polynomials
 
 # Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the

@@ -14,9 +14,9 @@ from dynamics.equations.correlation.smoothing import gradient_table
 from dynamics.equations.correlation.step_means import chi_square_rule, step_means
 from dynamics.problem.question import KINDS
 from dynamics.solve.registry import ANSWERS
-from dynamics.theory.correlation import correlation_bias, largest_rate, mean_time
+from dynamics.theory.correlation import largest_rate, mean_time
 from dynamics.theory.prediction import predict
-from dynamics.theory.step_size import escape_bias
+from dynamics.theory.step_noise import correlation_bias, escape_bias
 
 TEACHER = dynamics.Teacher([1.0])
 

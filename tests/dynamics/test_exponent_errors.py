@@ -6,7 +6,7 @@ from scipy.stats import t as student
 
 from benchmarks.exponent_errors import coverage, measure, table
 from dynamics.laws.laws_of_a_problem import fitted_law, over_starts
-from dynamics.theory import matched_pairs
+from dynamics.theory import pairs
 from dynamics.theory.fits import fit_runs, widening
 
 X = np.geomspace(1.0, 1e4, 60)
@@ -65,7 +65,7 @@ def test_a_law_that_fails_without_one_start_keeps_the_error_of_the_others():
 @pytest.mark.statistical
 def test_disjoint_sets_of_starts_lie_within_two_errors(monkeypatch):
     """A coverage of 95 % leaves fewer than 25 of 30 sets once in 180; the seeds are fixed."""
-    monkeypatch.setattr(matched_pairs, "LARGEST_MATRIX", 0)
+    monkeypatch.setattr(pairs, "LARGEST_MATRIX", 0)
     found = measure("P = 256, β = 0.8", 30)
     assert found["loss-time"]["sets"] == 30
     assert found["loss-time"]["covered"] >= 25 / 30

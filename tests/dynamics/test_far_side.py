@@ -7,9 +7,9 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.equations.transit.transit import transit_time
 from dynamics.report.flows import flow_findings
-from dynamics.theory import matched_pairs
+from dynamics.theory import pairs
+from dynamics.theory.pairs import FarSide
 from dynamics.theory.prediction import predict, sum_formula_loss
-from dynamics.theory.sides import FarSide
 
 #: r = g(−1)/g(1) = 0.28: emerges at −θ, does not learn there.
 UNLIKE = {4: 0.8, 5: 0.6}
@@ -157,7 +157,7 @@ def test_what_is_drawn_for_many_neurons_has_the_law_of_matrices(monkeypatch):
         return np.array(found)
 
     whole = times(0)
-    monkeypatch.setattr(matched_pairs, "LARGEST_MATRIX", 0)
+    monkeypatch.setattr(pairs, "LARGEST_MATRIX", 0)
     drawn = times(100)
     error = np.sqrt((whole.var(axis=0, ddof=1) + drawn.var(axis=0, ddof=1)) / 40)
     assert (np.abs(whole.mean(axis=0) - drawn.mean(axis=0)) < 3.8 * error).all()

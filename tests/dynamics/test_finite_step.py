@@ -20,11 +20,10 @@ from dynamics.runs.result import SolveError
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.__main__ import main
 from dynamics.solve.step_settings import StepSettings, checked_step, limit_of, step_notes, warn_limit
-from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.learning_rates import descent_limit, learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps
 from dynamics.theory.prediction import predict
-from dynamics.theory.search_noise import fourth_moment_of_derivative
-from dynamics.theory.step_size import escape_bias, learning_rate_limit
+from dynamics.theory.step_noise import escape_bias, fourth_moment_of_derivative
 from hermite import polynomials
 
 kernels = pytest.mark.kernels

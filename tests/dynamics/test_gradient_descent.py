@@ -17,7 +17,7 @@ from dynamics.integrators.descent.stepper import DescentStepper
 from dynamics.problem.start import overlaps_from_weights
 from dynamics.runs.loop import run
 from dynamics.runs.trackers import StopReason
-from dynamics.theory.descent_limit import checked_learning_rate, descent_limit, warn_descent_limit
+from dynamics.theory.learning_rates import checked_learning_rate, descent_limit, warn_descent_limit
 
 kernels = pytest.mark.kernels
 

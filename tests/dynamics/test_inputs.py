@@ -19,12 +19,11 @@ from dynamics.laws.laws_of_a_problem import loss_against_time, loss_against_tune
 from dynamics.solve.__main__ import main
 from dynamics.solve.registry import ANSWERS
 from dynamics.solve.step_settings import StepSettings, make_system
-from dynamics.theory.asymptotics import asymptotic_exponents, spectral_decay
-from dynamics.theory.ideal_sums import ideal_exponent
+from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent, spectral_decay
+from dynamics.theory.learning_rates import tuned_rates
+from dynamics.theory.pairs import WhitenedPair
 from dynamics.theory.prediction import predict
-from dynamics.theory.step_size import escape_bias
-from dynamics.theory.tuned_steps import tuned_rates
-from dynamics.theory.whitened_pairs import WhitenedPair
+from dynamics.theory.step_noise import escape_bias
 
 MIXED = {3: 0.8, 4: 0.6}
 TEACHER = dynamics.Teacher([0.8, 0.6])

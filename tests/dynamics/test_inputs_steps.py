@@ -14,8 +14,7 @@ import hermite
 from dynamics.integrators import stepper_of
 from dynamics.solve.step_settings import StepSettings, make_system
 from dynamics.theory import learning_rate_limit
-from dynamics.theory.descent_limit import descent_limit
-from dynamics.theory.whitened_limit import Means, Squares, largest_growth
+from dynamics.theory.learning_rates import Means, Squares, descent_limit, largest_growth
 
 CLASSES = dynamics.Inputs([1.5, 0.5, 2.0], [1, 3, 5])
 #: Every kind of mean that a step has, with both parities.

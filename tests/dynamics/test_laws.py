@@ -20,9 +20,8 @@ from dynamics.problem import Problem, Teacher
 from dynamics.report.figures.laws import plot_study
 from dynamics.report.laws import law_findings
 from dynamics.runs.storage import load
-from dynamics.theory.asymptotics import asymptotic_exponents
+from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent
 from dynamics.theory.fits import fit_runs
-from dynamics.theory.ideal_sums import ideal_exponent
 
 FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--widths", "2,4,8,16,32", "--starts", "2"]
 

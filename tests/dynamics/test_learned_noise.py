@@ -13,7 +13,7 @@ from shared_links import MIXED
 
 import dynamics
 from dynamics.theory import escape_bias, learned_bias, learning_rate_limit, predict
-from dynamics.theory.learned_noise import LearnedBias, LearningPair
+from dynamics.theory.step_noise import LearnedBias, LearningPair
 
 
 def problem_of(link, overlap, squared_norm, *, a=(1.0,), dimension=32, **changes):

@@ -13,9 +13,9 @@ from weight_space import population_loss
 
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.problem import Problem, Teacher
+from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps, one_step_moments
-from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
-from dynamics.theory.step_size import learning_rate_limit
+from dynamics.theory.step_noise import SearchNoise, fourth_moment_of_derivative
 from hermite import polynomials
 
 MIXED = {0: 0.3, 2: 0.4, 3: 0.5, 4: -0.2, 5: 0.1}

@@ -13,13 +13,13 @@ from scipy.integrate import quad
 import dynamics
 import hermite
 from dynamics.problem import Problem, Teacher
-from dynamics.theory import matched_pairs, step_size
+from dynamics.theory import pairs, step_noise
 from dynamics.theory import prediction as module
 from dynamics.theory.asymptotics import asymptotic_exponents
-from dynamics.theory.matching import draw_matched_overlaps, match_greedily
+from dynamics.theory.learning_rates import learning_rate_limit
+from dynamics.theory.pairs import draw_matched_overlaps, match_greedily
 from dynamics.theory.prediction import predict, sum_formula_loss
-from dynamics.theory.search_noise import SearchNoise, fourth_moment_of_derivative
-from dynamics.theory.step_size import escape_bias, learning_rate_limit
+from dynamics.theory.step_noise import SearchNoise, escape_bias, fourth_moment_of_derivative
 
 
 def brute_force(a, C, k):
@@ -225,8 +225,8 @@ def test_predictions_do_not_depend_on_how_directions_are_split(monkeypatch):
     problem = Problem(activation={4: 1.0, 5: 0.3}, teacher=Teacher.power_law(50, 1.0), width=60, dimension=100)
     whole = predict(problem)
     bias = escape_bias(problem, 1e-8, whole)
-    monkeypatch.setattr(matched_pairs, "_CHUNK", 7)
-    monkeypatch.setattr(step_size, "_CHUNK", 7)
+    monkeypatch.setattr(pairs, "_CHUNK", 7)
+    monkeypatch.setattr(step_noise, "_CHUNK", 7)
     np.testing.assert_array_equal(predict(problem).predicted_learned_time, whole.predicted_learned_time)
     np.testing.assert_allclose(escape_bias(problem, 1e-8, whole).bias, bias.bias, rtol=1e-13)
 
@@ -262,7 +262,7 @@ def test_drawn_overlaps_agree_with_matrices_of_random_starts():
 
 
 def test_large_problems_are_predicted_without_the_matrix(monkeypatch):
-    monkeypatch.setattr(matched_pairs, "LARGEST_MATRIX", 100)
+    monkeypatch.setattr(pairs, "LARGEST_MATRIX", 100)
     problem = Problem(activation="he3", teacher=Teacher([0.1, 0.4, 0.2] * 10), width=20, dimension=10**6)
     result = predict(problem)
     assert result.notes == (module.NOTE_DRAWN,)

@@ -12,7 +12,7 @@ from scipy import stats
 
 import dynamics
 from dynamics.problem.start import overlaps_from_weights, random_weights, weights_from_overlaps
-from dynamics.theory.descent_limit import descent_limit
+from dynamics.theory.learning_rates import descent_limit
 
 TEACHER = dynamics.Teacher([1.0, 0.5])
 ROWS = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])

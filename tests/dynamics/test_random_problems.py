@@ -20,8 +20,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from benchmarks.random_problems import ALLOWED, LINEAR, NUDGE, nudged
 from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.theory.horizon import default_schedule
-from dynamics.theory.prediction import predict
+from dynamics.theory.prediction import default_schedule, predict
 
 RTOL, TIGHT = 1e-6, 1e-10
 #: Problems of one long test, and such tests of each model: 300 problems in all.

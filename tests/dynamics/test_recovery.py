@@ -7,9 +7,7 @@ from scipy import integrate, optimize, special
 import dynamics
 import hermite
 from dynamics.report.findings import find_findings
-from dynamics.theory.recovery.labels import label_law
-from dynamics.theory.recovery.laws import make_estimator
-from dynamics.theory.recovery.spectral_law import outlier, threshold_ratio
+from dynamics.theory.recovery import label_law, make_estimator, outlier, threshold_ratio
 
 
 def cut(level):

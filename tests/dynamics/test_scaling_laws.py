@@ -16,12 +16,10 @@ from dynamics.laws.laws_of_a_problem import (
 )
 from dynamics.problem import Problem, Teacher
 from dynamics.runs.dataset import study_dataset
-from dynamics.theory import best_rates
-from dynamics.theory.asymptotics import asymptotic_exponents
-from dynamics.theory.best_rates import read_transfer
-from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs
-from dynamics.theory.ideal_sums import IDEAL_LAWS, ideal_curve, ideal_exponent
-from dynamics.theory.tuned_steps import target_losses
+from dynamics.theory import fits
+from dynamics.theory.asymptotics import IDEAL_LAWS, asymptotic_exponents, ideal_curve, ideal_exponent
+from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs, read_transfer
+from dynamics.theory.learning_rates import target_losses
 
 
 def problem(width=8, dimension=4096, seed=0, directions=256, beta=1.0):
@@ -315,7 +313,7 @@ def test_errors_of_four_runs_hold_as_often_as_those_of_many(rng, monkeypatch):
 
     Unwidened errors leave 8 and 5 outside. Fixed seed: of 40 sets with a chance of 4.6 % each, 4 or more are outside in 11 %.
     """
-    monkeypatch.setattr(best_rates, "RESAMPLES", 60)
+    monkeypatch.setattr(fits, "RESAMPLES", 60)
     m = np.array([4.0, 8.0, 16.0, 1e9])
     sets = [read_transfer(m, *parabolas(np.ones(4), 1.0 + 8.0 / m, rng, runs=4, noise=0.2)) for _ in range(40)]
     for value, error in (

@@ -53,14 +53,14 @@ HERMITE = (
 
 PREDICTION = (
     Fault(
-        "dynamics/theory/matched_pairs.py",
+        "dynamics/theory/pairs.py",
         "scale = k * (k - 2) *",
         "scale = k * (k - 1) *",
         "factor of T_p",
         tests_of("dynamics/test_prediction", "test_leading_order_becomes_exact_for_small_overlaps"),
     ),
     Fault(
-        "dynamics/theory/matching.py",
+        "dynamics/theory/pairs.py",
         "(information_exponent - 2) * np.log(strength)",
         "(information_exponent - 1) * np.log(strength)",
         "power of the overlap in the score",
@@ -81,21 +81,21 @@ PREDICTION = (
         tests_of("dynamics/test_decoupled", "test_pair_follows_a_tight_integrator"),
     ),
     Fault(
-        "dynamics/theory/step_size.py",
+        "dynamics/theory/learning_rates.py",
         "return size * 2.0 * slope / largest / problem.dimension",
         "return size * slope / largest / problem.dimension",
         "factor 2 of the limit",
         tests_of("dynamics/test_prediction", "test_limit_of_one_pair_is_the_reference"),
     ),
     Fault(
-        "dynamics/theory/search_noise.py",
+        "dynamics/theory/step_noise.py",
         "length = (self.dimension - 2) * own",
         "length = (self.dimension - 1) * own",
         "number of axes beside neuron and direction",
         tests_of("dynamics/test_prediction", "test_search_noise_equals_tensor_quadrature"),
     ),
     Fault(
-        "dynamics/theory/whitened_limit.py",
+        "dynamics/theory/learning_rates.py",
         "+ (oo - o * o) * own",
         "+ (oo - o * o) * own.sum()",
         "own squares of other neurons",
@@ -126,7 +126,7 @@ ANALYSIS = (
         tests_of("dynamics/test_analysis"),
     ),
     Fault(
-        "dynamics/theory/slopes.py",
+        "dynamics/theory/fits.py",
         "np.sqrt(weights**2 @ spread[kept] ** 2)",
         "np.sqrt(weights**2 @ spread[kept])",
         "power of the points' errors",

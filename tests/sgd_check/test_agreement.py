@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
-from dynamics.theory.step_size import escape_bias
+from dynamics.theory.step_noise import escape_bias
 from sgd_check.report.comparison import rows
 from sgd_check.report.findings import comparison_findings
 from sgd_check.verdicts.expectation import expectation

@@ -15,8 +15,8 @@ from scipy.stats import norm
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.runs.storage import load, save
-from dynamics.theory import tuned_steps
-from dynamics.theory.slopes import fit_slope, inverse_fit
+from dynamics.theory import learning_rates
+from dynamics.theory.fits import fit_slope, inverse_fit
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation, escape, thresholds, tuned
@@ -97,14 +97,14 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
     import dynamics
 
     problem = prepared_pairs(4, 64, teacher=Teacher.power_law(6, 1.0), initial_norm=0.05)
-    targets, eta = np.array([1, 3]), tuned_steps.tuned_rates(problem, np.array([1, 3]), 1e-9)
+    targets, eta = np.array([1, 3]), learning_rates.tuned_rates(problem, np.array([1, 3]), 1e-9)
     needed, without, learned = tuned.theory_curve(problem, targets, 1e-9)
     flow = dynamics.predict_emergence(problem)["predicted_learned_time"].values
 
     def loss(t):
         return float(dynamics.solve_decoupled(problem, save_at=dynamics.SaveAt.at([t]))["loss"][0])
 
-    for at, level in enumerate(tuned_steps.target_losses(problem, targets)):
+    for at, level in enumerate(learning_rates.target_losses(problem, targets)):
         exact = brentq(lambda t, level=level: loss(t) - level, 0.2 * flow[0], 2.0 * flow[-1], rtol=1e-6)
         # Interpolation between 800 tabulated times.
         assert needed[at] * eta[at] == pytest.approx(exact, rel=2e-3)
@@ -125,7 +125,7 @@ def test_noise_traps_what_is_too_weak_for_the_step():
 
 def test_targets_count_the_last_direction_by_half():
     problem = prepared_pairs(4, 16, teacher=Teacher([0.8, 0.6]))
-    np.testing.assert_allclose(tuned_steps.target_losses(problem, np.array([1, 2])), [0.36 + 0.16, 0.09])
+    np.testing.assert_allclose(learning_rates.target_losses(problem, np.array([1, 2])), [0.36 + 0.16, 0.09])
 
 
 def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
@@ -134,11 +134,11 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
         large_directions=64, large_dimension=4096, directions=4, dimension=16
     )
     values = small.large.problem.teacher.coefficients[small.large.targets - 1] ** -2.0
-    off = inverse_fit(tuned_steps.target_losses(small.large.problem, small.large.targets), values)[0]
+    off = inverse_fit(learning_rates.target_losses(small.large.problem, small.large.targets), values)[0]
     teacher = Teacher.power_law(4096, 1.0)
     large = Problem(activation="he4", teacher=teacher, width=1, dimension=4096)
     targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
-    near = inverse_fit(tuned_steps.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
+    near = inverse_fit(learning_rates.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
     assert abs(near[0] + 0.5) < 0.03 < abs(off + 0.5)
 
 

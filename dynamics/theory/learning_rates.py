@@ -1,0 +1,345 @@
+r"""Learning rates: those at which descent and SGD lose stability at the converged student, and those of a wanted loss.
+
+*Population gradient descent*: at the converged student the Hessian of ½ E(f − f*)² is E[∇f ∇fᵀ], because f = f*. A step
+multiplies a deviation by 1 − η λ, so that descent is stable up to η = 2/λ_max.
+
+*SGD on inputs of covariance Σ* is linear near there. Beside w_p = √a_p θ_p, θ_p on axis p, the error is e = Σ ∇·δ and a
+step is δ ← δ − η Σ e ∇ with g ~ N(0, I) and
+
+.. math:: \nabla_{pp} = 2 \sqrt{a_p}\, \sigma(g_p), \qquad \nabla_{pl} = \sqrt{a_p}\, \sigma'(g_p)\, g_l \quad
+   (l \ne p),
+
+of neuron p on axis l. Where c_1 = 0 and k ≥ 3 the mean of ∇∇ᵀ is diagonal, κ_pl/2 by the eigenvalues, and the squares
+D_pl = E δ_pl² obey, in the time η · step, for means of B samples,
+
+.. math:: D_{pl}' = -\kappa_{pl} D_{pl} + \eta \Big[\frac{1}{B} s_l^2 \sum_{qj} E[\nabla_{pl}^2 \nabla_{qj}^2] D_{qj}
+   + \Big(1 - \frac1B\Big) \frac{\kappa_{pl}^2}{4} D_{pl}\Big],
+
+a system with non-negative coefficients, which grows from η* = 1/ρ(κ⁻¹ [·]) on. This is exact for one learned direction
+and for k ≥ 5; of several at k = 3 and 4 steps make some products of two coordinates out of squares, which are left out.
+Where all axes are like those without a direction it is the condition of Feuer & Weinstein (1985) for the linear filter,
+Σ_l x s_l/(2 (1 − x s_l)) < 1, and where all s_l are small beside tr Σ the limit of isotropic inputs with tr Σ for d.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from dynamics.problem import LEARNED_SHARE, check_problem, checked_integer, checked_number, is_frame
+from dynamics.theory.pairs import direction_speeds, first_learned
+from dynamics.theory.quadratic import check_quadratic, rate_limits
+from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
+
+if TYPE_CHECKING:
+    from dynamics.problem import Axes, Problem
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array, Integers
+
+#: Number of squares up to which the matrix is formed.
+MOST_DENSE = 400
+
+
+def checked_learning_rate(learning_rate: object, method: str) -> float | None:
+    """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not.
+
+    Examples
+    --------
+    >>> checked_learning_rate(0.1, "gradient-descent")
+    0.1
+    """
+    if learning_rate is not None:
+        return checked_number(learning_rate, "learning_rate", positive=True)
+    if method == "gradient-descent":
+        msg = "Argument `learning_rate` must be given for method='gradient-descent', but is None."
+        raise ValueError(msg)
+    return None
+
+
+def descent_limit(problem: Problem) -> float:
+    r"""Return the learning rate η_max up to which population gradient descent is stable at the converged student.
+
+    .. math:: \eta_{\max} = \frac{2}{\lambda_{\max}}, \qquad \lambda_{\max} = a_1 \max(g'(1), 4 g(1))
+
+    for orthonormal directions and k ≥ 3, c_0 = 0, where directions do not see each other; for one h_k pair it is
+    2/(max(4, k) a_1). For any other link and teacher λ_max is the largest eigenvalue of the Hessian, found by Lanczos
+    iteration.
+
+    The min(m, P) largest coefficients count as learned, w_p = √a_p θ_p. With the kernel k(w, w') = n n' g(u·u') of two
+    neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
+    Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has
+    Σ^½ on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> descent_limit(Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
+    0.5
+    """
+    check_problem(problem, fields=("inputs",))
+    link, a = problem.activation, problem.teacher.coefficients
+    learned, span = first_learned(problem), problem.teacher.span
+    axes, rows = problem.input_axes(), problem.teacher.directions
+    # One axis stands for all those that no direction uses: that of the largest eigenvalue, 0 if there are none.
+    if axes is None:
+        s = np.append(np.ones(span), float(problem.dimension > span))
+    else:
+        s = np.append(axes.eigenvalues[:span], axes.eigenvalues[span:].max(initial=0.0))
+    alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and float(link.coefficients[0]) == 0.0
+    if (alone or learned.size == 1) and (rows is None or axes is None):
+        slope, value = float(link.kernel_derivative(1.0)), 4.0 * link.kernel_at_one
+        own, others = np.ones(learned.size), np.ones(learned.size)
+        if axes is not None:
+            own, others = s[learned], np.array([np.delete(s, p).max() for p in learned])
+        return 2.0 / float(np.max(a[learned] * np.maximum(value * own, slope * others)))
+    directions = np.eye(span)[learned] if rows is None else rows[learned]
+    return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, 1))), a[learned], np.sqrt(s))
+
+
+def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> float:
+    r"""Return the largest eigenvalue of Σ^½ Hessian Σ^½ at w_p = √a_p u_p, shape of `U` (P, D), `scale` √s_l (D,).
+
+    With s = u_i·u_j and P_i = I − u_i u_iᵀ its blocks are √(a_i a_j) times
+
+    .. math:: 4 g u_i u_j^T + 2 g' (u_i (P_j u_i)^T + P_i u_j u_j^T) + P_i (g' I + g'' u_j u_i^T) P_j .
+    """
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    link = problem.activation
+    # Rounding may leave |s| just above 1, where the series is still smooth.
+    s = U @ U.T
+    g, slope, bend = link.kernel(s), link.kernel_derivative(s), link.kernel_derivative(s, n=2)
+    root = np.sqrt(a)[:, None]
+
+    def product(flat: Array) -> Array:
+        V = root * scale * flat.reshape(U.shape)
+        radial = np.sum(V * U, axis=1)
+        V = V - radial[:, None] * U
+        across = U @ V.T
+        out = slope @ V + (bend * across + 2.0 * slope * radial) @ U
+        out -= np.sum(out * U, axis=1)[:, None] * U
+        out += (4.0 * g @ radial + 2.0 * np.sum(slope * across, axis=1))[:, None] * U
+        image: Array = (root * scale * out).ravel()
+        return image
+
+    start = np.random.default_rng(0).standard_normal(U.size)
+    operator = LinearOperator((U.size, U.size), matvec=product, dtype=np.float64)
+    (largest,) = eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
+    return float(largest)
+
+
+def warn_descent_limit(learning_rate: float, limit: float) -> None:
+    """Warn if a learning rate is at or above the limit of stability."""
+    if learning_rate >= limit:
+        msg = (
+            f"Gradient descent loses stability at the converged student from learning rate {limit:.4g} on, and "
+            f"`learning_rate` is {learning_rate:g}: the run may oscillate or blow up instead of converging."
+        )
+        warnings.warn(msg, RuntimeWarning, stacklevel=3)
+
+
+def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
+    r"""Return the learning rate at which the converged student loses stability as d → ∞.
+
+    .. math:: \eta^* = B\, \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
+        M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2
+
+    Parameters
+    ----------
+    problem : Problem
+        Orthonormal teacher, link with c_1 = 0.
+    batch_size : int
+        Number B of samples per step, over which the gradient is averaged.
+
+    Returns
+    -------
+    float
+        η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` η*_1 = 2a_1/[d(n²m + Σa² + τ² +
+        4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
+        `rate_limit` of `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of steps of finite size,
+        about B c*/tr Σ.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the teacher is not orthonormal or c_1 ≠ 0: the covariances of different neurons do not decouple then.
+
+    Notes
+    -----
+    With w_i = √a_i θ_i + δ_i and δ_i orthogonal to the teacher, the error is e = Σ_j √a_j σ'(z_j) x·δ_j to first order,
+    z_j = θ_j·x, and x·δ_j is independent of every z. One step with η = c/d moves δ_i by −η e √a_i σ'(z_i) x, whose
+    mean is −η a_i g'(1) δ_i (other neurons enter with (E σ')² = c_1² = 0) and whose square is η² d e² a_i σ'(z_i)².
+    So D_i = |δ_i|² obeys, in the time η · step,
+
+        D_i' = −2 a_i g'(1) D_i + c a_i Σ_j a_j M_ij D_j,
+
+    because E[σ'_j σ'_l σ'_i²] = 0 for j ≠ l. The matrix is congruent to −2 g'(1) I + c A^½ M A^½, negative definite up
+    to c*. A^½ M A^½ = (E σ'⁴ − g'(1)²) A + g'(1)² √a √aᵀ has its largest eigenvalue from a secular equation, at O(P).
+    The mean of B samples has a square B times smaller. The min(m, P) largest coefficients count as learned. Corrections
+    are of relative order (m + P + B)/d: for small d this is an estimate. It is loss of stability of the mean square,
+    not a certainty for one run.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=1000)
+    >>> round(learning_rate_limit(problem) * 1000, 6)
+    0.005376
+    """
+    size = checked_integer(batch_size, "batch_size", minimum=1)
+    if is_frame(problem):
+        return _limit_of_frames(problem, size)
+    check_problem(problem, fields=("inputs",))
+    c = problem.activation.coefficients
+    if not problem.teacher.is_orthonormal:
+        msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
+        raise ValueError(msg)
+    if c.size > 1 and c[1] != 0.0:
+        msg = f"Argument `problem` must have a link with c_1 = 0 for a learning-rate limit, but c_1 is {c[1]:.3g}."
+        raise ValueError(msg)
+    if problem.inputs is not None:
+        return whitened_limit(problem, size)
+    a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
+    slope = float(problem.activation.kernel_derivative(1.0))
+    fourth = fourth_moment_of_derivative(problem.activation)
+    spread = max(fourth - slope**2, 0.0)
+
+    def secular(value: float) -> float:
+        return slope**2 * float(np.sum(a / (value - spread * a))) - 1.0
+
+    largest = fourth * float(a[0])
+    high = spread * float(a[0]) + slope**2 * float(np.sum(a))
+    # By bisection, since scipy.optimize takes a quarter of a second to load where nothing else needs it.
+    while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
+        largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
+    return size * 2.0 * slope / largest / problem.dimension
+
+
+def _limit_of_frames(problem: Problem, batch_size: int) -> float:
+    """Return η*_1, above which noise keeps orthogonal neurons from every direction."""
+    check_quadratic(problem)
+    if batch_size != 1:
+        msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {batch_size}."
+        raise ValueError(msg)
+    return float(rate_limits(problem).max())
+
+
+def whitened_limit(problem: Problem, batch_size: int) -> float:
+    """Return η* of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
+    axes, teacher = cast("Axes", problem.input_axes()), problem.teacher
+    speed, learned = axes.eigenvalues[: teacher.span], first_learned(problem)
+    beyond = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
+    others = np.flatnonzero(beyond)
+    squares = Squares(
+        teacher.coefficients[learned],
+        np.append(speed[learned], axes.eigenvalue[others]),
+        np.append(np.ones(learned.size), beyond[others].astype(np.float64)),
+        Means.of(problem.activation),
+    )
+    return 1.0 / largest_growth(squares, batch_size)
+
+
+class Means(NamedTuple):
+    """Means over z ~ N(0, 1) of products of o = 4σ², α = σ'² and β = z²; E β² = 3."""
+
+    o: float
+    alpha: float
+    oo: float
+    o_alpha: float
+    o_beta: float
+    alpha_alpha: float
+    alpha_beta: float
+
+    @classmethod
+    def of(cls, link: HermiteExpansion) -> Means:
+        """Return those of a link."""
+        powers = ((2, 0, 0), (0, 2, 0), (4, 0, 0), (2, 2, 0), (2, 0, 2), (0, 4, 0), (0, 2, 2))
+        return cls(*(np.array(means_of(link, powers)) * (4.0, 1.0, 16.0, 4.0, 4.0, 1.0, 1.0)))
+
+
+class Squares(NamedTuple):
+    """Squares D (L, L + classes) of L learned neurons: on the learned axes, and on one axis of every other class.
+
+    `a` (L,) are coefficients, `s` and `counts` (L + classes,) eigenvalues and numbers of axes.
+    """
+
+    a: Array
+    s: Array
+    counts: Array
+    means: Means
+
+    def decay(self) -> Array:
+        """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""
+        found: Array = 2.0 * self.means.alpha * np.outer(self.a, self.s)
+        np.fill_diagonal(found, 2.0 * self.means.o * self.a * self.s[: self.a.size])
+        return found
+
+    def noise(self, D: Array) -> Array:
+        """Return s_l² Σ E[∇_pl² ∇_qj²] D_qj, term by term of which of the axes p, l, q, j are the same."""
+        o, v, oo, oa, ob, aa, ab = self.means
+        L = self.a.size
+        D = D * self.a[:, None]
+        own, cross, away = np.diagonal(D), D[:, :L] - np.diag(np.diagonal(D)), D[:, L:]
+        row, column, beyond = cross.sum(axis=1), cross.sum(axis=0), away @ self.counts[L:]
+        # A source (q, j) counts as apart from the target, where it has the mean `apart`; what is more is added.
+        apart = v * v * (row.sum() + beyond.sum()) + o * v * own.sum()
+        of_p = (aa - v * v) * (row + beyond) + v * (ab - v) * column + (oa - o * v) * own
+        of_l = v * (ab - v) * (row + beyond) + 2.0 * v * v * column + v * (ob - o) * own
+        out = np.empty_like(D)
+        out[:, L:] = apart + of_p[:, None] + 2.0 * (v * v * away.sum(axis=0) + (aa - v * v) * away)
+        both = 2.0 * (aa - v * v) * cross + (ab * ab - 2.0 * v * ab + v * v) * cross.T
+        out[:, :L] = apart + of_p[:, None] + of_l + both
+        total = o * o * own.sum() + o * v * (row.sum() + beyond.sum())
+        total = total + (oo - o * o) * own + (oa - o * v) * (row + beyond) + v * (ob - o) * column
+        np.fill_diagonal(out, total)
+        return self.a[:, None] * self.s**2 * out
+
+
+def largest_growth(squares: Squares, batch_size: int) -> float:
+    """Return the spectral radius of κ⁻¹ times what multiplies η."""
+    from scipy.sparse.linalg import LinearOperator, eigs
+
+    kappa = squares.decay()
+
+    def product(flat: Array) -> Array:
+        D = flat.reshape(kappa.shape)
+        grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
+        found: Array = (grown / kappa).ravel()
+        return found
+
+    if kappa.size <= MOST_DENSE:
+        matrix = np.array([product(row) for row in np.eye(kappa.size)]).T
+        return float(np.abs(np.linalg.eigvals(matrix)).max())
+    operator = LinearOperator((kappa.size, kappa.size), matvec=product, dtype=np.float64)
+    (found,) = eigs(operator, k=1, which="LM", v0=np.ones(kappa.size), tol=1e-10, return_eigenvectors=False)
+    return float(abs(found))
+
+
+def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
+    """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1.
+
+    With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ² at p̄, s the eigenvalue along it:
+    an overlap of square s/tr Σ grows at a rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
+    """
+    k, d = problem.information_exponent, problem.dimension
+    if (axes := problem.input_axes()) is not None:
+        speed = direction_speeds(problem)[targets - 1]
+        growth = problem.teacher.coefficients[targets - 1] * speed * (speed / axes.trace) ** (0.5 * k - 1.0)
+        found: Array = rate * growth / float(axes.eigenvalue**2 @ axes.sizes)
+        return found
+    rates: Array = rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k)
+    return rates
+
+
+def target_losses(problem: Problem, targets: Integers) -> Array:
+    r"""Return the loss at which p̄ directions are learned, the last of them by half.
+
+    .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
+    """
+    a = problem.teacher.coefficients
+    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
+    norm = float(np.sum(problem.activation.coefficients**2))
+    losses: Array = norm * (left[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2)
+    return losses

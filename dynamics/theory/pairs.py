@@ -1,0 +1,515 @@
+r"""Pairs of a neuron and the direction that it learns, from information exponent 3 on: who they are, and their times.
+
+Greedy matching decides by the start alone which neuron learns which direction. Where the matrix of overlaps is too
+large, its outcome is drawn from its law. What is computed for many problems at once has the same last bits as for each
+alone.
+
+An overlap with −θ is worth nothing for odd k and as much as one with θ for even links. A link with even k and odd
+coefficients too draws a neuron of negative overlap to −θ, at a speed of its own. There the neuron reproduces the share
+r = g(−1)/g(1) of the direction alone, with n → r a: the mass is r² a, and (1 − r²) a² g(1) of the loss stays, until a
+neuron of positive overlap arrives. A strong odd part stops it before −θ; then r = g(−s)/g(1) at the overlap −s where it
+rests, and it never emerges if s² < ½.
+
+On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, ŵ_l(t) = ŵ_l(0) exp(s_l Φ), so
+that a pair alone is an exact flow of few numbers:
+
+.. math::
+   \Phi' = E = 2\,[a\, g(C) - n\, g(1)] - C\, a\, g'(C), \qquad
+   \hat w_l' = s_l\, [E\, \hat w_l + \sqrt n\, a\, g'(C)\, \hat\theta_l], \qquad
+   n = \sum_{l:\, \hat\theta_l \ne 0} \hat w_l^2 + \sum_c N_c\, e^{2 s_c \Phi}
+
+with N_c = Σ ŵ_l(0)² over the other axes of class c: two numbers, Φ and ŵ_p, for a direction on an axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dynamics.equations.transit.transit import logit_of_square, transit_table
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from dynamics.equations.transit.transit import TransitTable
+    from dynamics.problem import Axes, Problem
+    from dynamics.problem.start import OverlapStart
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array, Integers
+
+#: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
+LARGEST_MATRIX = 1 << 24
+_CHUNK = 1 << 17
+_QUANTILE_KNOTS = 1000
+#: Directions that a note lists.
+_LISTED = 5
+#: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
+_LARGEST, _LOWER = 36.0, 20.0
+#: Times the interval of a time is halved: to rounding.
+_HALVINGS = 53
+#: What an overlap that never emerges is worth.
+_NEVER = 1e-100
+#: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
+EMERGENCE_FACTOR, LEARNING_FACTOR = 50.0, 20.0
+RTOL, ATOL = 1e-11, 1e-13
+
+
+def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
+    r"""Return the neuron matched with each direction, the strongest pair first, −1 where there is none.
+
+    .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
+
+    The pair of largest score is matched and its neuron and direction are struck out, until no score is left. For odd k
+    only positive overlaps count. Equal scores go to the smaller neuron, then to the smaller direction.
+
+    One sort, O(m P log(m P)); the sorted list is thinned as rows and columns are struck out. ValueError is raised for
+    k < 3, or if the shapes of `coefficients` (P,) and `overlap` (m, P) disagree.
+
+    Examples
+    --------
+    >>> match_greedily([2.0, 1.0], [[0.1, 0.3], [-0.2, 0.1]], 4).tolist()
+    [1, 0]
+    """
+    a = np.asarray(coefficients, dtype=np.float64)
+    C = np.asarray(overlap, dtype=np.float64)
+    if C.ndim != 2 or a.shape != C.shape[1:]:
+        msg = f"Argument `overlap` must have shape (width, {a.size}), but has shape {C.shape}."
+        raise ValueError(msg)
+    if information_exponent < 3:
+        msg = f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
+        raise ValueError(msg)
+    strength = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C)
+    return match_by_strength(a, strength, np.ones(C.shape, dtype=bool), information_exponent)[0]
+
+
+def match_by_strength(
+    a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
+) -> tuple[Integers, Integers]:
+    """Return the neurons (P,) that come to each direction first, and those that learn it; −1 where there is none.
+
+    The score is a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0. A direction
+    whose first neuron does not learn it is learned by the next one that does (`learns`, shape (m, P)).
+    """
+    # The logarithm keeps the order where the power would underflow.
+    with np.errstate(divide="ignore"):
+        score = (np.log(a) + (information_exponent - 2) * np.log(strength)).ravel()
+    order = np.argsort(-score, kind="stable")
+    order = order[: np.count_nonzero(strength)]
+    first, learning = np.full(a.size, -1, dtype=np.int64), np.full(a.size, -1, dtype=np.int64)
+    # Of bytes, which the loop reads faster, as arrays they are for the rest.
+    neuron_free, direction_free = bytearray(b"\1" * strength.shape[0]), bytearray(b"\1" * a.size)
+    rows, columns = (np.frombuffer(free, dtype=bool) for free in (neuron_free, direction_free))
+    while order.size:
+        head = 4 * int(min(rows.sum(), columns.sum())) + 64
+        for entry in order[:head].tolist():
+            i, p = divmod(entry, a.size)
+            if not (neuron_free[i] and direction_free[p]) or (first[p] >= 0 and not learns[i, p]):
+                continue
+            first[p] = i if first[p] < 0 else first[p]
+            neuron_free[i] = False
+            if learns[i, p]:
+                learning[p], direction_free[p] = i, False
+        if not (rows.any() and columns.any()):
+            break
+        order = order[head:]
+        order = order[rows[order // a.size] & columns[order % a.size]]
+    return first, learning
+
+
+def draw_matched_overlaps(
+    coefficients: Array, width: int, dimension: int, information_exponent: int, seed: int
+) -> tuple[Integers, Array]:
+    r"""Return neurons and overlaps (P,) that greedy matching finds at a random start, without the matrix of overlaps.
+
+    Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
+    overlaps count as independent:
+
+    .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the distribution } \mathrm{Beta}(1/2, (d-1)/2)
+
+    For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched. The
+    rank of a direction stands for its neuron; where there is none it is −1, and the overlap NaN.
+    """
+    from scipy.special import ndtri
+
+    count = min(coefficients.size, width)
+    order = np.argsort(-coefficients, kind="stable")[:count]
+    free = width - np.arange(count, dtype=np.float64)
+    rng = np.random.default_rng(seed)
+    tail = -np.expm1(-rng.standard_exponential(count) / free)
+    odd = bool(information_exponent % 2)
+    # The normal variable of the same tail probability: a smooth function links its square to C².
+    normal = -ndtri(tail if odd else 0.5 * tail)
+    found = normal > 0.0
+    matched_neuron = np.full(coefficients.size, -1, dtype=np.int64)
+    matched_overlap = np.full(coefficients.size, np.nan)
+    matched_neuron[order[found]] = np.flatnonzero(found)
+    size = _overlap_from_normal(normal[found], dimension)
+    matched_overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
+    return matched_neuron, matched_overlap
+
+
+def draw_on_both_sides(
+    coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
+) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
+    """Return what `draw_matched_overlaps` returns for a link with two unlike sides: who comes first, and who learns.
+
+    Of the N neurons still free the largest overlap of each sign is drawn, the two as if independent; `equivalent` says
+    which overlap with θ one of either sign is worth. Where the first one does not learn, the largest positive one does,
+    and two neurons are taken; N counts them as they come out with N = m − r.
+    """
+    from scipy.special import ndtri
+
+    order = np.argsort(-coefficients, kind="stable")
+    waits = np.random.default_rng(seed).standard_exponential((2, coefficients.size))
+    taken = np.arange(coefficients.size)
+    for _ in range(2):
+        free = np.maximum(width - taken, 0.0)
+        with np.errstate(divide="ignore"):
+            normal = np.maximum(-ndtri(-np.expm1(-waits / free)), 0.0)
+        near, far = _overlap_from_normal(normal.ravel(), dimension).reshape(2, -1) * (normal > 0.0)
+        worth = equivalent(-far)
+        second = (worth > near) & (not learns) & (near > 0.0) & (free > 1)
+        taken = np.append(0, np.cumsum(1 + second)[:-1])
+    found, overlap = (np.full((2, coefficients.size), value) for value in (-1, np.nan))
+    ahead = np.where(worth > near, -far, near)
+    for row, which in enumerate((ahead, np.where(second, near, ahead))):
+        there = np.flatnonzero(np.maximum(worth, near) > 0.0)
+        found[row, order[there]], overlap[row, order[there]] = there, which[there]
+    return (found[0], overlap[0]), (found[1], overlap[1])
+
+
+def _overlap_from_normal(normal: Array, dimension: int) -> Array:
+    """Return |C| with P(|C| > c) = P(|Z| > z), from a spline of ln(C² / z²) in z."""
+    from scipy.interpolate import CubicSpline
+    from scipy.special import betainccinv, betaincinv, erf, erfc
+
+    if dimension == 1:
+        return np.ones_like(normal)
+    half = 0.5 * (dimension - 1)
+    z = np.linspace(0.0, float(normal.max(initial=1.0)) + 0.5, _QUANTILE_KNOTS)[1:]
+    square = np.where(
+        z < 1.0,
+        betaincinv(0.5, half, erf(z / np.sqrt(2.0))),
+        betainccinv(0.5, half, erfc(z / np.sqrt(2.0))),
+    )
+    spline = CubicSpline(z, np.log(square) - 2.0 * np.log(z))
+    overlap: Array = np.empty_like(normal)
+    for begin in range(0, normal.size, 1 << 18):
+        part = normal[begin : begin + (1 << 18)]
+        overlap[begin : begin + (1 << 18)] = part * np.exp(0.5 * spline(part))
+    return overlap
+
+
+@dataclass(frozen=True, slots=True)
+class FarSide:
+    """The side of −θ of a link with even k that has odd coefficients too."""
+
+    coefficients: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> FarSide | None:
+        """Return the far side of a problem's link; None if both sides are alike, or only θ counts (odd k), or k ≤ 2."""
+        link = problem.activation
+        mixed = link.parity == "none" and link.information_exponent in range(4, link.order, 2)
+        return cls(link.coefficients) if mixed else None
+
+    def _table(self, sign: int, lowest: float = 0.0) -> TransitTable:
+        return transit_table(self.coefficients, sign, lowest)
+
+    @property
+    def share(self) -> float:
+        """r: what a neuron at rest on this side has of the direction, in units of g(1)."""
+        table = self._table(-1)
+        return max(float(table.end_signal / table.norm), 0.0)
+
+    @property
+    def emerges(self) -> bool:
+        """Whether a neuron on this side reaches C² = ½."""
+        return bool(self._table(-1).barrier > 0.0)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a neuron on this side ends with half of the direction's weight, r² > ½."""
+        return self.emerges and self.share**2 > LEARNED_SHARE
+
+    def equivalent(self, overlap: Array) -> Array:
+        """Return the overlaps with θ from which C² = ½ is as far in time, shape of `overlap`.
+
+        What never emerges keeps its order far below all others: such a neuron is taken where no other is left.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> FarSide(np.array([0.0, 0, 0, 0, 0.8, 0.6])).equivalent(np.array([0.2, -0.2])).round(4).tolist()
+        [0.2, 0.1596]
+        """
+        found = np.maximum(overlap, 0.0)
+        there = overlap < 0.0
+        if not self.emerges:
+            found[there] = -_NEVER * overlap[there]
+        elif there.any():
+            xi = np.minimum(logit_of_square(overlap[there]), _LARGEST)
+            far, near = self._table(-1, float(xi.min())), self._table(1, float(xi.min()) - _LOWER)
+            same = near.logit_at(far.remaining(xi))
+            # From beyond the place of rest it returns to that, and has emerged all along.
+            found[there] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[there])
+        return found
+
+    def half_learned(self, overlap: Array, ratio: Array) -> Array:
+        """Return τ = a t until neurons of negative overlap have half of what they end with, n g(C) = r² a g(1) / 2.
+
+        `ratio` is a / n_0 at the start; shape of both.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> side = FarSide(np.array([0.0, 0, 0, 0, 0.8, 0.6]))
+        >>> side.half_learned(np.array([-0.3]), np.array([1e4])).round(3).tolist()
+        [10.695]
+        """
+        xi = np.minimum(logit_of_square(overlap), _LARGEST)
+        table = self._table(-1, float(xi.min()))
+        origin = table.remaining(xi)
+
+        def has_half(tau: Array) -> NDArray[np.bool_]:
+            there = table.logit_at(origin - tau)
+            inverse = table.scaled_inverse_norm(xi, ratio, tau, there)
+            return table.signal(there) >= LEARNED_SHARE * self.share**2 * table.norm * inverse
+
+        low, high = np.zeros_like(xi), np.ones_like(xi)
+        while not (late := has_half(high)).all():
+            high = np.where(late, high, 2.0 * high)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            late = has_half(middle)
+            low, high = np.where(late, low, middle), np.where(late, middle, high)
+        return high
+
+
+class Pairs(NamedTuple):
+    """A neuron per direction (−1 for none), its overlap and its squared norm (NaN for none)."""
+
+    neuron: Integers
+    overlap: Array
+    squared_norm: Array
+
+    @classmethod
+    def of(cls, start: OverlapStart, neuron: Integers) -> Pairs:
+        """Return the pairs of these neurons (P,) at a start."""
+        found, directions = neuron >= 0, np.arange(neuron.size)
+        overlap = np.where(found, start.teacher_overlap[neuron, directions], np.nan)
+        return cls(neuron, overlap, np.where(found, start.squared_norm[neuron], np.nan))
+
+
+def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs, bool]:
+    """Return the pairs that come first, those that learn, and whether they were drawn from their distribution."""
+    a, k = problem.teacher.coefficients, problem.information_exponent
+    too_large = problem.width * a.size > LARGEST_MATRIX
+    if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
+        m, d, seed = problem.width, problem.dimension, problem.seed
+        if side is None:
+            found = [draw_matched_overlaps(a, m, d, k, seed)]
+        else:
+            found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
+        drawn = [Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
+        return drawn[0], drawn[-1], True
+    start = problem.start()
+    C = start.teacher_overlap
+    if side is None:
+        matched = Pairs.of(start, match_greedily(a, C, k))
+        return matched, matched, False
+    first, learning = match_by_strength(a, side.equivalent(C), (C > 0.0) | side.learns, k)
+    return Pairs.of(start, first), Pairs.of(start, np.where(learning >= 0, learning, first)), False
+
+
+def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
+    """Say which directions are matched with a neuron on the side of −θ, and what that means."""
+    there = np.flatnonzero(first.overlap < 0.0)
+    if there.size == 0:
+        return []
+    left = int(np.count_nonzero(learning.overlap[there] < 0.0))
+    listed = ", ".join(str(p + 1) for p in there[:_LISTED]) + (", ..." if there.size > _LISTED else "")
+    where, does = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
+    note = (
+        f"the link has no parity: a neuron {where} has {side.share:.2g} of a direction and leaves "
+        f"{1.0 - side.share**2:.2g} of its loss; the matched neuron starts on that side and {does} for {there.size} of "
+        f"{first.overlap.size} directions (p = {listed})"
+    )
+    if not side.learns:
+        note += f", of which {there.size - left} are learned by another neuron, at times predicted as if it were alone"
+        note += f", and {left} never" if left else ""
+    return [note]
+
+
+def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Array) -> Array:
+    """Return T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), `strength` being a_p s_p; inf where there is no pair."""
+    k = link.information_exponent
+    scale = k * (k - 2) * link.coefficients[k] ** 2 * strength
+    with np.errstate(over="ignore"):
+        time = 1.0 / scale * np.abs(overlap) ** -float(k - 2)
+    return np.where(np.isnan(time), np.inf, time)
+
+
+class _OfOneTable(NamedTuple):
+    """Pairs of one problem whose times are in one table."""
+
+    #: Number of the problem, and the directions.
+    which: int
+    here: Integers
+    #: ξ at the start, a, and a / n_0.
+    xi: Array
+    a: Array
+    ratio: Array
+
+
+def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[tuple[Array, Array]]:
+    """Return emergence and learned times of the pairs of each problem; inf where there is no pair."""
+    found = [(np.full(pairs.overlap.size, np.inf), np.full(pairs.overlap.size, np.inf)) for _, pairs in asked]
+    by_table: dict[TransitTable, list[_OfOneTable]] = {}
+    for which, (problem, pairs) in enumerate(asked):
+        a = problem.teacher.coefficients
+        # The branches of an even link are alike, and small problems pay by the call.
+        branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
+        for sign in (1, -1):
+            here = np.flatnonzero(branch == sign)
+            if here.size == 0:
+                continue
+            xi = logit_of_square(pairs.overlap[here])
+            table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
+            own = _OfOneTable(which, here, xi, a[here], a[here] / pairs.squared_norm[here])
+            by_table.setdefault(table, []).append(own)
+    for table, parts in by_table.items():
+        xi, ratio = (np.concatenate(same) for same in ([part.xi for part in parts], [part.ratio for part in parts]))
+        wait, after = np.empty_like(xi), np.empty_like(xi)
+        for begin in range(0, xi.size, _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            wait[some] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
+            after[some] = table.learned_after(xi[some], ratio[some])
+        ends = np.cumsum([part.xi.size for part in parts])
+        for part, end in zip(parts, ends.tolist(), strict=True):
+            own_times = slice(end - part.xi.size, end)
+            emergence, learned = found[part.which]
+            emergence[part.here] = wait[own_times] / part.a
+            learned[part.here] = after[own_times] / part.a
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class WhitenedPair:
+    """A neuron and a direction of coefficient a; dimensionless.
+
+    `eigenvalue`, `direction` and `weight`, shape (r,), are s_l, θ̂_l and ŵ_l on the axes of the direction, `around` and
+    `square`, shape (classes,), s_c and N_c of all others.
+    """
+
+    link: HermiteExpansion
+    coefficient: float
+    eigenvalue: Array
+    direction: Array
+    weight: Array
+    around: Array
+    square: Array
+
+    def times(self, rtol: float = RTOL) -> tuple[float, float]:
+        """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
+        state = np.append(0.0, self.weight)
+        n = self.overlap(state)[1]
+        rate = self.coefficient * self.speed * self.link.kernel_at_one
+        begun = self._first(
+            lambda y: self.overlap(y)[0] ** 2 - EMERGENCE_LEVEL,
+            *(0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol),
+        )
+        if begun is None:
+            return np.inf, np.inf
+        grown = LEARNING_FACTOR * (1.0 + max(np.log(self.coefficient / n), 0.0)) / rate
+
+        def mass(state: Array) -> float:
+            C, n = self.overlap(state)
+            kernel = float(self.link.kernel(C)) / self.link.kernel_at_one
+            return n * kernel - LEARNED_SHARE * self.coefficient
+
+        learned = self._first(mass, *begun, begun[0] + grown, rtol)
+        return begun[0], np.inf if learned is None else learned[0]
+
+    @property
+    def speed(self) -> float:
+        """s_p = θ̂ᵀ Σ θ̂, the eigenvalue of a direction on an axis."""
+        return float(self.eigenvalue @ self.direction**2)
+
+    def leading_order(self) -> float:
+        """Return the time that the lowest power of g alone needs."""
+        overlap = np.asarray(self.overlap(np.append(0.0, self.weight))[0])
+        return float(leading_order(self.link, self.coefficient * self.speed, overlap))
+
+    def overlap(self, state: Array) -> tuple[float, float]:
+        """Return C and n of a state (Φ, ŵ on the axes of the direction)."""
+        n = float(state[1:] @ state[1:] + self.square @ np.exp(2.0 * state[0] * self.around))
+        return float(self.direction @ state[1:]) / np.sqrt(n), n
+
+    def rates(self, _time: float, state: Array) -> Array:
+        """Return the rates of a state."""
+        C, n = self.overlap(state)
+        value, pull = (self.coefficient * float(each(C)) for each in (self.link.kernel, self.link.kernel_derivative))
+        E = 2.0 * (value - n * self.link.kernel_at_one) - C * pull
+        return np.append(E, self.eigenvalue * (E * state[1:] + np.sqrt(n) * pull * self.direction))
+
+    def _first(
+        self, event: Callable[[Array], float], time: float, state: Array, last: float, rtol: float
+    ) -> tuple[float, Array] | None:
+        """Return when an event first holds, and the state then; None if not until the last time."""
+        from scipy.integrate import solve_ivp
+
+        if event(state) >= 0.0:
+            return time, state
+
+        def passed(_time: float, y: Array) -> float:
+            return event(y)
+
+        stops: Any = passed
+        stops.terminal = True
+        size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
+        # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Any = solve_ivp(self.rates, (time, last), state, method="DOP853", rtol=rtol, atol=size, events=stops)
+        return (float(found.t_events[0][0]), found.y_events[0][0]) if found.t_events[0].size else None
+
+
+def whitened_pair(problem: Problem, axes: Axes, weights: Array, neuron: int, direction: int) -> WhitenedPair:
+    """Return a pair of a problem on the axes of its `inputs`, of its reduced weights Ŵ (m, D)."""
+    teacher, row = problem.teacher, np.zeros(axes.places.size)
+    rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
+    row[: teacher.span] = rows[direction]
+    on = row != 0.0
+    square = np.zeros(axes.eigenvalue.size)
+    np.add.at(square, axes.kind[~on], weights[neuron, ~on] ** 2)
+    return WhitenedPair(
+        problem.activation,
+        float(teacher.coefficients[direction]),
+        axes.eigenvalues[on],
+        row[on],
+        weights[neuron, on],
+        axes.eigenvalue,
+        square,
+    )
+
+
+def direction_speeds(problem: Problem) -> Array:
+    """Return s_p = θ̂_pᵀ Σ θ̂_p per direction, shape (P,), of a problem that has `inputs`; ones without."""
+    axes, teacher = problem.input_axes(), problem.teacher
+    if axes is None:
+        return np.ones(teacher.num_directions)
+    values = axes.eigenvalues[: teacher.span]
+    found: Array = values if teacher.directions is None else teacher.directions**2 @ values
+    return found
+
+
+def first_learned(problem: Problem) -> Integers:
+    """Return the min(m, P) directions that are learned first, of largest a_p s_p^(k/2) as times of pairs go."""
+    order = problem.teacher.coefficients * direction_speeds(problem) ** (0.5 * problem.information_exponent)
+    found: Integers = np.sort(np.argsort(-order, kind="stable")[: problem.width])
+    return found

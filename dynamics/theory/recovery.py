@@ -1,0 +1,436 @@
+r"""Squared overlap of the estimators of degree 1 to 4 with the direction, at n samples in dimension d.
+
+For labels T(y) of mean 0, with ρ² = E[T h_k]²/E T² and κ = E[T²(z² − 1)²]/E T²,
+
+.. math:: k = 1:\ \frac{1}{1 + (d-1)/(n\rho^2)}, \qquad
+   k = 3:\ 1 - \frac{c\,(1 + \kappa\vartheta/2)}{\vartheta(\vartheta + c)},\ c = \frac2d,\
+   \vartheta = \frac{6\rho^2 n}{d^2}, \qquad k = 4:\ 1 - \frac{n_c}{n}, \qquad n_c = d,\
+   \frac{d^{3/2}}{\sqrt{18}\,\rho^2},\ \frac{d^2}{12\rho^2}\ (k = 1, 3, 4),
+
+nothing where this is negative. Laws of degree 2 to 4 are asymptotic, that of degree 1 holds to 1/d.
+
+*Degree 2*: how the first eigenvector of D = (1/n) Σ T_i x_i x_iᵀ leans on the direction. Labels are not centred.
+With δ = n/d, l > max T and means over (z, T),
+
+.. math:: F(l) = \frac1\delta + E\frac{T}{l-T} - E\frac{Tz^2}{l-T}, \qquad P(l) = \frac1\delta - E\frac{T^2}{(l-T)^2},
+   \qquad P(\bar l) = 0:
+
+if F(l̄) ≥ 0 the eigenvector says nothing; else F(l*) = 0, l* > l̄, and with Q = E[T²z²/(l* − T)²]
+
+.. math:: (\hat\theta\cdot\theta)^2 = \frac{P(l^*)}{P(l^*) + Q}, \qquad \text{eigenvalue } l^* E\frac{Tz^2}{l^*-T}
+
+(Lu and Li 2017; Mondelli and Montanari 2018; real case). The means are those of the law of the labels, or sums over one
+sample: then it is the secular equation of that sample, for labels without a bound.
+
+*Optimal labels* show most in degree k: T = ζ_k(y) = E[h_k(z) | y = σ(z)], for which ρ² = λ_k². The line is cut into
+intervals that σ sends into narrow bins of labels; ζ_k is the ratio of two exact integrals over the intervals of a bin,
+∫ h_k γ and ∫ γ, and constant on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hermite import polynomials
+from hermite.integers import as_integer
+from hermite.text.messages import shown, suggestion
+from hermite.zero_coefficients import zero_tolerance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal, TypeAlias
+
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+    Transform: TypeAlias = Literal["labels", "optimal"] | Callable[[Array], Array]
+    Function: TypeAlias = Callable[[Array], Array]
+
+#: Names of transformations.
+LABELS, OPTIMAL = "labels", "optimal"
+#: Degrees of estimators.
+DEGREES = (1, 2, 3, 4)
+#: T counts as bounded if beyond |z| = 8, and to |z| = 40, it grows by no more than this part of itself.
+NEAR, FAR, GROWTH = 8.0, 40.0, 0.01
+#: Half width and number of nodes of the rule in z and ξ where labels are noisy.
+NOISY_RULE = ((10.0, 2003), (8.0, 157))
+#: Components that count as zero where labels are noisy, relative to the norm: what jumps leave of the rule's error.
+NOISY_ZERO = 1e-3
+#: The bins of optimal labels reach to |z| = 2√k + 6. ζ_k counts as bounded if it hardly grows beyond this.
+NEAR_OPTIMAL = 6.0
+#: Distances l − max T, in units of the root mean square label, among which roots are looked for.
+NEAREST, FARTHEST, TRIED = 1e-10, 1e8, 73
+#: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
+ALONG, NOISE, ACROSS = 1100, 1101, 1102
+
+AUTO = "auto"
+"""The smallest degree at which the labels have a component."""
+
+
+def stream(seed: int, key: int) -> np.random.Generator:
+    """Return the generator of a seed for one of the keys."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(key,))))
+
+
+def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: int) -> tuple[Array, Array]:
+    """Return z (n,) and y = σ(z) + τξ (n,) of a seed; a longer sample begins with a shorter one."""
+    z = stream(seed, ALONG).standard_normal(samples)
+    y = link.value(z)
+    return z, y + noise * stream(seed, NOISE).standard_normal(samples) if noise > 0.0 else y
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelLaw:
+    """Means over z ~ N(0, 1) and the noise: points z, labels T(y) there, and weights that sum to 1.
+
+    `top` is the largest label, infinite if there is none. Components E[T h_k] of at most `tolerance` count as zero.
+    """
+
+    z: Array
+    label: Array
+    weights: Array
+    top: float
+    tolerance: float = 0.0
+
+    def mean(self, values: Array) -> float:
+        """Return the mean of values at the points."""
+        return float(self.weights @ values)
+
+    def centred(self) -> LabelLaw:
+        """Return the law of T − E T."""
+        mean = self.mean(self.label)
+        return replace(self, label=self.label - mean, top=self.top - mean)
+
+    def component(self, k: int) -> float:
+        """Return E[T h_k(z)], 0 where it counts as zero."""
+        found = self.mean(self.label * polynomials.evaluate(k, self.z)[k])
+        return found if abs(found) > self.tolerance else 0.0
+
+    def signal(self, k: int) -> float:
+        """Return ρ² = E[T h_k]²/E T²."""
+        return self.component(k) ** 2 / self.mean(self.label**2)
+
+    def spread(self) -> float:
+        """Return κ = E[T² (z² − 1)²]/E T²."""
+        return self.mean((self.label * (self.z**2 - 1.0)) ** 2) / self.mean(self.label**2)
+
+
+def label_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
+    """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
+    law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
+    if not law.mean(law.centred().label ** 2) > 1e-12 * law.mean(law.label**2):
+        msg = "Argument `transform` must leave labels that vary, but T(y) is constant."
+        raise ValueError(msg)
+    return law
+
+
+def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
+    """Return the law without noise, by panels that close in on kinks and jumps."""
+    from hermite.quadrature import integrate
+
+    def label(z: Array) -> Array:
+        return transform(link.value(z))
+
+    near, far = (label(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
+    try:
+        result = integrate(label, max(DEGREES))
+    except ValueError as error:
+        msg = f"Argument `transform` must leave labels of finite second moment, but does not: {error}"
+        raise ValueError(msg) from None
+    weights = result.weights * np.exp(-0.5 * result.nodes**2) / np.sqrt(2.0 * np.pi)
+    labels = label(result.nodes)
+    top = largest_label(np.concatenate([labels[np.abs(result.nodes) <= NEAR], near]), far)
+    tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
+    return LabelLaw(result.nodes, labels, weights / weights.sum(), top, tolerance)
+
+
+def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
+    """Return the law with noise, by the trapezoidal rule in both variables, spectral for smooth labels."""
+    (z, by_z), (xi, by_xi) = (_gaussian_rule(*rule) for rule in NOISY_RULE)
+
+    def label(at: Array, noise_at: Array) -> Array:
+        return transform((link.value(at)[:, None] + noise * noise_at).ravel())
+
+    labels, weights = label(z, xi), np.outer(by_z, by_xi).ravel()
+    points = np.repeat(z, xi.size)
+    far = np.linspace(-FAR, FAR, 401)
+    top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
+    size = float(weights @ labels**2)
+    if not np.isfinite(size):
+        msg = "Argument `transform` must leave labels of finite second moment, but does not."
+        raise ValueError(msg)
+    return LabelLaw(points, labels, weights, top, NOISY_ZERO * np.sqrt(size))
+
+
+def _gaussian_rule(reach: float, count: int) -> tuple[Array, Array]:
+    """Return nodes and weights of N(0, 1), equally spaced, off the round numbers at which labels jump."""
+    nodes = reach * (2.0 * (np.arange(count) + 0.618) / count - 1.0)
+    weights = np.exp(-0.5 * nodes**2)
+    return nodes, weights / weights.sum()
+
+
+def largest_label(near: Array, far: Array) -> float:
+    """Return the largest label of both, infinite if it grows from the near to the far ones."""
+    inner, outer = float(near.max()), float(far.max())
+    return max(inner, outer) if outer - inner <= GROWTH * float(np.abs(near).max()) else np.inf
+
+
+def label_function(transform: object) -> Function:
+    """Return T as a function of labels, checked where it is called."""
+    if isinstance(transform, str) and transform == LABELS:
+        return lambda y: y
+    if not callable(transform):
+        msg = f"Argument `transform` must be 'labels', 'optimal' or a function of labels, but is {shown(transform)}."
+        raise ValueError(msg + suggestion(transform, (LABELS, OPTIMAL)))
+
+    def checked(y: Array) -> Array:
+        with np.errstate(all="ignore"):
+            try:
+                found = np.asarray(transform(y), dtype=np.float64)
+            except Exception as error:
+                msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
+                raise TypeError(msg) from error
+        if found.shape != y.shape:
+            msg = f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}."
+            raise ValueError(msg)
+        if not np.isfinite(found).all():
+            msg = f"Argument `transform` must be finite, but is not at the label {y[~np.isfinite(found)][0]:g}."
+            raise ValueError(msg)
+        return found
+
+    return checked
+
+
+def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, LabelLaw]:
+    """Return ζ_k as a function of labels without noise, and the law of ζ_k(y)."""
+    from hermite.exponents.generative import THRESHOLD
+    from hermite.exponents.intervals import interval_moments
+    from hermite.exponents.pre_images import label_cells
+
+    cells = label_cells(link.link.value, 2.0 * degree**0.5 + 6.0)
+    mass, product = (np.bincount(cells.bins, row) for row in interval_moments(cells.ends, degree)[[0, degree]])
+    best = np.divide(product, mass, out=np.zeros_like(mass), where=mass > 0.0)
+    middle, half = 0.5 * (cells.ends[1:] + cells.ends[:-1]), 0.5 * np.diff(cells.ends)
+    # The rule on each interval, of a width of at most 0.005.
+    nodes, weights = np.polynomial.legendre.leggauss(2)
+    z = (middle[:, None] + half[:, None] * nodes).ravel()
+    weights = (half[:, None] * weights).ravel() * np.exp(-0.5 * z**2)
+    label = np.repeat(best[cells.bins], nodes.size)
+    top = largest_label(label[np.abs(z) <= NEAR_OPTIMAL], label)
+    # Bins are in the order of their labels: the edge of two lies between their nearest labels.
+    values = link.value(middle)
+    lowest, highest = np.full(mass.size, np.inf), np.full(mass.size, -np.inf)
+    np.minimum.at(lowest, cells.bins, values)
+    np.maximum.at(highest, cells.bins, values)
+    edges = 0.5 * (highest[:-1] + lowest[1:])
+
+    def transform(y: Array) -> Array:
+        found: Array = best[np.searchsorted(edges, y)]
+        return found
+
+    return transform, LabelLaw(z, label, weights / weights.sum(), top, THRESHOLD)
+
+
+# --- degree 2 ---------------------------------------------------------------------------------------------------------
+
+
+class Outlier(NamedTuple):
+    """Squared overlap of the first eigenvector, 0 if it says nothing, and its eigenvalue."""
+
+    overlap_squared: float
+    eigenvalue: float
+
+
+def outlier(law: LabelLaw, ratio: float) -> Outlier:
+    """Return what D shows at n/d = `ratio`; the labels are bounded, max T > 0."""
+    inverse, (z, T), mean = 1.0 / ratio, (law.z, law.label), law.mean
+
+    def slope(level: float) -> float:
+        return inverse - mean((T / (level - T)) ** 2)
+
+    def balance(level: float) -> float:
+        return inverse - mean(T * (z**2 - 1.0) / (level - T))
+
+    grid = _grid(law)
+    edge = _crossing(slope, law, grid)
+    if balance(edge) >= 0.0:
+        return Outlier(0.0, edge * (inverse + mean(T / (edge - T))))
+    root = _crossing(balance, law, np.concatenate([[edge - law.top], grid[grid > edge - law.top]]))
+    rise = slope(root)
+    overlap = rise / (rise + mean((T * z / (root - T)) ** 2))
+    return Outlier(overlap, root * mean(T * z**2 / (root - T)))
+
+
+def threshold_ratio(law: LabelLaw) -> float:
+    """Return the n/d from which on the first eigenvector leans on the direction; infinite if it never does."""
+    z, T, mean = law.z, law.label, law.mean
+
+    def excess(level: float) -> float:
+        return mean(T * (z**2 - 1.0) / (level - T) - (T / (level - T)) ** 2)
+
+    grid = _grid(law)
+    if not any(excess(law.top + distance) > 0.0 for distance in grid.tolist()):
+        return np.inf
+    at = _crossing(excess, law, grid)
+    return 1.0 / mean(T * (z**2 - 1.0) / (at - T))
+
+
+def _grid(law: LabelLaw) -> Array:
+    """Return the distances from max T, increasing, among which roots are looked for."""
+    size = np.sqrt(law.mean(law.label**2))
+    found: Array = size * np.geomspace(NEAREST, FARTHEST, TRIED)
+    return found
+
+
+def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
+    """Return the first l = max T + distance at which a function turns positive, the first of all if it is there."""
+    from scipy.optimize import brentq
+
+    before = float(distances[0])
+    if function(law.top + before) >= 0.0:
+        return law.top + before
+    for distance in distances[1:].tolist():
+        if function(law.top + distance) > 0.0:
+            root = brentq(lambda s: function(law.top + s), before, distance, xtol=1e-300, rtol=1e-14)
+            return law.top + float(root)
+        before = distance
+    return law.top + before
+
+
+# --- estimators -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimator:
+    """An estimator of the direction of y = σ(θ·x) + τξ: its degree k, T as a function of labels, and their law.
+
+    T has the sign for which E[T h_k] ≥ 0, so that the direction shows at the upper end of the spectrum; `sign` is what
+    it was multiplied by. The law of labels of degree 1, 3 and 4 is centred.
+    """
+
+    link: HermiteExpansion
+    noise: float
+    degree: int
+    transform: Function
+    law: LabelLaw
+    sign: float
+
+    @property
+    def signal(self) -> float:
+        """ρ² of the labels at this degree."""
+        return self.law.signal(self.degree)
+
+    @property
+    def needs_sample(self) -> bool:
+        """Whether only single samples have a law: at degree 2, where T has no upper bound."""
+        return self.degree == 2 and not np.isfinite(self.law.top)
+
+    def threshold(self, dimension: int) -> float:
+        """Return n_c, the samples from which on the direction shows; infinite if it never does, 0 at degree 1."""
+        d, signal = float(dimension), self.signal
+        if self.degree == 1:
+            return 0.0
+        if self.degree == 2:
+            return np.nan if self.needs_sample else d * threshold_ratio(self.law)
+        if signal == 0.0:
+            return np.inf
+        return d**1.5 / (np.sqrt(18.0) * signal) if self.degree == 3 else d**2 / (12.0 * signal)
+
+    def overlap_squared(self, dimension: int, samples: int) -> float:
+        """Return the law of degree 1, 3 or 4."""
+        d, n, signal = float(dimension), float(samples), self.signal
+        if signal == 0.0:
+            return 0.0
+        if self.degree == 1:
+            return 1.0 / (1.0 + (d - 1.0) / (n * signal))
+        if self.degree == 4:
+            return max(0.0, 1.0 - self.threshold(dimension) / n)
+        c, theta = 2.0 / d, 6.0 * signal * n / d**2
+        return max(0.0, 1.0 - c * (1.0 + 0.5 * self.law.spread() * theta) / (theta * (theta + c)))
+
+    def outlier(self, dimension: int, samples: int) -> Outlier:
+        """Return the law of degree 2 of bounded labels."""
+        return self._signed(outlier(self.law, samples / dimension))
+
+    def outlier_of_sample(self, dimension: int, samples: int, seed: int) -> Outlier:
+        """Return what the sample of a seed shows at degree 2, by sums over its own labels."""
+        z, y = first_coordinates(self.link, self.noise, samples, seed)
+        labels = self.transform(y)
+        law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))
+        check_positive_top(law)
+        return self._signed(outlier(law, samples / dimension))
+
+    def _signed(self, found: Outlier) -> Outlier:
+        return found._replace(eigenvalue=self.sign * found.eigenvalue)
+
+
+def check_positive_top(law: LabelLaw) -> None:
+    """Refuse labels of which the law of degree 2 says nothing."""
+    if not law.top > 0.0:
+        msg = f"Argument `transform` must leave labels with a positive maximum for degree 2, but it is {law.top:.4g}."
+        raise ValueError(msg)
+
+
+def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
+    """Return the estimator that is asked for, or say in one sentence why there is none."""
+    for k in _degrees(degree):
+        found = _estimator(link, noise, k, transform)
+        if degree != AUTO or found.signal > 0.0:
+            _check_labels(found, transform)
+            return found
+    msg = (
+        "Argument `degree` must be given where T(y) has no component of degree 1 to 4, "
+        f"as for {link.name}, but is 'auto'."
+    )
+    raise ValueError(msg)
+
+
+def _degrees(degree: object) -> tuple[int, ...]:
+    """Return the degrees that are tried in turn."""
+    if isinstance(degree, str) and degree == AUTO:
+        return DEGREES
+    number = as_integer(degree)
+    if number in DEGREES:
+        return (number,)
+    msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
+    raise ValueError(msg)
+
+
+def _estimator(link: HermiteExpansion, noise: float, k: int, transform: object) -> Estimator:
+    """Return the estimator of degree k, of whichever signal."""
+    sign = 1.0
+    if isinstance(transform, str) and transform == OPTIMAL:
+        function, law = _checked_optimum(link, noise, k)
+    else:
+        function = given = label_function(transform)
+        law = label_law(link, given, noise)
+        if law.component(k) < 0.0:
+            sign, function = -1.0, lambda y: -given(y)
+            law = label_law(link, function, noise)
+    return Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
+
+
+def _check_labels(estimator: Estimator, transform: object) -> None:
+    """Refuse labels without any law at this degree."""
+    k = estimator.degree
+    if isinstance(transform, str) and transform == OPTIMAL and estimator.signal == 0.0:
+        msg = f"Argument `degree` must be one at which labels tell something of {estimator.link.name}, but is {k}."
+        raise ValueError(msg)
+    if k == 2:
+        check_positive_top(estimator.law)
+
+
+def _checked_optimum(link: HermiteExpansion, noise: float, k: int) -> tuple[Function, LabelLaw]:
+    """Return ζ_k and its law; refuse noise, which it does not know."""
+    from dynamics.theory.recovery import optimal_labels
+
+    if noise > 0.0:
+        msg = "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."
+        raise ValueError(msg)
+    return optimal_labels(link, k)

@@ -1,0 +1,656 @@
+r"""What the noise of steps of SGD does to the times of the flow, at leading order in the learning rate.
+
+Until a neuron emerges its output is negligible, and its overlap alone decides: `escape_bias`. After that the neuron
+grows, and the residual of its own pair is a part of the noise, so that overlap C and ln n move together:
+`learned_bias`.
+
+Noise may also change which neuron has a direction, `rivals_of_pairs`. Greedy matching takes pairs by their rates
+ρ_ip = ln(a_p |C_ip|^(k−2)), ln T of a pair alone being const. − ρ. Noise
+moves every overlap of a neuron by about as much as the one with its own direction, whose ln T scatters by s. So a pair
+(i, p) may come second to one of overlap C_r and coefficient a_r if
+
+.. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{1 + (C^*/C_{ip})^2}{2}},
+    \qquad C^* = |C_{ip}| \Big(\frac{a_p}{a_r}\Big)^{1/(k-2)},
+
+C* the overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two near ones. A
+choice is *settled* if no pair that shares its neuron or its direction is so near, but for those that a settled choice
+before it has excluded: it takes its neuron, and its direction from the time at which that is learned. Until then the
+direction still draws other neurons. Where a choice is not settled,
+
+- another neuron may be first: the first of several times is earlier than each of them. With x_j the distance above,
+  over s, the mean of ln T is less by at most
+
+  .. math:: \sum_j E \max(0, N(-x_j s, 2 s^2));
+
+- the neuron may take another direction: this one is later then, and waits for the neuron that is left.
+
+`exchanged_times` draws what comes of both: it moves the overlaps at the start by noise, and matches pairs in the order
+of the times that they then have.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.polynomial import polynomial
+from numpy.polynomial.hermite_e import hermegauss
+from numpy.polynomial.polynomial import polyval
+
+from dynamics.equations.transit.transit import logit_of_square, transit_time
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, checked_number, is_correlation
+from dynamics.theory.prediction import sorted_stairs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from dynamics.theory.prediction import EmergencePrediction
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+_PANELS = 64
+_CHUNK = 1024
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+#: Nodes of the rule for delay and scatter of a correlation.
+NODES = 1000
+#: Degree up to which the rule integrates the products of links that are no polynomials exactly.
+_LARGEST_DEGREE = 31
+#: Tolerance of the path of mean and covariance, and the multiple of the time of the flow up to which it is followed.
+_TOLERANCE, _LONGEST = 1e-7, 10.0
+#: Distance of two times, in units of their scatter, at which they hardly ever change places.
+FAR_APART = 3.0
+#: Draws of the times of all pairs, the pairs at most, and the seed of the draws.
+DRAWS, MOST_PAIRS, DRAW_SEED = 2_000, 1_024, 0
+#: Noise of early steps weighs more in which way a neuron goes than in when it arrives (measured, k = 3 and 4).
+EARLY_NOISE = 1.3
+#: Relative delay of a pair beyond which its leading order means nothing.
+LARGEST_DELAY = 0.6
+
+NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
+NOTE_INPUTS = "the inputs are not isotropic, as the noise of the search takes them to be: the bias is NaN"
+NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
+
+
+# --- noise of a step while the student is negligible ------------------------------------------------------------------
+
+
+def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
+    """Return E σ'(z)⁴, to rounding for polynomials and smooth links.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> round(fourth_moment_of_derivative(hermite.expand("he3")), 9)
+    135.0
+    """
+    return means_of(activation, [(0, 4, 0)])[0]
+
+
+def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
+    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> [round(mean, 9) for mean in means_of(hermite.expand("he3"), [(2, 0, 0), (0, 2, 2)])]
+    [1.0, 15.0]
+    """
+    z, step = _grid(activation)
+    # A quarter of the Gaussian with each factor keeps high degrees within float64.
+    share = np.exp(-0.125 * z**2)
+    value, slope = activation.value(z) * share, activation.derivative(z) * share
+    scale = step / math.sqrt(2.0 * math.pi)
+    return [float(np.sum(value**i * slope**j * share ** (4 - i - j) * z**q)) * scale for i, j, q in powers]
+
+
+def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
+    """Return trapezoid points, exponentially accurate for Gaussian averages of smooth functions."""
+    reach = 60.0 if activation.is_polynomial and activation.order > 60 else 40.0
+    step = 1.0 / 256.0
+    return np.arange(-reach, reach + step, step), step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchNoise:
+    """V, B and D of `dynamics.theory.step_noise.escape_bias` as functions of C, from Hermite series.
+
+    `unseen` is the part of B that the finite-step equation leaves out.
+    """
+
+    dimension: int
+    rate: Array
+    stretch: Array
+    cross: Array
+    pull: Array
+    output: Array
+    variance: float
+    surplus: float
+    slope: float
+    label_noise: float
+    total: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> SearchNoise:
+        """Project σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'."""
+        from hermite import polynomials
+
+        link = problem.activation
+        z, step = _grid(link)
+        root = np.exp(-0.25 * z**2) * (2.0 * np.pi) ** -0.25
+        basis = polynomials.evaluate_functions(min(2 * link.order + 2, polynomials.MAX_DEGREE), z)
+        value, derivative = link.value(z), link.derivative(z)
+
+        def project(function: Array) -> Array:
+            coefficients: Array = basis @ (function * root) * step
+            return coefficients
+
+        teacher = [project(z**i * value**2) for i in range(3)]
+        student = [project(z**i * derivative**2) for i in range(3)]
+        mixed = [project(z**i * value * derivative) for i in range(2)]
+        return cls(
+            dimension=problem.dimension,
+            rate=teacher[0] * student[0],
+            # (x − C z)² and x − C z, multiplied out in powers of C.
+            stretch=_in_powers(teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2]),
+            cross=teacher[1] * mixed[0],
+            pull=teacher[0] * mixed[1],
+            output=teacher[0] ** 2,
+            variance=float(teacher[0][0]),
+            surplus=float(teacher[2][0] - teacher[0][0]),
+            slope=float(student[0][0]),
+            label_noise=problem.label_noise,
+            total=float(np.sum(problem.teacher.coefficients**2)),
+        )
+
+    def __call__(self, C: Array, a: Array) -> tuple[Array, Array, Array]:
+        """Return V, B and D at overlaps C for a direction of coefficient a."""
+        others = self.total - a**2
+        rest = self.slope * (self.label_noise**2 + self.variance * others)
+        own = a**2 * polyval(C, self.rate)
+        moved = a**2 * polyval(C, self.stretch)
+        tilt = self._tilt(C, a)
+        length = (self.dimension - 2) * own + moved / (1.0 - C**2)
+        length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
+        return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
+
+    def unseen(self, C: Array, a: Array) -> Array:
+        r"""Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+
+        That equation moves C by −½ C H of the relative mean square H of a step, E[f*² (4σ² + |x_⊥|² σ'²)] here, since
+        the overlap it has is the ratio of the mean products; B is the mean change of the overlap itself.
+        """
+        others = self.label_noise**2 + self.variance * (self.total - a**2)
+        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self.output) + self.variance * others)
+
+    def _tilt(self, C: Array, a: Array) -> Array:
+        """Return E[f*² 2σσ'(x_p − C z)]; directions other than p have none."""
+        return np.asarray(2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull)))
+
+
+def _in_powers(*shifted: Array) -> Array:
+    """Return the sum of series, each multiplied by one more power of C than the one before."""
+    total = np.zeros(shifted[0].size + len(shifted) - 1)
+    for shift, coefficients in enumerate(shifted):
+        total[shift : shift + coefficients.size] += coefficients
+    return total
+
+
+# --- emergence --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EscapeBias:
+    """Effect of the step size on the escape, per direction (P,), dimensionless."""
+
+    #: T_η / T_0 − 1, relative delay of the mean time of emergence: the part below plus that of the fluctuations; inf if
+    #: the noise traps the neuron, NaN if it never emerges anyway.
+    bias: Array
+    #: Part of `bias` that slows the mean trajectory.
+    drift_bias: Array
+    #: Part of `drift_bias` that the finite-step equation "finite-d" has too.
+    step_bias: Array
+    #: Standard deviation of the time of emergence over runs, divided by T_0.
+    scatter: Array
+    #: T_η, mean flow time t = η · step; inf if trapped or unmatched.
+    emergence_time: Array
+    #: η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
+    search_growth: Array
+    #: Whether the drift vanishes on the way.
+    trapped: NDArray[np.bool_]
+    #: What the numbers do not model.
+    notes: tuple[str, ...] = ()
+
+
+def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:
+    r"""Return the leading relative delay of emergence by the step size η; NaN, with a note, where no theory holds.
+
+    .. math:: \frac{dC}{dt} = b(C) - \eta B(C), \quad b = a_p g'(C)(1 - C^2), \qquad
+        B = E\Big[f^*(x)^2 \Big(\tfrac12 C\, \sigma'(z)^2 |x_\perp|^2 + 2 \sigma(z) \sigma'(z) (x_p - C z)\Big)\Big]
+
+    and the fluctuations of C, of variance η D dt with D = E[f*² σ'(z)² (x_p − C z)²], add at first order
+
+    .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
+        \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
+
+    with z = u·x and x_⊥ the part of x orthogonal to u; B ≈ ½ d C V, V = E[f*² σ'(z)²], as d → ∞.
+
+    One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
+    second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
+    mean of the first term is the flow, that of the others −η² B.
+
+    The own direction enters through E[F(x_p) G(z)] = Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as
+    independent of z, C_iq ≈ 0. Not modelled: higher orders in η, and the student's own output once it has grown. The
+    mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
+    O(500) evaluations per direction.
+    """
+    checked_number(learning_rate, "learning_rate", positive=True)
+    if is_correlation(problem):
+        return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
+    a = problem.teacher.coefficients
+    notes: list[str] = []
+    if problem.activation.coefficients[0] != 0.0:
+        notes.append(NOTE_CONSTANT)
+    if not problem.teacher.is_orthonormal:
+        notes.append(NOTE_DIRECTIONS)
+    if problem.inputs is not None:
+        notes.append(NOTE_INPUTS)
+    if notes:
+        unknown = np.full(a.size, np.nan)
+        never = np.zeros(a.size, dtype=bool)
+        return EscapeBias(unknown, unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
+    noise = SearchNoise.of(problem)
+    parts = np.full((5, a.size), np.nan)
+    emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
+    for begin in range(0, emerging.size, _CHUNK):
+        part = emerging[begin : begin + _CHUNK]
+        parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
+    drift, stepped, fluctuation, scatter, growth = parts
+    bias = drift + fluctuation
+    start = prediction.predicted_emergence_time
+    waits = np.isfinite(start) & (start > 0.0)
+    time = start.copy()
+    time[waits] = start[waits] * (1.0 + bias[waits])
+    return EscapeBias(bias, drift, stepped, scatter, time, growth, np.isinf(drift))
+
+
+def pair_delays(
+    problem: Problem, noise: SearchNoise, learning_rate: float, a: Array, overlap: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²).
+
+    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations. All have the
+    shape (pairs,) of the coefficients and the overlaps at the start.
+    """
+    xi = np.minimum(logit_of_square(overlap), 0.0)
+    edges = np.linspace(0.0, 1.0, _PANELS + 1)
+    points = (edges[:-1, None] + (edges[1] * 0.5) * (_NODES + 1.0)).ravel()
+    weights = np.tile(0.5 * edges[1] * _WEIGHTS, _PANELS)
+    # Points crowd at the start, where the integrand is largest and a zero of the drift is nearest.
+    grid = xi[:, None] * (1.0 - points**2)
+    far = np.exp(-np.logaddexp(0.0, grid))
+    C = np.sign(overlap)[:, None] * np.exp(-0.5 * np.logaddexp(0.0, -grid))
+    slope = problem.activation.kernel_derivative(C)
+    flow = a[:, None] * slope * far
+    turn = a[:, None] * (problem.activation.kernel_derivative(C, n=2) * far - 2.0 * C * slope)
+    V, B, D = noise(C, a[:, None])
+    # dt = dC / b, and dC = C (1 − C²) dξ / 2.
+    dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
+    time = np.sum(dt, axis=1)
+    time = np.where(time > 0.0, time, 1.0)
+
+    def slowed(push: Array) -> Array:
+        h = learning_rate * push / flow
+        delay = np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=1) / time
+        return np.where((h >= 1.0).any(axis=1), np.inf, delay)
+
+    fluctuation = 0.5 * learning_rate * np.sum(dt * D * turn / flow**2, axis=1) / time
+    scatter = np.sqrt(learning_rate * np.sum(dt * D / flow**2, axis=1)) / time
+    growth = learning_rate * problem.dimension * np.sum(dt * V, axis=1)
+    return slowed(B), slowed(B - noise.unseen(C, a[:, None])), fluctuation, scatter, growth
+
+
+def correlation_bias(
+    problem: Problem, noise_rate: float, flow_time: float, *, level: float = math.sqrt(EMERGENCE_LEVEL)
+) -> EscapeBias:
+    r"""Return the leading relative delay and scatter that a rate, η over the batch size, causes; see `escape_bias`.
+
+    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step, up to an overlap of size `level`. The
+    mean equation of steps has all of the drift's delay. NaN, with a note, where the means of a step are not known.
+    """
+    from dynamics.equations.correlation.step_means import step_means
+    from dynamics.theory.correlation import escape_of, slowing
+
+    nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)
+    try:
+        means = step_means(problem)
+    except ValueError as error:
+        return EscapeBias(*(nothing,) * 6, never, (str(error),))
+    if not 0.0 < flow_time < np.inf:
+        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing, never)
+    way = escape_of(problem, level)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    first, last = way.ends
+    u = first + 0.5 * (last - first) * (nodes + 1.0)
+    C = way.overlap(u)
+    pull, across = way.pull(C), 1.0 - C**2
+    dt = 0.5 * (last - first) * weights * way.scale * np.cosh(u) / pull
+    bend = polynomial.polyval(C, polynomial.polyder(way.slope))
+    flow, turn = pull * across, bend * across - 2.0 * C * pull
+    lost = slowing(means, C, pull, noise_rate, 1) / pull
+    trapped = bool((lost >= 1.0).any())
+    delay = np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time
+    # dC = flow dt, and the variance of C grows by this per unit of time.
+    spread = noise_rate * (means.spread_at(C) * across - flow**2)
+    fluctuation = 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
+    scatter = float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time
+    drift = np.array([delay])
+    return EscapeBias(
+        bias=drift + fluctuation,
+        drift_bias=drift,
+        step_bias=drift,
+        scatter=np.array([scatter]),
+        emergence_time=flow_time * (1.0 + drift + fluctuation),
+        search_growth=np.zeros(1),
+        trapped=np.array([trapped]),
+    )
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedBias:
+    """Effect of the step size on the time T at which a direction is learned, dimensionless; NaN where unknown."""
+
+    #: T_η / T_0 − 1, relative delay of the mean; inf if the noise keeps the pair from learning.
+    bias: float
+    #: Part of `bias` that the finite-step equation "finite-d" has too.
+    step_bias: float
+    #: Standard deviation over runs, divided by the mean.
+    scatter: float
+
+
+def learned_bias(
+    problem: Problem, learning_rate: float, prediction: EmergencePrediction, escape: EscapeBias, direction: int
+) -> LearnedBias:
+    r"""Return delay and scatter of the learned time of direction p, whose number here is from 0, by the rate η.
+
+    .. math:: \frac{dx}{dt} = b + \eta\, b_2, \qquad \frac{d\Sigma}{dt} = J \Sigma + \Sigma J^T + \mathrm{Cov}(e\, m),
+        \qquad \mathrm{Var}\, T = \eta\, \frac{\nabla h^T \Sigma\, \nabla h}{(\nabla h \cdot x')^2}
+
+    of x = (C, ln n) at the time T at which h = ln(n g(C)) has grown to ln(a_p g(1) / 2). With z = u·x and the residual
+    e, one step moves x by −η e m + η² e² m_2 to second order, x_⊥ being the part of x orthogonal to u:
+
+    .. math:: m = \begin{pmatrix} \sigma'(z) (x_p - C z) \\ 4 \sigma(z) \end{pmatrix}, \qquad
+        m_2 = \begin{pmatrix} -\tfrac12 C \sigma'^2 |x_\perp|^2 - 2 \sigma \sigma' (x_p - C z) \\
+        \sigma'^2 |x_\perp|^2 - 4 \sigma^2 \end{pmatrix},
+
+    b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]. The residual is e = n σ(z) − a_p σ(x_p)
+    and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
+    the label noise. For a batch of B samples η is the rate over B. With n → 0 the first of the two numbers alone is the
+    theory of `escape_bias`; from there, as `escape`, comes what the fluctuations of C add to the mean, nearly all of
+    which they do before the emergence. For the objective "correlation", where no norm grows, it is the theory of
+    emergence up to another overlap.
+
+    Not modelled are neurons that share the direction; where a neuron at −θ has a part of it before, all is NaN. The
+    mean products are sums over the nodes of a Gauss rule, exact for polynomial links.
+    """
+    time = float(prediction.predicted_learned_time[direction])
+    if is_correlation(problem):
+        from dynamics.theory.correlation import learned_level
+
+        found = correlation_bias(problem, learning_rate, time, level=learned_level(problem))
+        bias, step_bias, scatter = (float(each[0]) for each in (found.bias, found.step_bias, found.scatter))
+        return LearnedBias(bias, step_bias, scatter)
+    if time == 0.0:
+        return LearnedBias(0.0, 0.0, 0.0)
+    if not math.isfinite(time) or prediction.learning_overlap[direction] != prediction.matched_overlap[direction]:
+        return LearnedBias(math.nan, math.nan, math.nan)
+    pair = LearningPair.of(problem, prediction, direction)
+    mean, deviation = pair.passage(learning_rate, time)
+    stepped, _ = pair.passage(learning_rate, time, of_products=True)
+    emergence = float(prediction.predicted_emergence_time[direction])
+    fluctuation = emergence * float(escape.bias[direction] - escape.drift_bias[direction])
+    late = mean + fluctuation
+    return LearnedBias(late / time - 1.0, stepped / time - 1.0, deviation / late)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearningPair:
+    """One neuron and its direction, beside the noise that all other directions make."""
+
+    link: HermiteExpansion
+    coefficient: float
+    dimension: int
+    label_noise: float
+    #: C and ln n at the start.
+    start: tuple[float, float]
+    #: g, g' and g'' in powers of C, (order + 1, 3).
+    kernel: Array
+    #: Nodes of a Gauss rule in z and in y, x_p = C z + √(1 − C²) y, and σ(z) there.
+    z: Array
+    y: Array
+    output: Array
+    #: Its weights times σ'² y², σ σ' y, σ² and σ'², (4, nodes).
+    products: Array
+    #: Increasing times at which the loss of the other directions falls, and that loss before each and after the last.
+    stairs: tuple[Array, Array]
+    #: E[σ² (z² − 1)] E σ'² / E σ²: what the mean of e² σ'² |x_⊥|² has beyond d − 1 times the noise, per loss of others.
+    surplus: float
+
+    @classmethod
+    def of(cls, problem: Problem, prediction: EmergencePrediction, direction: int) -> LearningPair:
+        """Return the pair that learns a direction."""
+        link, a = problem.activation, problem.teacher.coefficients
+        degree = link.order if link.is_polynomial else min(link.order, _LARGEST_DEGREE)
+        nodes, weights = hermegauss(2 * degree + 2)
+        weights /= weights.sum()
+        z, y = (grid.ravel() for grid in np.meshgrid(nodes, nodes))
+        output, slope = link.value(z), link.derivative(z)
+        products = np.stack([slope**2 * y**2, output * slope * y, output**2, slope**2])
+        powers = link.coefficients**2
+        square, stretch = (weights * each**2 for each in (link.value(nodes), link.derivative(nodes)))
+        # Its own step never comes: what is left beside it is the loss of the others.
+        learned = prediction.predicted_learned_time.copy()
+        learned[direction] = np.inf
+        when, loss = sorted_stairs(problem, replace(prediction, predicted_learned_time=learned))
+        overlap, squared_norm = prediction.learning_overlap[direction], prediction.learning_squared_norm[direction]
+        return cls(
+            link=link,
+            coefficient=float(a[direction]),
+            dimension=problem.dimension,
+            label_noise=problem.label_noise,
+            start=(float(overlap), math.log(squared_norm)),
+            kernel=np.stack([np.pad(polynomial.polyder(powers, n), (0, n)) for n in range(3)], axis=1),
+            z=z,
+            y=y,
+            output=output,
+            products=products * np.outer(weights, weights).ravel(),
+            stairs=(when, loss - np.sum(powers) * a[direction] ** 2),
+            surplus=float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum()),
+        )
+
+    def passage(self, learning_rate: float, time: float, *, of_products: bool = False) -> tuple[float, float]:
+        """Return when the mean has learned, and the standard deviation of that time; inf and NaN if it never has.
+
+        `time` is that of the flow, and `of_products` takes the mean motion of the finite-step equation.
+        """
+        from scipy.integrate import solve_ivp
+
+        goal = math.log(LEARNED_SHARE * self.coefficient * self._signal(1.0)[0])
+
+        def learned(_t: float, state: Array, *_step: object) -> float:
+            return float(state[1]) + math.log(self._signal(float(state[0]))[0]) - goal
+
+        stops: Any = learned
+        stops.terminal = True
+        start = np.array([*self.start, 0.0, 0.0, 0.0])
+        size = _TOLERANCE * np.array([abs(start[0]), 1.0, 1.0, 1.0, 1.0])
+        step, span = (learning_rate, of_products), (0.0, _LONGEST * time)
+        found: Any = solve_ivp(self.rates, span, start, args=step, rtol=_TOLERANCE, atol=size, events=stops)
+        if found.t_events[0].size == 0:
+            return math.inf, math.nan
+        passed, end = float(found.t_events[0][0]), found.y_events[0][0]
+        signal, slope, _ = self._signal(end[0])
+        gradient = np.array([slope / signal, 1.0])
+        spread = gradient @ np.array([[end[2], end[3]], [end[3], end[4]]]) @ gradient
+        speed = float(gradient @ self.rates(passed, end, *step)[:2])
+        return passed, math.sqrt(learning_rate * spread) / speed
+
+    def rates(self, time: float, state: Array, learning_rate: float, of_products: bool = False) -> Array:
+        """Return the rates of C, ln n and, divided by the learning rate, their covariance: Σ_CC, Σ_Cn and Σ_nn."""
+        C, log_norm, overlaps, mixed, norms = state
+        # A step of the integrator may pass |C| = 1 by rounding.
+        C, n, a = min(max(C, -1.0), 1.0), math.exp(log_norm), self.coefficient
+        far, (signal, slope, turn), (whole, _, _) = 1.0 - C**2, self._signal(C), self._signal(1.0)
+        stretch, cross, size, length = self._means(C, n, time)
+        pull, growth = a * slope * far, 4.0 * (a * signal - n * whole)
+        if of_products:
+            motion = (-0.5 * C * (length + 4.0 * size), length + 4.0 * size)
+        else:
+            motion = (-0.5 * C * length - 2.0 * cross, length - 4.0 * size)
+        own, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * whole
+        return np.array(
+            [
+                pull + learning_rate * motion[0],
+                growth + learning_rate * motion[1],
+                2.0 * own * overlaps + stretch - pull**2,
+                onto * overlaps + (own + back) * mixed + 4.0 * cross - pull * growth,
+                2.0 * (onto * mixed + back * norms) + 16.0 * size - growth**2,
+            ]
+        )
+
+    def _signal(self, C: float) -> Array:
+        """Return g, g' and g'' at an overlap."""
+        return np.asarray(polynomial.polyval(C, self.kernel))
+
+    def _means(self, C: float, n: float, time: float) -> tuple[float, float, float, float]:
+        """Return E[e² σ'² (x_p − C z)²], E[e² σ σ' (x_p − C z)], E[e² σ²] and E[e² σ'² |x_⊥|²]."""
+        across = math.sqrt(1.0 - C**2)
+        when, loss = self.stairs
+        others = loss[np.searchsorted(when, time, side="right")]
+        residual = n * self.output - self.coefficient * self.link.value(C * self.z + across * self.y)
+        stretch, cross, size, slope = self.products @ (residual**2 + others + self.label_noise**2)
+        length = stretch + (self.dimension - 2) * slope + self.surplus * others
+        return across**2 * stretch, across * cross, size, length
+
+
+# --- rivals -----------------------------------------------------------------------------------------------------------
+
+
+class Rivals(NamedTuple):
+    """What rivals of its pair mean for every direction, shape (P,).
+
+    `settled`: there are none. `earlier`: what they take from the mean of ln T at most. `elsewhere`: whether the neuron
+    may take another direction.
+    """
+
+    settled: NDArray[np.bool_]
+    earlier: Array
+    elsewhere: NDArray[np.bool_]
+
+
+def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array) -> Rivals:
+    """Return the rivals of matched pairs whose ln T scatters by `scatter` (P,); none for directions without a pair.
+
+    O(P (m + P)).
+    """
+    overlap, a, power = _sizes(problem), problem.teacher.coefficients, problem.information_exponent - 2
+    P = problem.num_directions
+    found = Rivals(np.zeros(P, dtype=bool), np.zeros(P), np.zeros(P, dtype=bool))
+    with np.errstate(divide="ignore"):
+        logs, closed = np.log(times_of_pairs(problem)), np.full(P, np.inf)
+    neurons, learned = pairs.matched_neuron, pairs.predicted_learned_time
+    free = np.ones(problem.width, dtype=bool)
+    matched = np.flatnonzero((neurons >= 0) & np.isfinite(scatter))
+    rates = a[matched] * np.abs(overlap[neurons[matched], matched]) ** power
+    for p in matched[np.argsort(-rates, kind="stable")].tolist():
+        i, s = int(neurons[p]), max(float(scatter[p]), 1e-12)
+        own = max(float(overlap[i, p]), 1e-300)
+        others = free.copy()
+        others[i] = False
+        behind = power * (1.0 - overlap[others, p] / own) / s
+        even = (a[p] / a) ** (1.0 / power)
+        ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 + 0.5 * even**2))
+        draws = (ahead < FAR_APART) & (logs[i] < closed + FAR_APART * s) & np.isfinite(logs[i])
+        found.elsewhere[p] = np.delete(draws, p).any()
+        found.earlier[p] = s * np.sum(_mean_excess(behind))
+        found.settled[p] = not found.elsewhere[p] and (behind >= FAR_APART).all()
+        if found.settled[p]:
+            free[i] = False
+            closed[p] = np.log(learned[p]) if 0.0 < learned[p] < np.inf else np.inf
+    return found
+
+
+def times_of_pairs(problem: Problem) -> Array:
+    """Return the times of emergence of every pair of a neuron and a direction alone, shape (m, P); inf for never."""
+    return _alone(problem, problem.start().teacher_overlap)
+
+
+def _alone(problem: Problem, overlap: Array) -> Array:
+    """Return the times of emergence of pairs alone from overlaps (…, m, P)."""
+    there = np.sqrt(EMERGENCE_LEVEL)
+    goal = np.copysign(np.maximum(np.abs(overlap), there), overlap)
+    times = transit_time(problem.activation.coefficients, overlap, goal) / problem.teacher.coefficients
+    return np.asarray(np.where(np.abs(overlap) < there, times, 0.0))
+
+
+def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
+    """Return times of emergence of a direction, numbered from 0, over runs that noise may give another neuron.
+
+    They are draws (DRAWS,), in flow time, inf where every neuron goes elsewhere; None if there are more than MOST_PAIRS
+    pairs. `noise_rate` is the learning rate over the batch size. All overlaps C of neuron i with directions are moved
+    by independent normal numbers of deviation 1.3 min_p s b T, s and b(C) the scatter of ln T and the speed of the pair
+    alone, which gives ln T of its pairs at least that scatter at leading order (`dynamics.theory.escape_bias`); times
+    have the delay of the pair. Of all directions that it can reach before they are learned a neuron takes the one to
+    which it is pulled most at the start, a_p |C|^(k−2).
+    """
+    m, P = problem.width, problem.num_directions
+    if m * P > MOST_PAIRS:
+        return None
+    link, overlap, times = problem.activation, problem.start().teacher_overlap, times_of_pairs(problem)
+    a = np.broadcast_to(problem.teacher.coefficients, (m, P))
+    waits = np.isfinite(times) & (times > 0.0)
+    noisy, late = np.full((m, P), np.inf), np.zeros((m, P))
+    drift, _, fluctuation, scatter, _ = pair_delays(
+        problem, SearchNoise.of(problem), noise_rate, a[waits], overlap[waits]
+    )
+    speed = a[waits] * np.abs(link.kernel_derivative(overlap[waits])) * (1.0 - overlap[waits] ** 2)
+    noisy[waits], late[waits] = scatter * speed * times[waits], drift + fluctuation
+    least = EARLY_NOISE * noisy.min(axis=1, keepdims=True)
+    noise = np.random.default_rng(DRAW_SEED).standard_normal((DRAWS, m, P))
+    moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
+    drawn = _alone(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
+    pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
+    learned, known = pairs.predicted_learned_time, np.isfinite(pairs.predicted_learned_time)
+    lag = np.full(P, np.inf)
+    lag[known] = learned[known] - pairs.predicted_emergence_time[known]
+    first, each = np.full((DRAWS, P), np.inf), np.arange(DRAWS)
+    for _ in range(m):
+        pull[drawn > (first + lag)[:, None, :]] = 0.0
+        choice = pull.argmax(axis=2)
+        reached = np.take_along_axis(np.where(pull > 0.0, drawn, np.inf), choice[:, :, None], axis=2)[:, :, 0]
+        neuron = reached.argmin(axis=1)
+        taken, time = choice[each, neuron], reached[each, neuron]
+        first[each, taken] = np.minimum(first[each, taken], time)
+        pull[each, neuron] = 0.0
+    return first[:, direction]
+
+
+def _sizes(problem: Problem) -> Array:
+    """Return what counts of the overlaps (m, P): their size, or themselves for an odd exponent."""
+    overlap = problem.start().teacher_overlap
+    return overlap if problem.information_exponent % 2 else np.abs(overlap)
+
+
+def _mean_excess(behind: Array) -> Array:
+    """Return E max(0, N(−x, 2)) of every x."""
+    from scipy.special import ndtr
+
+    x = behind[np.isfinite(behind)] / np.sqrt(2.0)
+    return np.asarray(np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x)))
