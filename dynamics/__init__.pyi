@@ -38,10 +38,10 @@ from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
 from .solve.correlation import solve_correlation as solve_correlation
-from .solve.coupling import solve_coupling as solve_coupling
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
-from .solve.front_door import solve_problem as solve_problem
+from .solve.dispatch import resume as resume
+from .solve.dispatch import solve_problem as solve_problem
 from .solve.learning_steps import LearningSteps as LearningSteps
 from .solve.learning_steps import learning_steps as learning_steps
 from .solve.mean_field import solve_mean_field as solve_mean_field
@@ -49,8 +49,8 @@ from .solve.network import solve_network as solve_network
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.quadratic import solve_quadratic as solve_quadratic
 from .solve.recovery import predict_recovery as predict_recovery
-from .solve.resumption import resume as resume
 from .solve.spherical import coupled_problem as coupled_problem
+from .solve.spherical import solve_coupling as solve_coupling
 from .solve.spherical import solve_spherical as solve_spherical
 from .solve.system import System as System
 from .solve.system import solve_system as solve_system

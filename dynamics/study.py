@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.end import caught_warnings, store_table
-from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option
+from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option, plain, positive_integer, switch
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -27,7 +27,6 @@ from dynamics.commands.parsing import (
     say,
     tell,
 )
-from dynamics.commands.readers import plain, positive_integer, switch
 from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
             return EXIT_FAILED
     with result:
         found = _found(result, clock.perf_counter() - began)
-        listed, trouble = store_table(result, settings["csv"], overwrite=settings["overwrite"])
+        listed, trouble = store_table(result, settings)
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             say(f"warning: {text}")

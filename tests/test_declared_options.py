@@ -14,11 +14,9 @@ import xarray as xr
 import dynamics
 import sgd_check
 from dynamics import mean_field_study
-from dynamics.commands.options import SOLVER_OPTIONS
+from dynamics.commands.options import SOLVER_OPTIONS, switch
 from dynamics.commands.parsing import UsageError, completed, read_option
-from dynamics.commands.prepared import study_function
-from dynamics.commands.readers import switch
-from dynamics.commands.study import build_parser, options_of
+from dynamics.commands.studies import build_parser, options_of, study_function
 from dynamics.laws import __main__ as laws
 from dynamics.solve import __main__ as solve
 from dynamics.tokens import __main__ as tokens

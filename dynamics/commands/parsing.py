@@ -6,12 +6,13 @@ Imports nothing heavy, so that `--help` answers at once.
 from __future__ import annotations
 
 import argparse
+import shlex
 import tomllib
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.readers import switch
+from dynamics.commands.options import STYLE, switch
 from hermite.text.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -55,6 +56,7 @@ __all__ = [
     "read_option",
     "read_toml",
     "refuse_both",
+    "retyped",
     "say",
     "tell",
 ]
@@ -62,6 +64,8 @@ __all__ = [
 #: Bytes of a file of options; the longest sensible one has a thousandth.
 MOST_TOML_BYTES = 10**6
 
+#: Values of options that need not be typed again.
+DEFAULTS = {"style": "screen", "theory": "auto", "false_alarm_rate": 0.01}
 FIGURE_SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 
 
@@ -209,19 +213,11 @@ def check_csv(values: Mapping[str, Any], *others: Path | None) -> None:
 
 def chosen_style(values: Mapping[str, Any]) -> str:
     """Return the look of the figure; refuse one that does not exist."""
-    from dynamics.commands.options import STYLE
-
     return str(read_option(STYLE, values["style"] or STYLE.default))
 
 
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
-    """Return where the figure goes, by default beside the dataset, or None; refuse flags that contradict each other."""
-    figure = _named_figure(values, output)
-    check_csv(values, output, figure)
-    return figure
-
-
-def _named_figure(values: Mapping[str, Any], output: Path) -> Path | None:
+    """Return the file of the figure, by default beside the dataset, or None; refuse contradictory flags."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
@@ -229,13 +225,23 @@ def _named_figure(values: Mapping[str, Any], output: Path) -> Path | None:
         msg = f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}."
         raise UsageError(msg)
     chosen_style(values)
-    if values["no_plot"]:
-        return None
-    figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
-    if figure.suffix.lower() not in FIGURE_SUFFIXES:
-        msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
-        raise UsageError(msg)
-    if figure == output:
-        msg = f"Options --output and --plot must name different files, but both are {str(output)!r}."
-        raise UsageError(msg)
+    figure = None
+    if not values["no_plot"]:
+        figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
+        if figure.suffix.lower() not in FIGURE_SUFFIXES:
+            msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
+            raise UsageError(msg)
+        if figure == output:
+            msg = f"Options --output and --plot must name different files, but both are {str(output)!r}."
+            raise UsageError(msg)
+    check_csv(values, output, figure)
     return figure
+
+
+def retyped(words: Sequence[str], values: Mapping[str, Any], options: Iterable[str], flags: Iterable[str]) -> str:
+    """Return a command of these words, and of those options and flags that were given otherwise than by default."""
+    typed = list(words)
+    for name in options:
+        if values.get(name) and values[name] != DEFAULTS.get(name):
+            typed += [f"--{name.replace('_', '-')}", str(values[name])]
+    return shlex.join([*typed, *(f"--{name.replace('_', '-')}" for name in flags if values[name])])

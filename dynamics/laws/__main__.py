@@ -17,9 +17,13 @@ from dynamics.commands.options import (
     WIDTHS,
     WORKERS,
     Option,
+    integers,
+    non_negative,
+    numbers,
+    positive,
+    positive_integer,
 )
-from dynamics.commands.readers import integers, non_negative, numbers, positive, positive_integer
-from dynamics.commands.study import Catalogue, StudyCommand, run_command
+from dynamics.commands.studies import Catalogue, StudyCommand, run_command
 from hermite.text.command_line import run_program
 
 EXAMPLES = """\

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dynamics.commands.prepared import duration
+from dynamics.commands.studies import duration
 from dynamics.laws.chaos import default_chaos_schedule, propagation_of_chaos
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
 from dynamics.problem.named_teachers import spherical_problem

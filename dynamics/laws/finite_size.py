@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.prepared import duration, study_function
+from dynamics.commands.studies import duration, study_function
 from dynamics.laws.families import common_times, solve_family
 from dynamics.laws.law_variables import SOURCES
 from dynamics.laws.laws_of_a_problem import loss_against_time

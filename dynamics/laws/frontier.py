@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.prepared import duration, study_function
+from dynamics.commands.studies import duration, study_function
 from dynamics.laws.families import check_coupled, checked_problem, common_times, solve_family
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_across_problems import frontier_laws

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.prepared import study_function
+from dynamics.commands.studies import study_function
 from dynamics.laws.families import answer_all
 from dynamics.laws.law_variables import law_coordinates, law_values
 from dynamics.laws.laws_of_a_problem import fitted_law

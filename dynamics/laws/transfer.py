@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands.prepared import duration, study_function
+from dynamics.commands.studies import duration, study_function
 from dynamics.laws.families import answer_all, checked_problem, checked_workers
 from dynamics.problem import Problem
 from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gc
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dynamics.commands.end import caught_warnings, end_with
 from dynamics.commands.options import (
     CONFIG,
     CORRELATION,
     CSV,
     JSON,
+    MEAN_FIELD,
     NETWORK,
+    NETWORK_OPTIONS,
     NO_PLOT,
     NO_PROGRESS,
     OPTIONS,
@@ -23,10 +27,13 @@ from dynamics.commands.options import (
     QUIET,
     STYLE,
     Option,
+    plain,
+    switch,
 )
 from dynamics.commands.parsing import (
     EXIT_DONE,
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     Parser,
     UsageError,
     as_typed,
@@ -36,23 +43,22 @@ from dynamics.commands.parsing import (
     completed,
     exit_code_of,
     read_option,
+    retyped,
     say,
     tell,
 )
-from dynamics.commands.readers import plain, switch
-from dynamics.solve.described_problem import build_problem
-from dynamics.solve.end import solve_and_report
 from dynamics.solve.registry import registered
-from dynamics.solve.resume import resume_from_file
+from dynamics.threads.cores import find_blas
 from hermite.text.command_line import run_program
 from hermite.text.messages import suggestion
+from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
-    from dynamics.problem import Problem
+    from dynamics.problem import Problem, Teacher
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
@@ -81,20 +87,16 @@ usage, 130 interrupted
 """
 
 
-#: What only a command line has.
+#: Options of display, which a resumed run has too.
+DISPLAY = (PLOT, NO_PLOT, STYLE, CSV, JSON, QUIET, NO_PROGRESS)
 COMMAND_OPTIONS = (
     CONFIG,
     Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE"),
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
-    PLOT,
-    NO_PLOT,
-    STYLE,
-    CSV,
+    *DISPLAY[:4],
     OVERWRITE,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
-    JSON,
-    QUIET,
-    NO_PROGRESS,
+    *DISPLAY[4:],
 )
 #: Options that another makes meaningless.
 EXCLUDED = {
@@ -102,6 +104,15 @@ EXCLUDED = {
     "ratio": ("beta",),
     "teacher": ("beta", "ratio", "directions", "coefficients", "teacher_activation"),
 }
+#: Model -> directions of its teacher, and functions of these that give its width and its dimension, by default.
+SIZES: dict[str, tuple[int, Callable[[int], int], Callable[[int], int]]] = {
+    "quadratic": (256, lambda _: 32, lambda P: max(10**6, P)),
+    "network": (2, lambda _: 8, lambda P: max(256, P)),
+    "mean-field": (1, lambda _: 1, lambda P: max(64, P + 1)),  # its width is infinite whatever the problem has
+    "correlation": (1, lambda _: 1, lambda _: 256),
+}
+USUAL_SIZES = (16, lambda P: 3 * P, lambda P: max(256, P))
+QUADRATIC = "quadratic"
 
 
 def build_parser() -> Parser:
@@ -121,7 +132,7 @@ def _run(given: Mapping[str, Any]) -> int:
     """Go on with a run, or solve a problem; return the exit code."""
     try:
         if given["resume"]:
-            return resume_from_file(given, _find)
+            return _resume(given)
         given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
         if given["resume"]:
             msg = "Option --resume must be typed as a flag, but is in the file of --config."
@@ -132,15 +143,17 @@ def _run(given: Mapping[str, Any]) -> int:
         return EXIT_FAILED
 
 
+# --- options ------------------------------------------------------------------------------------------------
+
+
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options by name, read and checked; what is not given has its default."""
+    """Return the options by name, read and checked, or their defaults."""
     values: dict[str, Any] = {}
     given = {**given, "model": _implied_model(given) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
-        text = given[option.key]
-        read = option.default if text is None else text
-        values[option.key] = None if read is None else read_option(option, read)
-        if text is not None and values["model"] not in option.models:
+        values[option.key] = _value(option, given)
+        if given[option.key] is not None and values["model"] not in option.models:
+            text = given[option.key]
             msg = f"Option --{option.name} must be absent for --model {values['model']}, but is {text}."
             raise UsageError(msg)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
@@ -150,98 +163,83 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     for chosen, others in EXCLUDED.items():
         for name in others if values[chosen] is not None else ():
             if values[name] is not None:
-                msg = (
-                    f"Option --{name.replace('_', '-')} must be absent when --{chosen} is given, but is {values[name]}."
-                )
+                flag = f"--{name.replace('_', '-')}"
+                msg = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
                 raise UsageError(msg)
     return MappingProxyType(values)
 
 
+def _value(option: Option, given: Mapping[str, Any]) -> Any:
+    """Return the value of an option, or its default."""
+    text = option.default if given[option.key] is None else given[option.key]
+    return None if text is None else read_option(option, text)
+
+
 def _implied_model(given: Mapping[str, Any]) -> str | None:
-    """Return the model of which something is said that others do not take, where no model is chosen."""
+    """Return the model whose own options are given, where no model is chosen."""
     if given["objective"] == CORRELATION[0]:
         return CORRELATION[0]
-    said = {option.key for option in OPTIONS if given[option.key] is not None}
-    models = (NETWORK, CORRELATION)
-    return next(
-        (only[0] for only in models for option in OPTIONS if option.models == only and option.key in said), None
+    own = [option.models for option in OPTIONS if given[option.key] is not None]
+    return next((models[0] for models in (NETWORK, CORRELATION) if models in own), None)
+
+
+def build_problem(options: Mapping[str, Any]) -> Problem:
+    """Return the problem that the options describe; the student is that of the model."""
+    from dynamics.problem import Inputs, Problem, Student, Teacher
+    from dynamics.problem.checks import checked_link
+
+    model = options["model"]
+    k = options["k"] or (2 if model == QUADRATIC else 4)
+    link = checked_link(options["activation"] or f"he{k}", "activation", options["order"])
+    if options["k"] is not None and link.information_exponent != options["k"]:
+        msg = (
+            f"Option --k must equal the information exponent of --activation, but is {options['k']} "
+            f"while {link.name} has {link.information_exponent}."
+        )
+        raise UsageError(msg)
+    directions, usual_width, usual_dimension = SIZES.get(model, USUAL_SIZES)
+    if options["teacher"] is not None:
+        teacher = Teacher.polynomial(options["teacher"])
+    else:
+        teacher = _teacher(options, options["directions"] or directions)
+    width = options["width"] or usual_width(teacher.span)
+    if model in NETWORK:
+        own = {option.key: options[option.key] for option in NETWORK_OPTIONS if options[option.key] is not None}
+        student: dict[str, Any] = {"student": Student(activation=link, width=width, **own)}
+    else:
+        kind = options["student"] if model == QUADRATIC else registered(model).students[0]
+        student = {"activation": link, "width": width, "student": kind}
+    return Problem(
+        **student,
+        teacher=teacher,
+        dimension=options["dimension"] or usual_dimension(teacher.span),
+        initial_norm=options["initial_norm"] or (width**-0.25 if model == QUADRATIC else None),
+        seed=options["seed"],
+        label_noise=options["label_noise"] or 0.0,
+        inputs=None if options["spectrum"] is None else Inputs.power_law(options["spectrum"]),
+        teacher_activation=options["teacher_activation"],
+        objective="correlation" if model in CORRELATION else "squared",
+        smoothing=options["smoothing"] or 0.0,
     )
 
 
-def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
-    from dynamics.runs.storage import free_name
+def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
+    """Return the teacher of units along the axes."""
+    from dynamics.problem import Teacher
 
-    answer = registered(options["model"])
-    try:
-        problem = build_problem(options)
-        _check_answer(answer, problem, options)
-        output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
-        figure = chosen_figure(given, output)
-        save_at = _schedule(answer, problem, options)
-    except (TypeError, ValueError, ImportError) as error:
-        raise UsageError(as_typed(error, OPTIONS, **_of_teacher(options))) from None
-    if not given["dry_run"]:
-        check_targets(given, output, figure)
-    if given["dry_run"]:
-        from dynamics.solve.estimate import estimate
-
-        tell(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))
-        return EXIT_DONE
-    from dynamics.runs.run_file import RunFile
-
-    file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
-    return solve_and_report(lambda: _question(given, options, problem, save_at, file), file, figure, given, _find)
-
-
-def _of_teacher(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return what was typed for arguments that no option has the name of."""
-    listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
-    return {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
-
-
-def _find(answer: xr.Dataset) -> Findings | None:
-    from dynamics.report.findings import find_findings
-
-    return find_findings(answer)
-
-
-def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
-    """Raise what an answer has against the problem, the method or what the method needs."""
-    resolve_name(answer.check)(problem, options)
-    method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
-    if answer.methods and method not in menu:
-        msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
-        raise UsageError(msg + suggestion(method, menu))
-    if method == "sundials":  # both say so if the extra is missing
-        from dynamics.integrators import check_method
-
-        check_method(method)
-    if options["device"] is not None:
-        from dynamics.integrators.large_flow.device.device import load_torch
-
-        load_torch(options["device"])
-
-
-def _question(
-    given: Mapping[str, Any], options: Mapping[str, Any], problem: Problem, save_at: SaveAt | None, file: RunFile
-) -> xr.Dataset:
-    """Return the answer of the chosen model, whose function takes the options that have its arguments' names."""
-    answer = registered(options["model"])
-    solve = answer.solve()
-    known = inspect.signature(solve).parameters
-    own = {
-        "save_at": save_at,
-        "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
-        "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
-        "progress": False if given["quiet"] or given["no_progress"] else None,
-        "checkpoint": file,
-    }
-    dataset: xr.Dataset = solve(problem, **{key: value for key, value in {**options, **own}.items() if key in known})
-    return dataset
+    if options["coefficients"] is not None:
+        return Teacher(options["coefficients"])
+    if options["model"] in MEAN_FIELD:  # mixture weights
+        return Teacher([1.0 / count] * count)
+    if options["model"] in CORRELATION:
+        return Teacher([1.0] * count)
+    if options["ratio"] is not None:
+        return Teacher.geometric(count, options["ratio"])
+    return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])
 
 
 def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> SaveAt | None:
-    """Return the SaveAt of the options, or None for the documented default."""
+    """Return the saved times, or None for the documented default."""
     from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 
     kind, count = options["save"]
@@ -255,20 +253,164 @@ def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> S
     return SaveAt.geometric(first, last, count)
 
 
+def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a problem or options that the answer does not take, an unknown method, and missing extras."""
+    resolve_name(answer.check)(problem, options)
+    method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
+    if answer.methods and method not in menu:
+        msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
+        raise UsageError(msg + suggestion(method, menu))
+    if method == "sundials":
+        from dynamics.integrators import check_method
+
+        check_method(method)
+    if options["device"] is not None:
+        from dynamics.integrators.large_flow.device.device import load_torch
+
+        load_torch(options["device"])
+
+
 def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
-    """Return a file name that tells the parameters, ending in a short hash of all of them."""
+    """Return a file name made of the parameters, which ends in a short hash of all of them."""
     import hashlib
     import json
 
-    everything = json.dumps(
-        [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in options.items()}]
-    )
-    digest = hashlib.sha256(everything.encode()).hexdigest()[:6]
+    everything = [problem.parameters(), {key.replace("_", "-"): repr(value) for key, value in options.items()}]
+    digest = hashlib.sha256(json.dumps(everything).encode()).hexdigest()[:6]
     link = "".join(c if c.isalnum() else "_" for c in problem.activation.name)[:24]
     beta = "" if problem.teacher.beta is None else f"-beta{problem.teacher.beta:g}"
-    width = "" if problem.kind == "spherical" else f"-m{problem.width}"
-    sizes = f"P{problem.num_directions}{width}-d{problem.dimension}"
-    return f"{options['model']}-{link}{beta}-{sizes}-{digest}"
+    width = "" if options["model"] in (*MEAN_FIELD, *CORRELATION) else f"-m{problem.width}"
+    return f"{options['model']}-{link}{beta}-P{problem.num_directions}{width}-d{problem.dimension}-{digest}"
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+
+
+def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    """Solve the problem that the options describe, or print the estimated work; return the exit code."""
+    from dynamics.runs.storage import free_name
+
+    answer = registered(options["model"])
+    try:
+        problem = build_problem(options)
+        _check_answer(answer, problem, options)
+        output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
+        figure = chosen_figure(given, output)
+        save_at = _schedule(answer, problem, options)
+    except (TypeError, ValueError, ImportError) as error:
+        listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
+        names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
+        raise UsageError(as_typed(error, OPTIONS, **names)) from None
+    if given["dry_run"]:
+        from dynamics.solve.estimate import estimate
+
+        tell(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))
+        return EXIT_DONE
+    check_targets(given, output, figure)
+    from dynamics.runs.run_file import RunFile
+
+    file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
+    own = {
+        "save_at": save_at,
+        "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
+        "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
+        "progress": False if given["quiet"] or given["no_progress"] else None,
+        "checkpoint": file,
+    }
+    return _finish(lambda: _answer(answer, problem, {**options, **own}), file, figure, given)
+
+
+def _answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> xr.Dataset:
+    """Return the answer, whose function takes the options that have its arguments' names."""
+    solve = answer.solve()
+    known = inspect.signature(solve).parameters
+    dataset: xr.Dataset = solve(problem, **{key: value for key, value in options.items() if key in known})
+    return dataset
+
+
+def _resume(given: Mapping[str, Any]) -> int:
+    """Go on with the run in a file, which holds all options but those of display and running time."""
+    from dynamics.runs.run_file import reopened
+    from dynamics.runs.storage import StorageError
+    from dynamics.solve.dispatch import resume
+
+    limits = {option.key: option for option in OPTIONS if option.key in ("max_runtime", "checkpoint_every")}
+    for name, value in given.items():
+        if value and name not in {"resume", *limits, *(option.key for option in DISPLAY)}:
+            msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+            raise UsageError(msg)
+    budget, every = (_value(option, given) for option in limits.values())
+    hidden = given["quiet"] or given["no_progress"]
+    given = {**given, "overwrite": True}
+    try:
+        file = reopened(given["resume"], every=every, keeps_result=False)
+        figure = chosen_figure(given, file.target)
+        check_targets(given, None, figure)
+        return _finish(
+            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given
+        )
+    except StorageError as error:
+        raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None
+
+
+def _finish(solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None, given: Mapping[str, Any]) -> int:
+    """Solve, write dataset and figure, print the findings; return the exit code."""
+    find_blas()
+    # While compiled code runs, the interpreter is free to load the libraries of the end. The thread is joined here.
+    # Where a library does not load, `end_with` says so, and the answer is kept.
+    with ThreadPoolExecutor(1) as loader:
+        loader.submit(load_libraries, drawing=figure is not None)
+        stop_if_heard()
+        dataset, code = _computed(solve, file, given)
+
+    def store() -> tuple[Path, str]:
+        if not file.unfinished:  # a run that can go on is in its file already
+            file.store(dataset)
+        return file.target, file.trouble
+
+    written = end_with(dataset, _find, file.target, figure, given, store=store, figure_key="figure")
+    return (code or EXIT_FAILED) if written.trouble else code
+
+
+def _find(answer: xr.Dataset) -> Findings | None:
+    from dynamics.report.findings import find_findings
+
+    return find_findings(answer)
+
+
+def load_libraries(*, drawing: bool) -> None:
+    """Load what an answer is written with and, for `drawing`, what its figure is drawn with."""
+    import netCDF4  # noqa: F401
+    import xarray as xr
+
+    xr.Dataset({"any": 0.0})  # the first dataset loads more
+    if drawing:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
+
+
+def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
+    """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
+    from dynamics.runs.result import SolveError, SolveInterrupted
+
+    code, end = EXIT_DONE, "The run is not finished."
+    with caught_warnings() as caught:
+        try:
+            dataset = solve()
+        except (SolveError, SolveInterrupted) as error:
+            dataset, end = error.dataset, f"{error} What was computed is in {file.target}."
+            code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
+    if file.unfinished:
+        words = ("python", "-m", "dynamics.solve", "--resume", str(file.target))
+        again = retyped(words, given, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
+        end = f"{end} Go on with: {again}"
+    if code != EXIT_DONE or file.unfinished:
+        say(end)
+    if not given["quiet"]:
+        for entry in caught:
+            if str(entry.message) != file.trouble:  # an error, which is told in the end
+                say(f"warning: {entry.message}")
+    return dataset, code
 
 
 if __name__ == "__main__":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
-
-import numpy as np
 
 from dynamics.equations.overlaps.system import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
-from dynamics.solve.step_settings import checked_batch_size
+from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.prediction import default_committee_schedule
 from dynamics.threads.blas import blas_threads_for
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
 
 __all__ = ["solve_committee"]
 
@@ -121,45 +119,40 @@ def solve_committee(
     >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
     (True, True)
     """
-    return answered(registered("committee"), _build, problem, locals())
+    return solved(
+        "committee",
+        problem,
+        Settings(save_at, keep, method, rtol, atol, error_estimate),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
+    )
 
 
-def _build(asked: Asked, *, learning_rate: float | None, step_theory: str, batch_size: object) -> Integration:
+def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.committee.system import CommitteeSystem
-    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+    from dynamics.integrators.flow_methods import FlowMethod
 
-    problem = asked.problem
+    problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    if learning_rate is not None:
-        learning_rate = checked_number(learning_rate, "learning_rate", positive=True)
-    size = checked_batch_size(batch_size, steps=learning_rate is not None)
-    schedule = asked.schedule(lambda: default_committee_schedule(problem))
-    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
+    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
+    schedule = run.schedule(lambda: default_committee_schedule(problem))
+    check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
-    system = CommitteeSystem(problem, learning_rate, step_theory, size)
-    # What methods ask of the overlap flow, every system here has.
-    generic = cast("Any", system)
-    method = asked.method
-    if method == "auto":
-        method = "explicit" if choose_method(generic, last) == "explicit" else "bdf"
-    neurons, P = np.arange(problem.width), problem.num_directions
-    return Integration(
+    system = CommitteeSystem(problem, rate, str(step_theory), step.batch_size)
+    generic = cast("Any", system)  # it has all that methods ask of the overlap flow
+    method = chosen_method(generic, run.method, last)
+    return Integration.of(
+        system,
+        run,
         title="Online learning of a committee with fixed second layer",
         schedule=schedule,
-        method=FlowMethod(generic, method, asked.atol, last_time=last),
-        observe=system.observer(asked.keep),
-        start=system.initial_state,
-        events={"emergence_time": P, "learned_time": P},
-        coords={"neuron": neurons} | ({"neuron_2": neurons} if asked.keep == "full" else {}),
+        method=FlowMethod(generic, method, run.atol, last_time=last),
         constants=no_prediction_values(P),
-        settings={"learning_rate": learning_rate, "step_theory": step_theory, "batch_size": size},
-        says=lambda _: (
-            {}
-            if learning_rate is None
-            else {"learning_rate": learning_rate, "step_theory": step_theory, "batch_size": size}
-        ),
+        settings=step.arguments,
+        attributes=lambda _: {} if rate is None else step.arguments,
         notes=["Committees have no greedy prediction of times."],
-        sound=Soundness(asked.rtol, teacher_term(problem), falls=learning_rate is None, dies=True),
-        loss=(lambda state: system.loss(*system.unpack(state))) if asked.estimates(method) else None,
+        sound=Soundness(run.rtol, teacher_term(problem), falls=rate is None, dies=True),
+        loss=(lambda state: system.loss(*system.unpack(state))) if run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + P, method),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -10,15 +11,14 @@ from dynamics.problem import is_correlation
 from dynamics.problem.checks import checked_number
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
-from dynamics.solve.step_settings import checked_batch_size
+from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
 
 __all__ = ["solve_correlation"]
 
@@ -120,48 +120,46 @@ def solve_correlation(
     >>> flow.teacher_overlap.values.ravel().round(6).tolist()
     [0.125, 0.5]
     """
-    return answered(registered("correlation"), _build, problem, locals())
+    return solved(
+        "correlation",
+        problem,
+        Settings(save_at, keep, method, rtol, atol, error_estimate),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
+    )
 
 
-def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
+def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.mean_field.system import teacher_square
-    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+    from dynamics.integrators.flow_methods import FlowMethod
 
-    problem = asked.problem
-    system = correlation_system(problem, learning_rate, step_theory, batch_size)
-    prediction = predict(problem)
-    schedule = asked.schedule(lambda: default_schedule(problem, prediction))
-    last, method = float(schedule.times[-1]), asked.method
-    if method == "auto":
-        method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
-    stepped = learning_rate is not None
-    step = {
-        "learning_rate": learning_rate,
-        "step_theory": "finite-d" if stepped else None,
-        "batch_size": system.batch_size,
-    }
+    problem = run.problem
+    system, step = correlation_system(problem, learning_rate, step_theory, batch_size)
+    prediction, stepped = predict(problem), step.learning_rate is not None
+    schedule = run.schedule(lambda: default_schedule(problem, prediction))
+    last = float(schedule.times[-1])
     return Integration.of(
         system,
-        asked,
+        run,
         title="Correlation of one neuron and one direction" + (" under steps of SGD" if stepped else ""),
         schedule=schedule,
-        method=FlowMethod(system, method, asked.atol, last_time=last),
-        coords={"neuron": np.arange(1)} if asked.keep == "full" else {},
+        method=FlowMethod(system, chosen_method(system, run.method, last), run.atol, last_time=last),
+        coords={"neuron": np.arange(1)} if run.keep == "full" else {},
         constants={
             **prediction_values(prediction),
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
-        settings=step,
-        says=lambda _: prediction_attributes(prediction) | (step if stepped else {}),
+        settings=step.arguments,
+        attributes=lambda _: prediction_attributes(prediction) | (step.arguments if stepped else {}),
         notes=prediction.notes,
-        sound=Soundness(asked.rtol, teacher_square(problem), falls=not stepped and problem.smoothing == 0.0),
+        sound=Soundness(run.rtol, teacher_square(problem), falls=not stepped and problem.smoothing == 0.0),
     )
 
 
 def correlation_system(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object
-) -> CorrelationSystem:
-    """Return the equations, or refuse what they are not for."""
+) -> tuple[CorrelationSystem, StepSettings]:
+    """Return the equations and the steps, or refuse a problem or a step that they do not describe."""
     from dynamics.equations.correlation.system import CorrelationSystem
 
     if not is_correlation(problem):
@@ -174,4 +172,10 @@ def correlation_system(
     if rate is None and step_theory is not None:
         msg = f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}."
         raise ValueError(msg)
-    return CorrelationSystem(problem, rate or 0.0, checked_batch_size(batch_size, steps=rate is not None))
+    size = checked_batch_size(batch_size, steps=rate is not None)
+    return CorrelationSystem(problem, rate or 0.0, size), StepSettings(rate, "finite-d" if rate else None, size)
+
+
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a link of which the means are not known."""
+    correlation_system(problem, *(options[name] for name in ("learning_rate", "step_theory", "batch_size")))

@@ -14,6 +14,8 @@ from dynamics.solve.registry import registered
 from dynamics.theory.prediction import PAIRS, check_decouples, default_schedule, predict, sum_formula_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import xarray as xr
 
     from dynamics.problem import Problem
@@ -133,6 +135,11 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
             "notes": joined(dict.fromkeys(prediction.notes + solution.notes)),
         },
     )
+
+
+def check(problem: Problem, _options: Mapping[str, Any]) -> None:
+    """Refuse a problem whose directions are not learned apart from each other."""
+    check_decouples(problem)
 
 
 def _never_as_nan(times: Array) -> Array:

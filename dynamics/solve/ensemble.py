@@ -1,55 +1,58 @@
-"""Many small flows answered together, each phase of the work for all of them before the next one.
+"""Many small flows answered together: each phase of the work is done for all of them before the next phase.
 
-A flow of eight neurons takes two milliseconds of compiled steps. What Python does for it besides takes half as long in
-phases as it does flow by flow: a phase finds its own code and data in the caches of the processor.
+A flow of eight neurons takes two milliseconds of compiled steps. The rest of the work, in Python, takes half as long by
+phases as flow by flow, because the processor has the code and data of one phase in its caches.
 """
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators.stepper import leaping
 from dynamics.runs.loop import UnwatchedRun, results_of
 from dynamics.runs.looser_run import LOOSER, observer_of
-from dynamics.solve.asked import checked
-from dynamics.solve.skeleton import contents_of, labelled
+from dynamics.solve.integration import Run, labelled, solved_contents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from dynamics.problem import Problem
     from dynamics.runs.dataset import Contents
     from dynamics.runs.result import RunResult
-    from dynamics.solve.registry import Answer
-    from dynamics.solve.skeleton import Integration
+    from dynamics.solve.integration import Integration, Settings, Watch
 
-__all__ = ["contents_together"]
+__all__ = ["Call", "built", "contents_of", "contents_together"]
 
 
-def contents_together(
-    answer: Answer, build: Callable[..., Integration], calls: Sequence[Mapping[str, Any]], until: float
-) -> list[Contents | None]:
-    """Return what `contents_of` returns for the first of some calls, to the last bit; None where it would raise.
+class Call(NamedTuple):
+    """One call of an answer; calls that are answered together have no trackers, checkpoint or budget of time."""
 
-    Parameters
-    ----------
-    answer : Answer
-    build : callable
-        As that of `contents_of`.
-    calls : sequence of mapping
-        All arguments of the public function by name, `problem` included, and what `build` may be given besides. None
-        has trackers, a checkpoint or a budget of time, and BLAS has one thread.
-    until : float
-        Time of `time.monotonic` after which no run is begun, but the first.
+    problem: Problem
+    settings: Settings
+    build: Callable[[Run], Integration]
+    watch: Watch
 
-    Raises
-    ------
-    TypeError, ValueError, ImportError
-        For bad arguments of one of them, before any step.
+
+def contents_of(name: str, call: Call) -> Contents:
+    """Return the contents of the dataset of one call."""
+    return solved_contents(name, call.problem, call.settings, call.watch, call.build)
+
+
+def built(name: str, call: Call) -> Integration:
+    """Return what a call integrates, without a step."""
+    return call.build(Run.of(name, call.problem, call.settings))
+
+
+def contents_together(name: str, calls: Sequence[Call], until: float) -> list[Contents | None]:
+    """Return what `solved_contents` returns for the first of some calls, to the last bit; None where it would raise.
+
+    BLAS must have one thread. After the time `until` of `time.monotonic` no run is begun but the first. TypeError,
+    ValueError or ImportError is raised for bad arguments of one of the calls, before any step.
     """
-    flows = [_Flow(answer, build, arguments) for arguments in calls]
+    flows = [_Flow(name, call) for call in calls]
     for flow in flows:
         flow.begin()
     followed: list[_Flow] = []
@@ -66,19 +69,18 @@ def contents_together(
 class _Flow:
     """One call: checked and built at first, then begun, followed to its end, observed, and labelled."""
 
-    def __init__(self, answer: Answer, build: Callable[..., Integration], arguments: Mapping[str, Any]) -> None:
-        self._call = answer, build, arguments["problem"], arguments
-        self._answer = answer
-        self._asked, own = checked(answer, arguments["problem"], arguments)
-        self.integration = build(self._asked, **own)
-        #: The run, and the looser one beside it where errors are estimated; none where they would not leap.
+    def __init__(self, name: str, call: Call) -> None:
+        self._name, self._call = name, call
+        self._run = Run.of(name, call.problem, call.settings)
+        self.integration = call.build(self._run)
+        #: The run, and the looser one where errors are estimated; none where they would not leap.
         self.runs: list[UnwatchedRun] = []
         self.results: list[RunResult | None] = []
         self._alone: Contents | None = None
 
     def begin(self) -> None:
         """Make the steppers."""
-        flow, rtol = self.integration, self._asked.rtol
+        flow, rtol = self.integration, self._run.rtol
         if flow.cut is not None or not takes_stacks(flow.observe):
             return
         factors = (1.0,) if flow.loss is None else (1.0, LOOSER)
@@ -92,7 +94,7 @@ class _Flow:
             run.follow()
         if not self.runs:
             with suppress(Exception):  # the call will say what is wrong when it is asked again
-                self._alone = contents_of(*self._call)
+                self._alone = contents_of(self._name, self._call)
 
     @property
     def alike(self) -> tuple[object, ...] | None:
@@ -109,7 +111,7 @@ class _Flow:
         if result is None or None in looser:
             return None
         flow = self.integration
-        contents = labelled(self._answer, self._asked, flow, self.runs[0].stepper, result, *(looser or [None]))
+        contents = labelled(self._run, flow, self.runs[0].stepper, result, *(looser or [None]))
         flow.warn(contents.attributes)
         return contents
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,12 +21,11 @@ from dynamics.problem.checks import check_choice
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, PlainMethod, answered
+from dynamics.solve.integration import Integration, PlainMethod, Settings, Watch, solved
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
     from numpy.typing import ArrayLike
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
     from hermite.arrays import Array
 
 __all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]
@@ -152,32 +151,43 @@ def solve_mean_field(
     >>> [round(float(time), 3) for time in flow.loss_level_time[:1]]
     [2.31]
     """
-    return answered(registered("mean-field"), _build, problem, locals())
+    return solved(
+        "mean-field",
+        problem,
+        Settings(save_at, keep, method, rtol, atol),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(_integration, particles=particles, quadrature=quadrature, tracers=tracers),
+    )
 
 
-def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
-    from dynamics.equations.mean_field.start import QUADRATURES
+def _integration(run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
+    from dynamics.equations.mean_field.start import QUADRATURES, halves_are_alike
     from dynamics.integrators.particles.stepper import stepper_of_particles
 
-    problem = asked.problem
+    problem = run.problem
     check_choice("quadrature", quadrature, QUADRATURES)
     check_axes(problem)
     rule = checked_quadrature(problem, quadrature)
     count = checked_particles(problem, particles, rule)
     followers = checked_tracers(problem, tracers)
-    schedule = asked.schedule(lambda: default_mean_field_schedule(problem))
+    schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     if followers.size > 0:
-        asked.file.arguments["tracers"] = followers
+        run.file.arguments["tracers"] = followers
     warn_of_mixture(problem)
-    law = _initial_law(problem, count, rule, followers)
-    system, edges, P = law.system, overlap_edges(), problem.num_directions
-    observe = make_observer(system, asked.keep, mirrored=law.mirrored)
+    system, moving, weights = _particles(problem, count, rule, followers)
+    size, edges, P = system.initial_state.size, overlap_edges(), problem.num_directions
+    observe = make_observer(system, run.keep, mirrored=halves_are_alike(problem, count, rule))
+
+    def observe_all(state: Array) -> dict[str, Any]:
+        tracers = {"tracer_projection": state[size:].reshape(followers.shape).copy()} if followers.size > 0 else {}
+        return {**observe(state[:size]), **tracers}
+
     return Integration(
         title=f"Mean field of the {problem.kind} network",
         schedule=schedule,
-        method=PlainMethod(law.moving, asked.method, asked.atol, stepper_of_particles),
-        observe=_with_tracers(system, followers.shape, observe),
-        start=law.moving.initial_state,
+        method=PlainMethod(moving, run.method, run.atol, stepper_of_particles),
+        observe=observe_all,
+        start=moving.initial_state,
         events={"loss_level_time": len(LOSS_LEVELS), "learned_time": P},
         coords={
             "particle": np.arange(count),
@@ -185,53 +195,51 @@ def _build(asked: Asked, *, particles: int | None, quadrature: str, tracers: Arr
             "share": np.array(SHARES),
             "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
         },
-        constants={**no_prediction_values(P), "emergence_time": np.full(P, np.nan), "weight": law.weights},
+        constants={**no_prediction_values(P), "emergence_time": np.full(P, np.nan), "weight": weights},
         settings={"particles": count, "quadrature": rule},
-        says=lambda values: {
+        attributes=lambda values: {
             "particles": count,
             "quadrature": rule,
             "tracers": len(followers),
             "loss_floor": system.floor,
             "teacher_loss": system.teacher_loss(),
-            **_verdicts(values["loss"], asked.rtol),
+            **loss_rise(values["loss"], run.rtol),
         },
         notes=[NOTE],
-        sound=Soundness(asked.rtol, system.teacher_loss(), falls=True),
-        warn=_warn_of_rise,
+        sound=Soundness(run.rtol, system.teacher_loss(), falls=True),
+        warn=warn_of_rise,
     )
 
 
-@dataclass(frozen=True)
-class _InitialLaw:
-    """Particles that stand for the isotropic law.
+def _particles(
+    problem: Problem, count: int, rule: str, followers: Array
+) -> tuple[MeanFieldSystem, MeanFieldSystem, Array]:
+    """Return the system of the particles, that of particles and tracers, and the weights of all particles.
 
-    `system` has them, `moving` the tracers too, which are particles without weight. If `mirrored`, each stands for its
-    mirror image as well, and `weights` has both.
+    Tracers are particles without weight. Where one half of the particles mirrors the other, the systems have one half.
     """
-
-    system: MeanFieldSystem
-    moving: MeanFieldSystem
-    weights: Array
-    mirrored: bool
-
-
-def _initial_law(problem: Problem, count: int, rule: str, followers: Array) -> _InitialLaw:
     from dynamics.equations.mean_field.axis import AxisSystem
     from dynamics.equations.mean_field.start import halves_are_alike, start_particles
     from dynamics.equations.mean_field.subspace import SubspaceSystem
 
-    projections, weights = start_particles(problem, count, rule)
-    mirrored = halves_are_alike(problem, count, rule)
-    if mirrored:
-        projections, weights = projections[count // 2 :], 2.0 * weights[count // 2 :]
+    projections, whole = start_particles(problem, count, rule)
+    weights = whole
+    if halves_are_alike(problem, count, rule):
+        projections, weights = projections[count // 2 :], 2.0 * whole[count // 2 :]
+        whole = np.concatenate([weights[::-1], weights]) / 2.0
     make_system = AxisSystem if problem.teacher.span == 1 else SubspaceSystem
     system: MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
     moving = system
     if followers.size > 0:
         positions = np.concatenate([projections, followers])
         moving = make_system(problem, positions, np.pad(weights, (0, len(followers))), LOSS_LEVELS)
-    both = np.concatenate([weights[::-1], weights]) / 2.0 if mirrored else weights
-    return _InitialLaw(system, moving, both, mirrored)
+    return system, moving, whole
+
+
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
+    check_axes(problem)
+    checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:
@@ -259,21 +267,8 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     return SaveAt.geometric(FIRST_SAVED * alone / rate, LAST_SAVED * alone / rate, DEFAULT_COUNT)
 
 
-def _with_tracers(
-    system: MeanFieldSystem, shape: tuple[int, ...], observe: Callable[[Array], dict[str, Any]]
-) -> Callable[[Array], dict[str, Any]]:
-    """Return what observes a state of the system's particles, by `observe`, with tracers of this shape behind them."""
-    size = system.initial_state.size
-
-    def record(state: Array) -> dict[str, Any]:
-        found = observe(state[:size])
-        return {**found, "tracer_projection": state[size:].reshape(shape).copy()} if shape[0] > 0 else found
-
-    return record
-
-
-def _verdicts(loss: Array, rtol: float) -> dict[str, Any]:
-    """Return whether the loss never rises by more than `rtol` of its largest value, and by how much it does at most."""
+def loss_rise(loss: Array, rtol: float) -> dict[str, Any]:
+    """Return whether the loss never rises by more than `rtol` of its largest value, and its largest rise."""
     known = loss[np.isfinite(loss)]
     rise = float(np.max(np.diff(known), initial=0.0))
     return {
@@ -282,7 +277,7 @@ def _verdicts(loss: Array, rtol: float) -> dict[str, Any]:
     }
 
 
-def _warn_of_rise(attributes: Mapping[str, Any]) -> None:
+def warn_of_rise(attributes: Mapping[str, Any]) -> None:
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."

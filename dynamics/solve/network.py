@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.soundness import Soundness, outgrown
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
-from dynamics.solve.step_settings import StepSettings, checked_step, step_attributes
+from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.steps import StepSettings, checked_step, chosen_method, refuse_estimate, step_attributes
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 from dynamics.threads.blas import blas_threads_for
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
 
 __all__ = ["solve_network"]
 
@@ -142,45 +142,55 @@ def solve_network(
     >>> bool(flow.loss[1] < 0.1 * flow.loss[0])
     True
     """
-    return answered(registered("network"), _build, problem, locals())
+    return solved(
+        "network",
+        problem,
+        Settings(save_at, keep, method, rtol, atol, error_estimate),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
+    )
 
 
-def _build(asked: Asked, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
-    from dynamics.integrators.flow_methods import FlowMethod, choose_method
+def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
+    from dynamics.integrators.flow_methods import FlowMethod
 
-    problem, step = asked.problem, network_step(asked.problem, learning_rate, asked.method, step_theory, batch_size)
-    if step.descends and asked.error_estimate:
-        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
-        raise ValueError(msg)
-    rate = step.learning_rate
-    schedule = asked.schedule(lambda: default_network_schedule(problem))
-    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
-    last = float(schedule.times[-1])
-    system = network_system(problem, step)
-    method = asked.method
-    if method == "auto":
-        method = "explicit" if choose_method(system, last) == "explicit" else "bdf"
-    neurons, names = np.arange(problem.width), list(problem.teacher.order)
-    coords: dict[str, Any] = {"neuron": neurons}
-    coords |= {"neuron_2": neurons} if asked.keep == "full" else {}
-    coords |= {"component_name": names} if names else {}
-    return Integration(
+    problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)
+    refuse_estimate(step, run.error_estimate)
+    schedule = run.schedule(lambda: default_network_schedule(problem))
+    check_flow_memory(problem, keep=run.keep, times=len(schedule))
+    last, rate = float(schedule.times[-1]), step.learning_rate if step.descends else None
+    system, names = network_system(problem, step), list(problem.teacher.order)
+    method = chosen_method(system, run.method, last)
+    neurons: dict[str, Any] = {"neuron": np.arange(problem.width)}
+    neurons |= {"neuron_2": neurons["neuron"]} if run.keep == "full" else {}
+    known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
+    if system.teacher.components.size:
+        known["teacher_component"] = system.teacher.components
+        known["predicted_component_time"] = predicted_component_times(problem)
+    return Integration.of(
+        system,
+        run,
         title="Two-layer network on its teacher",
         schedule=schedule,
-        method=FlowMethod(system, method, asked.atol, learning_rate=rate if step.descends else None, last_time=last),
-        observe=system.observer(asked.keep),
-        start=system.initial_state,
+        method=FlowMethod(system, method, run.atol, learning_rate=rate, last_time=last),
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
-        coords=coords,
-        constants=_of_teacher(system),
-        settings={"learning_rate": rate, "step_theory": step.step_theory, "batch_size": step.batch_size},
-        says=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
+        coords=neurons | ({"component_name": names} if names else {}),
+        constants=known,
+        settings=step.arguments,
+        attributes=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
-        sound=Soundness(0.0 if step.descends else asked.rtol, system.teacher.square, falls=system.falls, dies=True),
+        sound=Soundness(0.0 if step.descends else run.rtol, system.teacher.square, falls=system.falls, dies=True),
         why_failed=lambda state: outgrown(system.series_error(state)),
-        loss=system.loss if not step.descends and asked.estimates(method) else None,
+        loss=system.loss if not step.descends and run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
     )
+
+
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
+    names = ("learning_rate", "method", "step_theory", "batch_size")
+    network_system(problem, network_step(problem, *(options[name] for name in names)))
 
 
 def network_step(
@@ -202,15 +212,6 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     from dynamics.equations.network.step_system import NetworkStepSystem
 
     return NetworkStepSystem(problem, step.learning_rate, step.step_theory, step.batch_size)
-
-
-def _of_teacher(system: NetworkSystem) -> dict[str, Any]:
-    """Return what is known of the teacher."""
-    known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
-    if system.teacher.components.size:
-        known["teacher_component"] = system.teacher.components
-        known["predicted_component_time"] = predicted_component_times(system.problem)
-    return known
 
 
 def _warned_of_blindness(problem: Problem) -> list[str]:

@@ -1,23 +1,32 @@
 """The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate.
 
-The equations are in `equations.overlaps` and `equations.finite_step`, what a learning rate asks for in `step_settings`,
-the choice of method in `integrators.flow_methods`, the run in `skeleton`.
+The equations are in `equations.overlaps` and `equations.finite_step`, the arguments of steps in `steps`, the choice of
+method in `integrators.flow_methods`, the run in `integration`.
 """
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynamics.problem import is_correlation
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
-from dynamics.solve.step_settings import checked_step, limit_of, make_system, step_attributes, step_notes, warn_limit
-from dynamics.solve.truncation import CutLink, halved
+from dynamics.solve.integration import HalvedOrder, Integration, Settings, Watch, halved, solved
+from dynamics.solve.steps import (
+    checked_step,
+    chosen_method,
+    limit_of,
+    make_system,
+    refuse_estimate,
+    step_attributes,
+    step_notes,
+    warn_limit,
+)
 from dynamics.theory.prediction import PAIRS, default_schedule, predict, predict_all, sum_formula_loss
 from dynamics.threads.blas import blas_threads_for
 
@@ -28,31 +37,21 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.interface import FlowSystem
-    from dynamics.integrators.flow_methods import FlowMethod
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
-    from dynamics.solve.step_settings import StepSettings
+    from dynamics.solve.integration import Run
+    from dynamics.solve.steps import StepSettings
     from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array
 
-__all__ = ["build", "first_method", "prepare", "solve_overlaps"]
+__all__ = ["solve_overlaps"]
 
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
 #: Part of the norm of a link that its series may leave out without a warning.
 TRUNCATION_WARNING = 1e-2
-
-
-_TITLES = {
-    "overlaps": "Coupled overlap flow of the two-homogeneous student",
-    "classes": "Coupled overlap flow of the two-homogeneous student on inputs that are not isotropic",
-    "class-descent": "Gradient descent of the two-homogeneous student on inputs that are not isotropic",
-    "class-step": "Overlaps of the two-homogeneous student under SGD on inputs that are not isotropic",
-    "finite-step": "Overlaps of the two-homogeneous student under SGD of a finite learning rate",
-}
 
 
 def solve_overlaps(
@@ -156,16 +155,22 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    return answered(registered("overlaps"), build, problem, locals())
+    return solved(
+        "overlaps",
+        problem,
+        Settings(save_at, keep, method, rtol, atol, error_estimate),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(build, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size, device=device),
+    )
 
 
 def prepare(problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    """Return what `build` may be given beside the arguments of each of many problems, computed for all at once."""
+    """Return further arguments of `build` for each of many problems, computed for all at once."""
     return [{"prediction": prediction} for prediction in predict_all(problems)]
 
 
 def build(
-    asked: Asked,
+    run: Run,
     *,
     learning_rate: object,
     step_theory: object,
@@ -173,92 +178,82 @@ def build(
     device: str | None,
     prediction: EmergencePrediction | None = None,
 ) -> Integration:
-    """Return what is integrated, from the arguments of `solve_overlaps`."""
+    """Return what `solve_overlaps` integrates."""
     from dynamics.integrators.flow_methods import FlowMethod
 
-    problem = asked.problem
-    step = checked_step(learning_rate, asked.method, step_theory, batch_size)
+    problem = run.problem
+    step = checked_step(learning_rate, run.method, step_theory, batch_size)
     prediction = predict(problem) if prediction is None else prediction
-    # Pairs alone say how long a flow is to be followed, and what the noise of steps does to it.
+    # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == PAIRS else None
-    schedule = asked.schedule(lambda: default_schedule(problem, pairs))
-    check_flow_memory(problem, keep=asked.keep, times=len(schedule))
+    schedule = run.schedule(lambda: default_schedule(problem, pairs))
+    check_flow_memory(problem, keep=run.keep, times=len(schedule))
     _warn_truncation(problem)
-    system = make_system(problem, step)
-    limit = limit_of(problem, step)
+    system, limit, last = make_system(problem, step), limit_of(problem, step), float(schedule.times[-1])
     warn_limit(step, limit)
-    flow = FlowMethod(
+    settings: dict[str, Any] = {"device": device, "last_time": last, "rtol": run.rtol}
+    descent: dict[str, Any] = {"learning_rate": step.learning_rate if step.descends else None}
+    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings, **descent)
+    refuse_estimate(step, run.error_estimate)
+    estimates = not step.descends and run.estimates(flow.name)
+    half, cut = halved(problem, run.rtol) if estimates else None, None
+    if half is not None:
+        coarse = make_system(half[0], step)
+        cut = HalvedOrder(FlowMethod(coarse, flow.name, run.atol, **settings), coarse.loss_of_states(), half[1])
+    return Integration.of(
         system,
-        first_method(system, asked.method, float(schedule.times[-1]), device),
-        asked.atol,
-        learning_rate=step.learning_rate if step.descends else None,
-        device=device,
-        last_time=float(schedule.times[-1]),
-        rtol=asked.rtol,
-    )
-    estimates = _estimates(asked, step, flow.name)
-    neurons = np.arange(problem.width)
-    return Integration(
-        title=_TITLES[system.name],
+        run,
+        title=_title(problem, step),
         schedule=schedule,
         method=flow,
-        observe=system.observer(asked.keep, lambda: not flow.carries_vectors),
-        start=system.initial_state,
-        events={"emergence_time": problem.num_directions, "learned_time": problem.num_directions},
-        coords={"neuron": neurons} | ({"neuron_2": neurons} if asked.keep == "full" else {}),
-        constants=_predicted(problem, prediction, schedule),
-        settings={
-            "learning_rate": step.learning_rate,
-            "step_theory": step.step_theory,
-            "batch_size": step.batch_size,
-            "device": device,
+        observe=system.observer(run.keep, lambda: not flow.carries_vectors),
+        constants={
+            **prediction_values(prediction),
+            "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
-        says=lambda values: {
+        settings={**step.arguments, "device": device},
+        attributes=lambda values: {
             **step_attributes(step, limit),
             **prediction_attributes(prediction),
             "smallest_gram_margin": _smallest(values["gram_margin"]),
         },
         notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
-        sound=Soundness(0.0 if step.descends else asked.rtol, system.teacher_term, falls=step.learning_rate is None),
+        sound=Soundness(0.0 if step.descends else run.rtol, system.teacher_term, falls=step.learning_rate is None),
         loss=system.loss_of_states() if estimates else None,
-        cut=_cut(asked, flow, step) if estimates else None,
+        cut=cut,
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
     )
 
 
-def _cut(asked: Asked, flow: FlowMethod, step: StepSettings) -> CutLink | None:
-    """Return the flow of the link with half of its order, None where what its series leaves out cannot be seen."""
-    from dynamics.integrators.flow_methods import FlowMethod
-
-    found = halved(asked.problem, asked.rtol)
-    if found is None:
-        return None
-    system = make_system(found[0], step)
-    method = FlowMethod(system, flow.name, asked.atol, device=flow.device, last_time=flow.last_time, rtol=asked.rtol)
-    return CutLink(method, system.loss_of_states(), found[1])
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
+    check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
+    step = checked_step(*(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
+    if step.step_theory is not None:
+        make_system(problem, step)
 
 
-def first_method(system: FlowSystem, method: str, last_time: float, device: object = None) -> str:
-    """Return the method that a run begins with: where it is "auto", the faster one for the system and its horizon."""
-    from dynamics.integrators.flow_methods import choose_method
-
-    if method != "auto":
-        return method
-    chosen = "stiff" if device is not None else choose_method(system, last_time)
-    return "bdf" if chosen == "stiff" and system.name == "classes" and device is None else chosen
+def default_flow_schedule(problem: Problem) -> SaveAt:
+    """Return the times that a flow saves by default, by the predicted times where theory has them."""
+    has_pairs = problem.information_exponent > 2 or is_correlation(problem)
+    return default_schedule(problem, predict(problem) if has_pairs else None)
 
 
-def _estimates(asked: Asked, step: StepSettings, method: str) -> bool:
-    """Return whether errors are estimated; descent has no tolerance that a looser run could relax."""
-    if step.descends and asked.error_estimate:
-        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
-        raise ValueError(msg)
-    return not step.descends and asked.estimates(method)
+def _title(problem: Problem, step: StepSettings) -> str:
+    inputs = "" if problem.inputs is None else " on inputs that are not isotropic"
+    if step.step_theory is not None:
+        return f"Overlaps of the two-homogeneous student under SGD{inputs or ' of a finite learning rate'}"
+    descends = step.descends and problem.inputs is not None
+    return f"{'Gradient descent' if descends else 'Coupled overlap flow'} of the two-homogeneous student{inputs}"
 
 
-def _predicted(problem: Problem, prediction: EmergencePrediction, schedule: SaveAt) -> dict[str, Any]:
-    return {**prediction_values(prediction), "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
+def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: float, device: str | None) -> str:
+    """Return the method that a run begins with; a device and the flow on isotropic inputs alone take "stiff"."""
+    if device is not None:
+        return "stiff" if run.method == "auto" else run.method
+    flows_on_classes = run.problem.inputs is not None and step.step_theory is None
+    return chosen_method(system, run.method, last_time, stiff="bdf" if flows_on_classes else "stiff")
 
 
 def _smallest(margin: Array) -> float | None:

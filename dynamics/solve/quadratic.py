@@ -158,6 +158,12 @@ def check_quadratic_memory(problem: Problem, times: int) -> None:
     check_memory(name, value, motion + records)
 
 
+def check(problem: Problem, options: Mapping[str, Any]) -> None:
+    """Refuse a link other than h_2, and a network beyond the memory."""
+    check_quadratic(problem)
+    check_quadratic_memory(problem, options["save"][1])
+
+
 def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> Contents:
     """Return what the dataset of a run holds, wherever it stands."""
     coefficients = problem.teacher.coefficients

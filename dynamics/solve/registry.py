@@ -49,7 +49,7 @@ class Answer:
     methods : tuple of str
         What its argument `method` may be.
     build, prepare : str
-        For an answer that sweeps ask for at many points: "module:function" of (asked, **own arguments) that returns the
+        For an answer that sweeps ask for at many points: "module:function" of (run, **own arguments) that returns the
         `Integration`, and of a list of problems that returns further arguments of it for each, computed together.
     check : str
         "module:function" of (problem, options of the command line) that refuses what it cannot do, before any work.
@@ -92,7 +92,7 @@ _NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched
 _EXACT = "it has no tolerance: its jumps by exponentials and Cholesky factors are exact"
 _INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
 _CORRELATION = ("objective", "smoothing")
-_FLOW_TIMES = "dynamics.solve.preparation:flow_schedule"
+_FLOW_TIMES = "dynamics.solve.overlaps:default_flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
 
 #: The first answer that takes a problem's student and knows its fields is the one that `dynamics.solve_problem` gives.
@@ -105,7 +105,7 @@ ANSWERS = (
         methods=FLOW_METHODS,
         build="dynamics.solve.overlaps:build",
         prepare="dynamics.solve.overlaps:prepare",
-        check="dynamics.solve.preparation:check_overlaps",
+        check="dynamics.solve.overlaps:check",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),
@@ -113,7 +113,7 @@ ANSWERS = (
         name="decoupled",
         function="dynamics.solve.decoupled:solve_decoupled",
         equations=("transit",),
-        check="dynamics.solve.preparation:check_decoupled",
+        check="dynamics.solve.decoupled:check",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,
         lacks=_INSTANT,
@@ -131,7 +131,7 @@ ANSWERS = (
         function="dynamics.solve.quadratic:solve_quadratic",
         students=("stiefel", "homogeneous"),
         equations=("quadratic",),
-        check="dynamics.solve.preparation:check_quadratic_network",
+        check="dynamics.solve.quadratic:check",
         schedule="dynamics.solve.quadratic:default_quadratic_schedule",
         findings="dynamics.report.quadratic:quadratic_findings",
         lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
@@ -159,7 +159,7 @@ ANSWERS = (
         fields=_CORRELATION,
         equations=("correlation",),
         methods=COMMITTEE_METHODS,
-        check="dynamics.solve.preparation:check_correlation",
+        check="dynamics.solve.correlation:check",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),
@@ -169,7 +169,7 @@ ANSWERS = (
         students=("network",),
         equations=("network",),
         methods=NETWORK_METHODS,
-        check="dynamics.solve.preparation:check_network",
+        check="dynamics.solve.network:check",
         schedule="dynamics.theory.components:default_network_schedule",
         findings="dynamics.report.network:network_findings",
     ),
@@ -179,14 +179,14 @@ ANSWERS = (
         students=("spherical", "homogeneous"),
         equations=("mean_field",),
         methods=PARTICLE_METHODS,
-        check="dynamics.solve.preparation:check_mean_field",
+        check="dynamics.solve.mean_field:check",
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",
         findings="dynamics.report.particles:mean_field_findings",
         lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
     ),
     Answer(
         name="coupling",
-        function="dynamics.solve.coupling:solve_coupling",
+        function="dynamics.solve.spherical:solve_coupling",
         students=("spherical",),
         equations=("spherical",),
         findings="dynamics.report.particles:coupling_findings",

@@ -17,8 +17,7 @@ from dynamics.problem.question import OWN
 from dynamics.problem.schedule import checked_schedule
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
-from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, PlainMethod, answered
+from dynamics.solve.integration import Integration, PlainMethod, Settings, Watch, solved
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
     from hermite.arrays import Array, Integers
 
 __all__ = ["StoredSystem", "System", "solve_system", "stored_again"]
@@ -251,29 +250,15 @@ def solve_system(
     TypeError, ValueError
         For bad arguments, or a system whose parts do not fit together, before any work.
     """
-    _check_system(system)
-    arguments = {
-        "save_at": save_at,
-        "keep": keep,
-        "method": method,
-        "rtol": rtol,
-        "atol": atol,
-        "trackers": trackers,
-        "progress": progress,
-        "max_runtime": max_runtime,
-        "on_failure": on_failure,
-        "error_estimate": error_estimate,
-        "checkpoint": checkpoint,
-    }
-    return answered(registered(OWN), _build, system, arguments)  # type: ignore[arg-type]
-
-
-def _check_system(system: object) -> None:
-    if not isinstance(system, System):
-        found = system.__name__ if isinstance(system, type) else type(system).__name__
+    given: object = system
+    if not isinstance(given, System):
+        found = given.__name__ if isinstance(given, type) else type(given).__name__
         msg = f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}."
         raise TypeError(msg)
     system.parameters()  # refuses fields that files cannot hold
+    settings = Settings(save_at, keep, method, rtol, atol, error_estimate)
+    watch = Watch(trackers, progress, max_runtime, on_failure, checkpoint)
+    return solved(OWN, system, settings, watch, _integration)  # type: ignore[arg-type]
 
 
 def stored_again(system: object, stored: StoredSystem, place: str) -> System:
@@ -326,22 +311,22 @@ class _Equations(interface.System):
         return self.atol
 
 
-def _build(asked: Asked) -> Integration:
-    system: Any = asked.problem
-    if asked.save_at is None:
+def _integration(run: Run) -> Integration:
+    system: Any = run.problem
+    if run.save_at is None:
         msg = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
         raise TypeError(msg)
-    schedule = checked_schedule(asked.save_at, asked.save_at)
-    equations = _Equations(system, asked.atol)
+    schedule = checked_schedule(run.save_at, run.save_at)
+    equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
-    if asked.error_estimate and observables.get("loss") != ():
+    if run.error_estimate and observables.get("loss") != ():
         msg = "Argument `error_estimate` must be None or False without an observable `loss`, but is True."
         raise ValueError(msg)
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
     lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
     events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
     equations.num_events = sum(1 if count is None else count for count in events.values())
-    kept = [name for name, dims in observables.items() if asked.keep == "full" or dims == ()]
+    kept = [name for name, dims in observables.items() if run.keep == "full" or dims == ()]
     labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
     _check_names(system, observables, event_times, lengths)
 
@@ -349,17 +334,17 @@ def _build(asked: Asked) -> Integration:
         found = system.observe(state)
         return {name: found[name] for name in kept}
 
-    has_loss = observables.get("loss") == () and asked.estimates(asked.method)
+    has_loss = observables.get("loss") == () and run.estimates(run.method)
     return Integration(
         title=equations.name,
         schedule=schedule,
-        method=PlainMethod(equations, asked.method, asked.atol, make=_checked_stepper),
+        method=PlainMethod(equations, run.method, run.atol, make=_checked_stepper),
         observe=observe,
         start=equations.initial_state,
         events=events,
         constants={},
         coords={name: values for name, values in coords.items() if name in labelled},
-        says=lambda _: {"references": system.references, "event_times": " ".join(events)},
+        attributes=lambda _: {"references": system.references, "event_times": " ".join(events)},
         loss=(lambda state: float(system.observe(state)["loss"])) if has_loss else None,
         variables=_variables(observables, event_times, coords),
     )

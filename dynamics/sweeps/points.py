@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dynamics.runs.dataset import Contents
 from dynamics.runs.storage import StorageError, save
-from dynamics.sweeps.studies import answer_of_many, contents_of_answer, find_study, takes_option
+from dynamics.sweeps.studies import answer_of_many, call_of, find_study, takes_option
 from dynamics.threads.cores import one_core
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswe
     together, warned = answered_together(study, points, until) if len(points) > 1 else ([None], ())
     found = [contents for contents in together if contents is not None]
     if len(found) == len(together):
-        with suppress(Exception):  # alone each has its own
+        with suppress(Exception):  # the files of single points tell the error
             content = packed_together(found)
             if content is not None:
                 return [PointAnswer(content, "", warned, len(found))]
     answers: list[PointAnswer] = []
     for point, contents in zip(points, together, strict=False):
         if contents is not None:
-            answers.append(_packed_alone(contents, warned))
+            answers.append(_packed(contents, warned))
         elif not answers or time.monotonic() <= until:
             answers.append(answer_point(study, point.problem, point.options))
         else:
@@ -92,44 +92,31 @@ def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswe
 def answered_together(
     study: Study, points: Sequence[SweepPoint], until: float
 ) -> tuple[list[Contents | None], tuple[str, ...]]:
-    """Return what the datasets of points hold, None for those to be asked alone, and what they warned of; on one core.
+    """Return the contents of the first points, None for those to be asked alone, and their warnings; on one core.
 
-    These are the first of the points, none but the first begun after `until`.
-    What takes longest for a small flow besides its steps are its dataset, which none of them makes, and its prediction,
-    which is made for all at once.
+    After `until` no point is begun but the first. Besides its steps, dataset and prediction of a small flow take
+    longest: no dataset is made here, and the predictions are made together.
     """
     answer = answer_of_many(study)
     if answer is None:
         return [None] * len(points), ()
     from dynamics.solve.ensemble import contents_together
 
-    build, prepare = resolve_name(answer.build), resolve_name(answer.prepare)
     found: list[Contents | None] = [None] * len(points)
-    with one_core(), _recorded_warnings() as caught, suppress(Exception):  # asked again alone, a point says what failed
-        prepared = prepare([point.problem for point in points])
-        usual = answer.defaults() | {"progress": False}
+    with one_core(), _recorded_warnings() as caught, suppress(Exception):  # a point that is asked alone tells the error
+        prepared = resolve_name(answer.prepare)([point.problem for point in points])
         calls = [
-            {**usual, "problem": point.problem, **point.options, **known}
+            call_of(answer, point.problem, {"progress": False, **point.options}, **known)
             for point, known in zip(points, prepared, strict=True)
         ]
-        found = contents_together(answer, build, calls, until)
+        found = contents_together(answer.name, calls, until)
     return found, tuple(dict.fromkeys(caught))
 
 
-def _packed_alone(contents: Contents, warned: tuple[str, ...]) -> PointAnswer:
-    """Return the file of a point that was answered with others but cannot share theirs."""
-    try:
-        content = packed_point(contents)
-    except Exception as error:
-        return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
-    return PointAnswer(content, "", warned)
-
-
 def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) -> PointAnswer:
-    """Answer one point on one core.
+    """Answer one point on one core, without a progress bar.
 
-    Its own progress bar is left out. An exception becomes the reason of a failure, beside what the exception says was
-    computed before.
+    An exception becomes the reason of a failure; the dataset of the exception is kept if it has one.
     """
     found: Any = None
     failure = ""
@@ -139,20 +126,25 @@ def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) ->
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             found = getattr(error, "dataset", None)
-        content = None
-        if found is not None:
-            try:
-                content = packed_point(found)
-            except Exception as error:
-                failure = failure or f"{type(error).__name__}: {error}"
-    return PointAnswer(content, failure, tuple(dict.fromkeys(caught)))
+        answer = PointAnswer(None) if found is None else _packed(found)
+    return answer._replace(failure=failure or answer.failure, warnings=tuple(dict.fromkeys(caught)))
+
+
+def _packed(found: Contents | xr.Dataset, warned: tuple[str, ...] = ()) -> PointAnswer:
+    """Return the file of one point, or why it cannot be made."""
+    try:
+        return PointAnswer(packed_point(found), "", warned)
+    except Exception as error:
+        return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
 
 
 def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Contents | xr.Dataset:
     """Return the answer to one point, as a dataset only where the study makes one."""
     answer = answer_of_many(study)
     if answer is not None:
-        return contents_of_answer(answer, problem, {"progress": False, **options})
+        from dynamics.solve.ensemble import contents_of
+
+        return contents_of(answer.name, call_of(answer, problem, {"progress": False, **options}))
     import xarray as xr
 
     silent = {"progress": False} if takes_option(study, "progress") else {}

@@ -25,7 +25,7 @@ OF_THE_FLOW = (
     "runs.loop",
     "solve.ensemble",
     "solve.overlaps",
-    "solve.step_settings",
+    "solve.steps",
 )
 
 

@@ -21,8 +21,7 @@ from hermite.text.messages import shown, suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.dataset import Contents
+    from dynamics.solve.ensemble import Call
     from dynamics.solve.registry import Answer
 
     Study = str | Callable[..., Any]
@@ -93,12 +92,15 @@ def answer_of_many(study: Study) -> Answer | None:
     return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
 
 
-def contents_of_answer(answer: Answer, problem: Any, options: Mapping[str, Any]) -> Contents:
-    """Return what the dataset of such an answer to a problem holds, without making it, which takes longer."""
-    from dynamics.solve.skeleton import contents_of
+def call_of(answer: Answer, problem: Any, options: Mapping[str, Any], **known: Any) -> Call:
+    """Return a call of an answer whose points can be answered together; `known` is given to its `build` besides."""
+    from dynamics.solve.ensemble import Call
+    from dynamics.solve.integration import Settings, Watch
 
-    arguments = {**answer.defaults(), "problem": problem, **options}
-    return contents_of(answer, resolve_name(answer.build), problem, arguments)
+    given = {name: value for name, value in {**answer.defaults(), **options}.items() if name != "problem"}
+    settings = Settings(**{name: given.pop(name) for name in Settings._fields})
+    watch = Watch(**{name: given.pop(name) for name in Watch._fields})
+    return Call(problem, settings, partial(resolve_name(answer.build), **given, **known), watch)
 
 
 def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
@@ -133,9 +135,10 @@ def takes_option(study: Study, name: str) -> bool:
 def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
     """Take the first step of a study, so that its kernels are compiled; return why it refuses to, "" if it does not.
 
-    Studies of other packages are left alone. What goes wrong in the step itself, the point will say.
+    Studies of other packages take no step. Errors in the step itself are told by the point later.
     """
     from dynamics.problem.schedule import SaveAt, checked_schedule
+    from dynamics.solve.ensemble import built
 
     if study not in list(STUDIES.values()):
         return ""
@@ -144,31 +147,14 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
         checked_schedule(options.get("save_at"), instant)
         if study in [answer.function for answer in answers_that("resume")]:
             unwatched = {name: value for name, value in options.items() if name not in ("trackers", "checkpoint")}
-            if study == STUDIES["overlaps"]:
-                unwatched["method"] = _method_of_overlaps(problem, options)
-            first_step = {**unwatched, "save_at": instant, "progress": False}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if answer := answer_of_many(study):
-                    contents_of_answer(answer, problem, first_step)
-                else:
-                    find_study(study)(problem, **first_step)
+                    # The end of a run decides which method it takes.
+                    unwatched["method"] = built(answer.name, call_of(answer, problem, unwatched)).method.name
+                find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
     except (TypeError, ValueError, ImportError) as error:
         return str(error)
     except Exception:
         return ""
     return ""
-
-
-def _method_of_overlaps(problem: Any, options: Mapping[str, Any]) -> str:
-    """Return the method that the run would begin with; "auto" chooses by its end."""
-    from dynamics.solve.overlaps import first_method
-    from dynamics.solve.preparation import flow_schedule
-    from dynamics.solve.step_settings import checked_step, make_system
-
-    method: str = options.get("method", "auto")
-    if method != "auto" or options.get("device") is not None:
-        return method
-    step = checked_step(options.get("learning_rate"), method, options.get("step_theory"), options.get("batch_size", 1))
-    schedule: SaveAt = options.get("save_at") or flow_schedule(problem)
-    return first_method(make_system(problem, step), method, float(schedule.times[-1]))

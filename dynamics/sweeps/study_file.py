@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dynamics.commands.options import OPTIONS
+from dynamics.commands.options import OPTIONS, natural_number, positive_integer
 from dynamics.commands.parsing import UsageError, read_toml
-from dynamics.commands.readers import natural_number, positive_integer
 from dynamics.problem import Problem
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.question import GAUSSIAN, KINDS, OWN, Question

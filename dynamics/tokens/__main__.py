@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import Option
-from dynamics.commands.readers import integers, natural_number, non_negative, numbers, plain, positive, positive_integer
-from dynamics.commands.study import Catalogue, StudyCommand, run_command
+from dynamics.commands.options import (
+    Option,
+    integers,
+    natural_number,
+    non_negative,
+    numbers,
+    plain,
+    positive,
+    positive_integer,
+)
+from dynamics.commands.studies import Catalogue, StudyCommand, run_command
 from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -14,8 +15,8 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import joined
+from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.registry import registered
-from dynamics.solve.skeleton import Integration, answered
 from dynamics.tokens.system import system_of
 from dynamics.tokens.variables import TOKEN_VARIABLES
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
-    from dynamics.solve.asked import Asked
+    from dynamics.solve.integration import Run
     from dynamics.tokens.memory_problems import AssociativeMemory
     from dynamics.tokens.system import TokenSystem
     from dynamics.tokens.token_problem import TokenProblem
@@ -108,21 +109,20 @@ def solve(
     >>> found.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
-    given = locals()
     if getattr(problem, "embeddings", None) == "gaussian":
-        return _after_one_step(problem, given)
-    return answered(registered(NAME), _build, cast("Any", problem), given)
-
-
-def _after_one_step(problem: TokenProblem, given: Mapping[str, Any]) -> xr.Dataset:
-    """Return what one step stores; refuse arguments about time."""
-    from dynamics.tokens.recovery import recovered
-
-    for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
-        if given[name] is not None:
-            msg = f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given."
-            raise ValueError(msg)
-    return recovered(cast("AssociativeMemory", problem), NAME)
+        about_time: dict[str, object] = {"save_at": save_at, "learning_rate": learning_rate}
+        for name, given in {**about_time, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
+            if given is not None:
+                msg = f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given."
+                raise ValueError(msg)
+        return predict(problem)
+    return solved(
+        NAME,
+        cast("Any", problem),
+        Settings(save_at, keep, method, rtol, atol),
+        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
+        partial(_integration, learning_rate=learning_rate),
+    )
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:
@@ -194,22 +194,22 @@ class _Steps:
         return {"method": self.name if self.learning_rate is None else "gradient-descent"}
 
 
-def _build(asked: Asked, *, learning_rate: object) -> Integration:
+def _integration(run: Run, *, learning_rate: object) -> Integration:
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
-    system = system_of(cast("TokenProblem", asked.problem))
-    method = _Steps(system, asked.method, asked.atol, rate)
-    coords = {"component": system.components} | ({"number": system.numbers} if asked.keep == "full" else {})
+    system = system_of(cast("TokenProblem", run.problem))
+    method = _Steps(system, run.method, run.atol, rate)
+    coords = {"component": system.components} | ({"number": system.numbers} if run.keep == "full" else {})
     return Integration(
         title=f"Learning from tokens: {system.name}",
-        schedule=asked.schedule(lambda: _schedule(system, method.stepper(asked.rtol))),
+        schedule=run.schedule(lambda: _schedule(system, method.stepper(run.rtol))),
         method=method,
-        observe=system.observer(asked.keep),
+        observe=system.observer(run.keep),
         start=system.initial_state,
         events={"learned_time": len(system.components)},
         constants=_closed(system),
         coords=coords,
         settings={"learning_rate": rate},
-        says=lambda _: {"learning_rate": rate, "references": system.references},
+        attributes=lambda _: {"learning_rate": rate, "references": system.references},
         notes=system.notes(),
         variables=TOKEN_VARIABLES,
     )

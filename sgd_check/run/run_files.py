@@ -6,22 +6,10 @@ Runs have a file of their own beside the output, which is removed when they have
 
 from __future__ import annotations
 
-import shlex
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    UsageError,
-    as_typed,
-    end_with,
-    say,
-    store_result,
-    store_table,
-)
+from dynamics.commands import UsageError, as_typed, end_with, retyped, say
 from hermite.text.messages import shown
 from sgd_check.run.options import OPTIONS
 
@@ -44,34 +32,16 @@ def end(
 ) -> int:
     """Write tree and figure, print what was compared, end the file of the runs if any; return the exit code."""
 
-    def find() -> Findings | None:
+    def find(tree: Any) -> Findings | None:
         from sgd_check.report.findings import comparison_findings
 
         return comparison_findings(tree) if "comparison" in tree.children else None
 
-    told = {name: settings[name] for name in ("json", "quiet", "overwrite")}
-    store = partial(store_result, tree, output, overwrite=settings["overwrite"])
-    table = partial(store_table, tree, settings["csv"], overwrite=settings["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=settings["style"], table=table)
-    if written.output is None:
-        return EXIT_FAILED
-    code = _exit_code(stop_reason, written.output)
-    if file is not None:
+    written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
+    code = written.exit_code(stop_reason)
+    if file is not None and written.output is not None:
         end_of_runs(file, settings)
-    return (code or EXIT_FAILED) if written.trouble else code
-
-
-def _exit_code(stop_reason: str, output: Path) -> int:
-    """Return the exit code of a run that ended so, and say what was kept if it ended early."""
-    if stop_reason == "interrupted":
-        say(f"The run was interrupted; what was computed is in {output}.")
-        return EXIT_INTERRUPTED
-    if stop_reason == "blown_up":
-        say(f"Every run blew up, so try a smaller learning rate; what was computed is in {output}.")
-        return EXIT_FAILED
-    if stop_reason == "max_runtime":
-        say(f"The wall-clock budget ran out; what was computed is in {output}.")
-    return EXIT_DONE
+    return code
 
 
 def sentence(error: BaseException, engine: str) -> str:
@@ -86,15 +56,7 @@ SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dt
 #: Values of options that were not given.
 ABSENT = (None, "auto")
 #: Options of a command that it is to be given again, where they differ from the default.
-REPEATED = (
-    ("output", None),
-    ("plot", None),
-    ("style", "screen"),
-    ("csv", None),
-    ("theory", "auto"),
-    ("directions", None),
-    ("false_alarm_rate", 0.01),
-)
+REPEATED = ("output", "plot", "style", "csv", "theory", "directions", "false_alarm_rate")
 
 
 def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFile:
@@ -147,9 +109,5 @@ def end_of_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_
     if not file.unfinished:
         file.remove()
         return
-    words = ["python", "-m", command, settings["prediction"], "--resume", str(file.target)]
-    for name, default in REPEATED:
-        value = settings.get(name, default)
-        words += [] if value in (None, default) else [f"--{name.replace('_', '-')}", str(value)]
-    words += [f"--{name.replace('_', '-')}" for name in ("no_plot", "json", "quiet") if settings[name]]
-    say(f"Go on with: {shlex.join(words)}")
+    words = ("python", "-m", command, settings["prediction"], "--resume", str(file.target))
+    say(f"Go on with: {retyped(words, settings, REPEATED, ('no_plot', 'json', 'quiet'))}")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import (
     CONFIG,
     CSV,
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
     JSON,
     NO_PLOT,
     OVERWRITE,
@@ -26,7 +22,6 @@ from dynamics.commands import (
     as_typed,
     check_targets,
     chosen_figure,
-    chosen_style,
     command_parser,
     completed,
     end_with,
@@ -36,8 +31,6 @@ from dynamics.commands import (
     positive_integer,
     read_option,
     say,
-    store_result,
-    store_table,
 )
 from hermite.text.command_line import run_program
 
@@ -164,23 +157,13 @@ def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
 def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[str, Any]) -> int:
     """Write and print what was compared; return the exit code."""
 
-    def find() -> Findings:
+    def find(tree: xr.DataTree) -> Findings:
         from sgd_check.report.tokens import token_comparison_findings
 
         return token_comparison_findings(tree)
 
-    told = {name: values[name] for name in ("json", "quiet", "overwrite")}
-    store = partial(store_result, tree, output, overwrite=values["overwrite"])
-    table = partial(store_table, tree, values["csv"], overwrite=values["overwrite"])
-    written = end_with(store, find, figure, **told, dpi=FIGURE_DPI, style=chosen_style(values), table=table)
-    if written.output is None:
-        return EXIT_FAILED
-    if tree["simulation"].attrs["stop_reason"] == "interrupted":
-        say(f"The runs were interrupted; what was computed is in {written.output}.")
-        return EXIT_INTERRUPTED
-    if tree["simulation"].attrs["stop_reason"] == "max_runtime":
-        say(f"The wall-clock budget ran out; what was computed is in {written.output}.")
-    return EXIT_FAILED if written.trouble else EXIT_DONE
+    written = end_with(tree, find, output, figure, values)
+    return written.exit_code(tree["simulation"].attrs["stop_reason"], "The runs were")
 
 
 if __name__ == "__main__":

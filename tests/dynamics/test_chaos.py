@@ -13,7 +13,7 @@ from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_proble
 from dynamics.report.figures.chaos import chaos_figure
 from dynamics.report.figures.teachers import save_teachers
 from dynamics.runs.dataset import VARIABLES
-from dynamics.solve.coupling import _nodes as nodes
+from dynamics.solve.spherical import _nodes as nodes
 from dynamics.theory.fits import widening
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}

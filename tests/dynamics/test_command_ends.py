@@ -88,8 +88,8 @@ class Tale:
 @pytest.mark.parametrize("kind", DEAF)
 def test_an_answer_that_stdout_does_not_take_is_written_and_named(kind, here, monkeypatch, capsys):
     reason = deafen(kind, monkeypatch)
-    told = {"json": False, "quiet": False, "overwrite": False, "dpi": 100}
-    written = end_with(lambda: (Path("run.nc"), ""), Tale, None, **told)
+    told = {"json": False, "quiet": False, "overwrite": False, "csv": None}
+    written = end_with(None, lambda _: Tale(), Path("run.nc"), None, told, store=lambda: (Path("run.nc"), ""))
     assert written == (Path("run.nc"), True)
     sentence = f"error: stdout must take the result, but does not ({reason}); it is in 'run.nc'.\n"
     assert capsys.readouterr().err == sentence

@@ -19,7 +19,7 @@ from dynamics.runs.loop import run
 from dynamics.runs.result import SolveError
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.__main__ import main
-from dynamics.solve.step_settings import StepSettings, checked_step, limit_of, step_notes, warn_limit
+from dynamics.solve.steps import StepSettings, checked_step, limit_of, step_notes, warn_limit
 from dynamics.theory.learning_rates import descent_limit, learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps
 from dynamics.theory.prediction import predict

@@ -18,7 +18,7 @@ from dynamics.laws.law_variables import law_values
 from dynamics.laws.laws_of_a_problem import loss_against_time, loss_against_tuned_samples, times_against_direction
 from dynamics.solve.__main__ import main
 from dynamics.solve.registry import ANSWERS
-from dynamics.solve.step_settings import StepSettings, make_system
+from dynamics.solve.steps import StepSettings, make_system
 from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent, spectral_decay
 from dynamics.theory.learning_rates import tuned_rates
 from dynamics.theory.pairs import WhitenedPair

@@ -12,7 +12,7 @@ from weight_space import population_loss
 import dynamics
 import hermite
 from dynamics.integrators import stepper_of
-from dynamics.solve.step_settings import StepSettings, make_system
+from dynamics.solve.steps import StepSettings, make_system
 from dynamics.theory import learning_rate_limit
 from dynamics.theory.learning_rates import Means, Squares, descent_limit, largest_growth
 

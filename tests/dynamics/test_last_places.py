@@ -15,7 +15,7 @@ import pytest
 
 import dynamics
 from dynamics import Problem, RunFile, SaveAt, Teacher, study
-from dynamics.commands import study as study_command
+from dynamics.commands import studies as study_command
 from dynamics.laws.__main__ import main as laws
 from dynamics.report import __main__ as report
 from dynamics.report import document
@@ -104,7 +104,7 @@ def assert_kept(target, place, told):
 @befall
 def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
-    first(monkeypatch, solve, "_question", happens, target)
+    first(monkeypatch, solve, "_answer", happens, target)
     assert solve.main([*SMALL, "--output", str(target), "--no-plot"]) == 1
     told = capsys.readouterr()
     assert told.err.startswith("error: ")
@@ -115,7 +115,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
 
 def test_the_figure_of_a_solve_too(here, monkeypatch, capsys):
     target = here / "results" / "run.nc"
-    first(monkeypatch, solve, "_question", becomes_foreign, target.with_suffix(".png"))
+    first(monkeypatch, solve, "_answer", becomes_foreign, target.with_suffix(".png"))
     assert solve.main([*SMALL, "--output", str(target)]) == 1
     assert target.with_suffix(".png").read_bytes() == FOREIGN
     assert (here / "results" / "run-2.png").read_bytes().startswith(b"\x89PNG")
@@ -128,7 +128,7 @@ def test_the_figure_of_a_solve_too(here, monkeypatch, capsys):
 @befall
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
-    first(monkeypatch, study_command, "_finish", happens, target)
+    first(monkeypatch, study_command, "end_with", happens, target)
     assert laws([*LAWS, "--output", str(target), "--no-plot"]) == 1
     told = capsys.readouterr()
     assert dict(assert_kept(target, here / place, told.err).sizes)["num_directions"] == 2
@@ -263,7 +263,7 @@ def test_a_page_does_not_replace_what_has_taken_its_name(here, monkeypatch, caps
 
 @pytest.mark.parametrize("option", ["--output", "--plot"])
 def test_a_name_that_netcdf_cannot_have_is_refused_before_the_run(here, monkeypatch, capsys, option):
-    monkeypatch.setattr(solve, "_question", lambda *_: pytest.fail("run"))
+    monkeypatch.setattr(solve, "_answer", lambda *_: pytest.fail("run"))
     name = "bad\udcff.nc" if option == "--output" else "bad\udcff.png"
     assert solve.main([*SMALL, option, name]) == 2
     assert (
@@ -272,7 +272,7 @@ def test_a_name_that_netcdf_cannot_have_is_refused_before_the_run(here, monkeypa
 
 
 def test_a_current_directory_that_is_gone_is_told_before_the_run(here, monkeypatch, capsys):
-    monkeypatch.setattr(solve, "_question", lambda *_: pytest.fail("run"))
+    monkeypatch.setattr(solve, "_answer", lambda *_: pytest.fail("run"))
     Path.cwd().rmdir()
     assert solve.main([*SMALL, "--no-plot"]) == 2
     assert capsys.readouterr().err.endswith("does not (No such file or directory).\n")

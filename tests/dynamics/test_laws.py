@@ -28,7 +28,7 @@ FRONTIER = ["compute-frontier", "--directions", "16", "--dimension", "32", "--wi
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom dynamics.commands.study import build_parser\n"
+        "import sys\nfrom dynamics.commands.studies import build_parser\n"
         "from dynamics.laws.__main__ import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
         "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
     )

@@ -19,8 +19,7 @@ from dynamics.equations.mean_field.subspace import SubspaceSystem
 from dynamics.runs.dataset import VARIABLES
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
-from dynamics.solve.mean_field import _verdicts as rising_loss
-from dynamics.solve.mean_field import _warn_of_rise as warn_of_rise
+from dynamics.solve.mean_field import loss_rise, warn_of_rise
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
@@ -430,8 +429,8 @@ def test_a_teacher_that_is_no_mixture_is_warned_of():
 
 
 def test_a_loss_that_rises_is_warned_of():
-    assert rising_loss(np.array([1.0, 0.5, 0.5 + 1e-12, np.nan]), 1e-8)["loss_is_monotone"]
-    risen = rising_loss(np.array([1.0, 0.5, 0.6]), 1e-8)
+    assert loss_rise(np.array([1.0, 0.5, 0.5 + 1e-12, np.nan]), 1e-8)["loss_is_monotone"]
+    risen = loss_rise(np.array([1.0, 0.5, 0.6]), 1e-8)
     assert not risen["loss_is_monotone"]
     with pytest.warns(UserWarning, match="rises by up to 0.1 between"):
         warn_of_rise(risen)

@@ -14,8 +14,8 @@ from own_systems import Logistic
 
 import dynamics
 from dynamics.runs.variables import VARIABLES
+from dynamics.solve.integration import Integration
 from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered
-from dynamics.solve.skeleton import Integration
 
 TEACHER = dynamics.Teacher([0.6, 0.4])
 SAVE_AT = dynamics.SaveAt.at([0.0, 0.1, 0.2])

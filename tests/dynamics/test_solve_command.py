@@ -12,7 +12,6 @@ from processes import python
 import dynamics
 from dynamics.commands.options import OPTIONS
 from dynamics.solve import __main__ as solve
-from dynamics.solve import end
 from dynamics.threads import cores
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
@@ -110,7 +109,7 @@ def test_libraries_are_loaded_beside_a_run_once_those_with_threads_are_known(her
     """A threadpoolctl before 3.7 that lists them while another thread loads one waits for ever, in every second run."""
     known = []
     cores._libraries.cache_clear()
-    monkeypatch.setattr(end, "_load_libraries", lambda **_uses: known.append(cores._libraries.cache_info().currsize))
+    monkeypatch.setattr(solve, "load_libraries", lambda **_uses: known.append(cores._libraries.cache_info().currsize))
     assert solve.main(["--k", "4", *SMALL, "--quiet", "--no-plot", "--model", "decoupled"]) == 0
     assert known == [1]
 
@@ -209,7 +208,7 @@ def test_every_option_has_a_flag_and_a_line_of_help():
 
 def test_declared_defaults_are_those_of_the_library():
     """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
-    from dynamics.commands import readers
+    from dynamics.commands import options as readers
     from dynamics.problem import checks, schedule
 
     (save,) = (option for option in OPTIONS if option.name == "save")

@@ -1,7 +1,5 @@
 """What a cut series changes in the answer, held against relu's exact kernel, and where it is left out."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -13,9 +11,7 @@ from dynamics.runs.loop import RunResult
 from dynamics.runs.looser_run import truncation_errors
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
-from dynamics.solve.overlaps import _cut
-from dynamics.solve.step_settings import StepSettings
-from dynamics.solve.truncation import halved
+from dynamics.solve.integration import halved
 
 pytestmark = pytest.mark.filterwarnings("ignore:The flow sees")
 
@@ -142,16 +138,14 @@ def test_each_link_is_cut_by_itself():
     "link", ["he4", "0.3*h2(z) + h4(z)", hermite.expand("sin(z)", order=40)], ids=["h4", "h2 and h4", "sin"]
 )
 def test_series_that_leave_out_less_than_the_tolerance_have_no_such_estimate(link):
-    asked = SimpleNamespace(problem=problem(link), rtol=1e-7, atol=1e-10)
-    assert _cut(asked, SimpleNamespace(name="bdf", device=None, last_time=1.0), StepSettings()) is None
+    assert halved(problem(link), 1e-7) is None
 
 
 def test_half_of_the_order_is_left_and_the_rest_is_told_from_its_tail():
-    asked = SimpleNamespace(problem=problem("relu"), rtol=1e-7, atol=1e-10)
-    found = _cut(asked, SimpleNamespace(name="bdf", device=None, last_time=1.0), StepSettings())
-    assert found.method.system.problem.activation.order == 30
+    found, factor = halved(problem("relu"), 1e-7)
+    assert found.activation.order == 30
     # Σ_(j > J) c_j² ~ J^(−3/2) for relu, so that Σ j c_j² loses a share 2^(−1/2) from J/2 to J.
-    share = found.factor / (1.0 + found.factor)
+    share = factor / (1.0 + factor)
     assert share == pytest.approx(np.sqrt(0.5), abs=0.02)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from fuzz_values import Draw
 
-    from dynamics.commands.study import Catalogue
+    from dynamics.commands.studies import Catalogue
 
 #: What each file that commands are given here is called.
 PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"

@@ -254,7 +254,7 @@ def test_loss_against_samples_at_tuned_steps():
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys\nfrom dynamics.commands.study import build_parser\n"
+        "import sys\nfrom dynamics.commands.studies import build_parser\n"
         "from sgd_check.study import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
         "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
     )

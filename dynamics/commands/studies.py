@@ -1,50 +1,90 @@
-"""Command lines of studies by name, `python -m PROGRAM NAME`: options, files, exit codes, messages.
+"""Studies by name: functions with one signature for calls and command lines, and `python -m PROGRAM NAME`.
 
-A catalogue says which studies there are and who says what their results show. Nothing heavy is imported before the
-command line is parsed.
+A catalogue lists the studies of a command, and names the function that says what a result of them shows. Nothing heavy
+is imported before the command line is parsed.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import inspect
+from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
-from dynamics.commands.end import end_with, store_result, store_table
-from dynamics.commands.options import CONFIG, CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option
+from dynamics.commands.end import end_with
+from dynamics.commands.options import CONFIG, CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option, plain, switch
 from dynamics.commands.parsing import (
     EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
     Parser,
     UsageError,
     as_typed,
     check_targets,
     chosen_figure,
-    chosen_style,
     command_parser,
     completed,
     exit_code_of,
     read_option,
     say,
 )
-from dynamics.commands.readers import plain, switch
 from hermite.text.command_line import flag_suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
-    from dynamics.commands.end import Telling
-    from dynamics.commands.prepared import Prepared
+P = ParamSpec("P")
+
+
+class Prepared(Protocol):
+    """A study whose settings are checked and of which nothing is solved yet."""
+
+    def work(self) -> str:
+        """Return what will be done, in a line or two."""
+
+    def run(self) -> xr.Dataset:
+        """Do it; an interruption keeps what is computed."""
+
+
+class Study(Protocol[P]):
+    """A function that prepares a study and runs it."""
+
+    #: The same arguments, to be checked before any work.
+    prepare: Callable[P, Prepared]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
+        """Return what the study computes."""
+
+
+def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
+    """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`.
+
+    A study that was interrupted raises SolveInterrupted with what it has computed. Settings are declared and explained
+    once, for calls and for command lines, which prepare a study, say how long it will take, and then run it.
+    """
+
+    @wraps(prepare)
+    def prepare_and_run(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
+        from dynamics.runs.result import uninterrupted
+
+        return uninterrupted(prepare(*args, **kwargs).run())
+
+    shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
+    vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
+    return cast("Study[P]", prepare_and_run)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
 
 #: Options that a file given by --problem answers itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
-FIGURE_DPI = 130
-
 DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing")
 
 
@@ -129,35 +169,11 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
         raise UsageError(as_typed(error, command.options, path="--problem")) from None
     if not values["quiet"]:
         say(work)
-    return EXIT_DONE if values["dry_run"] else _finish(catalogue, study.run(), values, output, figure)
-
-
-def _finish(
-    catalogue: Catalogue, dataset: xr.Dataset, values: Mapping[str, Any], output: Path, figure: Path | None
-) -> int:
-    """Write and print what was computed; return the exit code."""
-
-    def find() -> Telling:
-        found: Telling = resolve_name(catalogue.findings)(dataset)
-        return found
-
-    written = end_with(
-        partial(store_result, dataset, output, overwrite=values["overwrite"]),
-        find,
-        figure,
-        json=values["json"],
-        quiet=values["quiet"],
-        overwrite=values["overwrite"],
-        dpi=FIGURE_DPI,
-        style=chosen_style(values),
-        table=partial(store_table, dataset, values["csv"], overwrite=values["overwrite"]),
-    )
-    if written.output is None:
-        return EXIT_FAILED
-    if dataset.attrs.get("stop_reason") == "interrupted":
-        say(f"The run was interrupted; what was computed is in {written.output}.")
-        return EXIT_INTERRUPTED
-    return EXIT_FAILED if written.trouble else EXIT_DONE
+    if values["dry_run"]:
+        return EXIT_DONE
+    dataset = study.run()
+    written = end_with(dataset, resolve_name(catalogue.findings), output, figure, values)
+    return written.exit_code(dataset.attrs.get("stop_reason"))
 
 
 def _settings(command: StudyCommand, values: Mapping[str, Any]) -> dict[str, Any]:

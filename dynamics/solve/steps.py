@@ -1,4 +1,4 @@
-"""What `learning_rate`, `step_theory` and `batch_size` ask of the coupled flow: equation, limit of stability, delay."""
+"""Steps of finite size: their arguments, the equation of the coupled flow, the limit of stability, and the delay."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dynamics.theory.step_noise import escape_bias
 from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
+    from dynamics.equations.interface import FlowSystem
     from dynamics.equations.overlaps.system import OverlapSystem
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
@@ -30,6 +31,11 @@ class StepSettings:
     step_theory: str | None = None
     #: Number B of samples per step.
     batch_size: int = 1
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The three arguments by name, as datasets store them."""
+        return {"learning_rate": self.learning_rate, "step_theory": self.step_theory, "batch_size": self.batch_size}
 
     @property
     def descends(self) -> bool:
@@ -84,25 +90,28 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
     ValueError is raised for a step theory of a problem that has no exact one-step moments.
     """
+    rate, theory, size = settings.learning_rate, settings.step_theory, settings.batch_size
     if problem.inputs is not None:
-        return _system_of_classes(problem, settings)
-    if settings.step_theory is None or settings.learning_rate is None:
-        from dynamics.equations.overlaps.system import OverlapSystem
+        from dynamics.equations.classes.class_step import ClassStepSystem
+        from dynamics.equations.classes.system import ClassDescentSystem, ClassSystem
 
-        return OverlapSystem(problem)
-    from dynamics.equations.finite_step.system import FiniteStepSystem
+        if rate is not None and theory is not None:
+            return ClassStepSystem(problem, rate, theory, size)
+        return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
+    if rate is not None and theory is not None:
+        from dynamics.equations.finite_step.system import FiniteStepSystem
 
-    return FiniteStepSystem(problem, settings.learning_rate, settings.step_theory, settings.batch_size)
+        return FiniteStepSystem(problem, rate, theory, size)
+    from dynamics.equations.overlaps.system import OverlapSystem
+
+    return OverlapSystem(problem)
 
 
-def _system_of_classes(problem: Problem, settings: StepSettings) -> OverlapSystem:
-    """Return the equations of a problem that has `inputs`."""
-    from dynamics.equations.classes.class_step import ClassStepSystem
-    from dynamics.equations.classes.system import ClassDescentSystem, ClassSystem
+def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
+    """Return the method of a run; for "auto" the explicit one or `stiff`, the faster one up to the last time."""
+    from dynamics.integrators.flow_methods import choose_method
 
-    if settings.step_theory is not None and settings.learning_rate is not None:
-        return ClassStepSystem(problem, settings.learning_rate, settings.step_theory, settings.batch_size)
-    return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
+    return method if method != "auto" else "explicit" if choose_method(system, last_time) == "explicit" else stiff
 
 
 def limit_of(problem: Problem, settings: StepSettings) -> float | None:
@@ -142,10 +151,17 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
         warnings.warn(msg, RuntimeWarning, stacklevel=6)
 
 
+def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:
+    """Refuse an estimate of errors for gradient descent, which has no tolerance that a looser run could relax."""
+    if settings.descends and error_estimate:
+        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
+        raise ValueError(msg)
+
+
 def step_notes(
     problem: Problem, settings: StepSettings, limit: float | None, prediction: EmergencePrediction | None
 ) -> tuple[str, ...]:
-    """Return what a reader of the result should know: the share of the limit, and the delay beside the flow."""
+    """Return notes on the share of the limit, and on the delay of emergence."""
     if settings.step_theory is None or settings.learning_rate is None:
         return ()
     rate, size = settings.learning_rate, settings.batch_size
@@ -163,10 +179,8 @@ def step_notes(
 
 
 def step_attributes(settings: StepSettings, limit: float | None) -> dict[str, Any]:
-    """Return the attributes of a dataset."""
+    """Return the attributes of a dataset, none for the flow."""
     if settings.learning_rate is None:
         return {}
-    attributes: dict[str, Any] = {"learning_rate": settings.learning_rate, "learning_rate_limit": limit}
-    if settings.step_theory is not None:
-        attributes |= {"step_theory": settings.step_theory, "batch_size": settings.batch_size}
-    return attributes
+    arguments = settings.arguments if settings.step_theory is not None else {"learning_rate": settings.learning_rate}
+    return arguments | {"learning_rate_limit": limit}
