@@ -45,12 +45,12 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.torch.devices import DTYPES
 from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, block_steps
 from sgd_check.engines.torch.fused import LARGEST_WIDTH, STEPS, FusedStepper, fusible, triton_version
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.recursion import aligned
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
+from sgd_check.engines.torch.weights import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -257,7 +257,13 @@ def stepper(way: str, problem: dynamics.Problem, seeds: Sequence[int], precision
             msg = "The Triton kernel does not take this problem."
             raise LeftOutError(msg)
         return FusedStepper(
-            weights, teacher.coefficients, problem.dimension, seeds, link=link, noise=problem.label_noise, free=False
+            weights,
+            torch.tensor(problem.teacher.coefficients, dtype=dtype, device=device),
+            problem.dimension,
+            seeds,
+            link=link,
+            noise=problem.label_noise,
+            free=False,
         )
     setting = Setting(
         link=make_link(problem.activation, dtype, device)[0],

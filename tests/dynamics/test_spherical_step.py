@@ -14,7 +14,8 @@ import dynamics
 from dynamics.equations.spherical_step.system import SphericalStepSystem
 from dynamics.runs.dataset import VARIABLES
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.spherical import Runs
+from sgd_check.engines.torch.optimizer import PlainSgd
+from sgd_check.engines.torch.weights import Spherical, WeightRuns
 
 MIXED = {1: 0.5, 2: 0.5}
 OTHER = {0: 0.2, 1: 0.6, 2: 0.3}
@@ -174,7 +175,7 @@ def deviations(problem, gamma, end, lanes, batch):
     steps, rate, times = round(end * d / gamma), gamma / d, [gamma / d * round(end * d / gamma)]
     link, _ = make_link(problem.activation, torch.float64, torch.device("cpu"))
     weights = torch.from_numpy(np.repeat(problem.initial_weights[None], lanes, axis=0))
-    runs = Runs(link, weights, Samples(problem, lanes, batch, seed=d), batch, free=False)
+    runs = WeightRuns(Spherical(link), weights, Samples(problem, lanes, batch, seed=d), batch, PlainSgd())
     with torch.inference_mode():
         runs.advance([rate] * steps)
     w, pairs = runs.weights.numpy(), np.triu_indices(problem.width, 1)

@@ -44,7 +44,7 @@ SGD = (
         tests_of("sgd_check/test_network_sgd", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),
     Fault(
-        "sgd_check/engines/torch/network.py",
+        "sgd_check/engines/torch/recursion.py",
         "slope, along, value=-2, out=growth)",
         "slope, along, value=-1, out=growth)",
         "factor 2 of the change of length of a neuron on the sphere",

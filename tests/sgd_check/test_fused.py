@@ -66,7 +66,8 @@ def fused_and_plain(problem, *, every_way):
 
     def fused(cut=0, given=None):
         link = kernel_link(problem.activation)
-        stepper = FusedStepper(start.clone(), teacher.coefficients, d, seeds, link=link, noise=noise, free=free)
+        coefficients = torch.tensor(problem.teacher.coefficients)
+        stepper = FusedStepper(start.clone(), coefficients, d, seeds, link=link, noise=noise, free=free)
         with stepper.running():
             if cut:
                 stepper.advance(rates()[:cut])

@@ -60,7 +60,7 @@ def test_a_step_in_space_is_autograd_in_w(rows):
     # The start is turned within classes, which changes no overlap.
     start = runs.weights[0].clone()
     made.advance(np.array([0.02]))
-    moved = stepped(asked, start, s, runs._source._x[0, :3])
+    moved = stepped(asked, start, s, runs.source._x[0, :3])
     np.testing.assert_allclose(runs.weights[0], moved, rtol=0, atol=1e-12)
 
 

@@ -84,7 +84,7 @@ def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
         return weights_of(run)
 
     whole = stepped()
-    monkeypatch.setattr("sgd_check.engines.torch.spherical.PASS_NUMBERS", 20)
+    monkeypatch.setattr("sgd_check.engines.torch.weights.PASS_NUMBERS", 20)
     np.testing.assert_allclose(stepped(), whole, rtol=0, atol=1e-13)
 
 
@@ -156,7 +156,7 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads
     rates = np.full(70, 0.02)
 
     def final(seeds, pieces, threaded):
-        monkeypatch.setattr("sgd_check.engines.torch.grouped.THREADED_NUMBERS", 0 if threaded else 2**30)
+        monkeypatch.setattr("sgd_check.engines.torch.weights.THREADED_NUMBERS", 0 if threaded else 2**30)
         monkeypatch.setattr("torch.get_num_threads", lambda: 2)
         run = engine(problem, seeds, batch_size=4, training_samples=training_samples, dtype=dtype)
         assert run.attributes["threads"] == (2 if threaded and len(seeds) > 1 else 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.linalg
+from engine_state import weights_of
 
 import dynamics
 import sgd_check
@@ -60,14 +61,13 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
 def test_the_step_of_torch_is_the_polar_factor():
     asked = frame(dimension=12)
     engine = make_engine("torch", asked, EngineOptions(seeds=(4,), dtype="float64"))
-    source = engine._runs[0][1]
-    before = engine._frames[0].numpy().copy()
+    source, before = engine._groups[0].source, weights_of(engine)[0]
     x, label = (part.clone() for part in source.batch())
     source._step = 0
     with engine.running():
         engine.advance(np.array([0.03]))
     expected = polar_step(before, x[0, 0].numpy(), float(label[0, 0]), 0.03, 2**-0.5)
-    np.testing.assert_allclose(engine._frames[0].numpy(), expected, atol=1e-13)
+    np.testing.assert_allclose(weights_of(engine)[0], expected, atol=1e-13)
 
 
 @pytest.mark.kernels

@@ -7,10 +7,10 @@ One step on a batch of B fresh samples is
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; networks are stepped by
-`sgd_check.engines.torch.recursion`. Steps are taken in blocks, or on a CUDA device by one
-Triton kernel, `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). The spherical student, and
-a committee that reuses its samples, have an engine of their own, `sgd_check.engines.torch.spherical`, and so have
-frames, `sgd_check.engines.torch.stiefel`, and inputs that are not isotropic, `sgd_check.engines.torch.covariant`.
+`sgd_check.engines.torch.recursion`. Steps are taken in blocks, or on a CUDA device by one Triton kernel,
+`sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). All others are taken one by one, by
+`sgd_check.engines.torch.weights`: those of the spherical student, of frames, on inputs that are not isotropic, and on
+samples that are used again.
 
 *Blocks.* Samples are drawn ahead, and weights are read and written once a block. A block of K steps is three matrix
 products (see `sgd_check.engines.torch.recursion`) and K steps on small tensors. On the processor, groups of seeds are
@@ -25,18 +25,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import RunThreads
-from sgd_check.engines.torch.covariant import CovariantEngine
-from sgd_check.engines.torch.devices import DTYPES, check_runs_fit, checked_device, device_name, shared_by
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link, make_link_anywhere
-from sgd_check.engines.torch.network import NetworkRecursion, NetworkTeacher
-from sgd_check.engines.torch.recursion import Recursion, aligned
+from sgd_check.engines.torch.recursion import NetworkRecursion, Recursion, aligned
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
-from sgd_check.engines.torch.spherical import SphericalEngine
-from sgd_check.engines.torch.stiefel import StiefelEngine
+from sgd_check.engines.torch.weights import (
+    DTYPES,
+    THREADED_NUMBERS,
+    WeightEngine,
+    check_runs_fit,
+    checked_device,
+    measured,
+    run_attributes,
+    shared_by,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,8 +67,6 @@ DRAWN_NUMBERS = 2**16
 DRAWN_STEPS = 1024
 #: Numbers that one thread works on at a time: about half of the second-level cache.
 GROUP_NUMBERS = 2**17
-#: Below this many numbers in a block, threads cost more than they bring.
-THREADED_NUMBERS = 2**18
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Setting:
     """
 
     link: TorchLink
-    teacher: TorchTeacher | NetworkTeacher
+    teacher: TorchTeacher
     dimension: int
     batch: int
     free: bool
@@ -295,13 +299,10 @@ class BlockStepper:
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine that simulates the samples x in R^d themselves."""
-    if problem.inputs is not None:
-        return CovariantEngine(problem, options)
-    if problem.kind == "stiefel":
-        return StiefelEngine(problem, options)
-    on_samples = problem.kind == "spherical" or options.training_samples is not None
-    return SphericalEngine(problem, options) if on_samples else OnlineEngine(problem, options)
+    """Return the engine that simulates the samples x in R^d themselves, in blocks of steps where there are such."""
+    reuses = options.training_samples is not None
+    one_by_one = problem.inputs is not None or is_frame(problem) or is_spherical(problem) or reuses
+    return (WeightEngine if one_by_one else OnlineEngine)(problem, options)
 
 
 class OnlineEngine:
@@ -313,20 +314,12 @@ class OnlineEngine:
         m, d, seeds = problem.width, problem.dimension, len(options.seeds)
         drawn = drawn_steps(m, d, self._batch, self._device) * self._batch
         check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
-        network, where = network_of(problem) if problem.kind == "network" else None, (self._dtype, self._device)
-        self._teacher: TorchTeacher | NetworkTeacher = (NetworkTeacher if network else TorchTeacher).of(problem, *where)
+        network, where = network_of(problem) if is_network(problem) else None, (self._dtype, self._device)
+        self._teacher = TorchTeacher.of(problem, *where)
         link, link_name = (make_link_anywhere if network else make_link)(problem.activation, *where)
-        free = problem.kind == "committee"
-        setting = Setting(link, self._teacher, problem.dimension, self._batch, free, network)
+        setting = Setting(link, self._teacher, d, self._batch, free=not is_homogeneous(problem), network=network)
         self._stepper = self._make_stepper(problem, options, setting)
-        self.attributes: dict[str, str | int | float] = {
-            "device": device_name(self._device),
-            "dtype": options.dtype,
-            "simulated_link": link_name,
-            "torch_version": str(torch.__version__),
-            "step_kernel": self._stepper.kernel,
-            "threads": self._stepper.threads,
-        }
+        self.attributes = run_attributes(self._device, options, link_name, self._stepper.kernel, self._stepper.threads)
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context without autograd, with the threads that suit the size; torch's own are put back."""
@@ -338,14 +331,7 @@ class OnlineEngine:
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        weights = self._stepper.current().to(torch.float64)
-        squared_norm = torch.sum(weights * weights, dim=2)
-        unit = weights / torch.sqrt(squared_norm)[:, :, None]
-        overlap, directions = unit[:, :, : self._teacher.span], self._teacher.directions
-        if directions is not None:
-            overlap = overlap @ directions.to(torch.float64).T
-        gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
-        return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
+        return measured(self._stepper.current(), self._teacher, student=student)
 
     def layers(self) -> Array:
         """Return v and b of a network."""
@@ -379,10 +365,10 @@ class OnlineEngine:
         weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(len(options.seeds), 1, 1)
         fused = self._device.type == "cuda" and setting.network is None
         link = fusible(problem, self._batch, self._dtype) if fused else None
-        if link is not None and isinstance(self._teacher, TorchTeacher):
+        if link is not None:
             return FusedStepper(
                 weights,
-                self._teacher.coefficients,
+                torch.tensor(problem.teacher.coefficients, dtype=self._dtype, device=self._device),
                 setting.dimension,
                 options.seeds,
                 link=link,

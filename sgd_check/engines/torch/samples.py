@@ -12,17 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dynamics.problem import is_network, is_spherical
 from sgd_check.engines.seeded_runs import ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.fused import fill_normals, triton_version
-from sgd_check.engines.torch.links import make_link
+from sgd_check.engines.torch.links import make_link, make_link_anywhere
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dynamics.problem import Problem
     from sgd_check.engines.torch.links import TorchLink
 
@@ -118,34 +122,81 @@ DRAWN_NUMBERS = 2**16
 
 @dataclass(frozen=True)
 class TorchTeacher:
-    """A teacher in tensors: link σ*, coefficients a_p (P,), directions θ_p (P, r) or None for the axes, noise τ."""
+    """A teacher in tensors: f* of the first `span` coordinates (…, span), and the standard deviation τ of label noise.
 
-    link: TorchLink
-    coefficients: torch.Tensor
-    directions: torch.Tensor | None
+    Overlaps are those with the `directions` θ_p (P, span), or with the axes where there are none.
+    """
+
+    value: Callable[[torch.Tensor], torch.Tensor]
     span: int
     noise: float
+    directions: torch.Tensor | None = None
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
         """Return the teacher of a problem, whose link is the student's own but for the spherical student."""
-        free = problem.kind == "spherical"
-        link, _ = make_link(problem.teacher_link if free else problem.activation, dtype, device)
-        teacher = problem.teacher
-        rows = None if teacher.directions is None else torch.tensor(teacher.directions, dtype=dtype, device=device)
-        coefficients = torch.tensor(teacher.coefficients, dtype=dtype, device=device)
-        return cls(link, coefficients, rows, teacher.span, problem.label_noise)
+        teacher, span, noise = problem.teacher, problem.teacher.span, problem.label_noise
+        where: Any = {"dtype": dtype, "device": device}
+        if is_network(problem):
+            if teacher.target is not None:
+                target = teacher.target
+                return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
+            units = [
+                Unit(
+                    unit.coefficient,
+                    make_link_anywhere(unit.link, dtype, device, slope=False)[0],
+                    torch.tensor(unit.direction, **where),
+                    unit.bias,
+                )
+                for unit in teacher.units(problem.teacher_link)
+            ]
+            return cls(partial(_units, units), span, noise)
+        link, _ = make_link(problem.teacher_link if is_spherical(problem) else problem.activation, dtype, device)
+        if teacher.directions is None:
+            return cls(partial(_along_axes, link, torch.tensor(teacher.coefficients, **where)), span, noise)
+        rows = torch.tensor(teacher.directions, **where)
+        units = [Unit(float(a), link, row, 0.0) for a, row in zip(teacher.coefficients, rows, strict=True)]
+        return cls(partial(_units, units), span, noise, rows)
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
-        """Return Σ_p a_p σ*(θ_p·x) + τξ of samples x (…, d): elementwise, so none sees its neighbours' rounding."""
-        axes = x[..., : self.span]
-        if self.directions is None:
-            labels = torch.sum(self.link.value(axes.contiguous()) * self.coefficients, dim=-1)
-        else:
-            labels = x.new_zeros(x.shape[:-1])
-            for coefficient, direction in zip(self.coefficients, self.directions, strict=True):
-                labels.addcmul_(coefficient, self.link.value(torch.sum(axes * direction, dim=-1)))
+        """Return f*(x) + τξ of samples x (…, d): elementwise, so none sees its neighbours' rounding."""
+        labels = self.value(x[..., : self.span])
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
+
+
+class Unit(NamedTuple):
+    """One unit a σ(θ·x + β) of a teacher."""
+
+    coefficient: float
+    link: TorchLink
+    direction: torch.Tensor
+    bias: float
+
+
+def _along_axes(link: TorchLink, coefficients: torch.Tensor, axes: torch.Tensor) -> torch.Tensor:
+    """Return Σ_p a_p σ(x_p)."""
+    return torch.sum(link.value(axes.contiguous()) * coefficients, dim=-1)
+
+
+def _units(units: Sequence[Unit], axes: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the units."""
+    total = axes.new_zeros(axes.shape[:-1])
+    for unit in units:
+        along = torch.sum(axes * unit.direction, dim=-1).add_(unit.bias)
+        total.add_(unit.link.value(along), alpha=unit.coefficient)
+    return total
+
+
+def _polynomial(powers: list[float], exponents: list[list[int]], axes: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the monomials."""
+    total = axes.new_zeros(axes.shape[:-1])
+    for power, degrees in zip(powers, exponents, strict=True):
+        term = torch.full_like(total, power)
+        for axis, degree in enumerate(degrees):
+            for _ in range(degree):
+                term.mul_(axes[..., axis])
+        total.add_(term)
+    return total
 
 
 class Source(Protocol):
@@ -161,11 +212,11 @@ def steps_ahead(dimension: int, batch: int) -> int:
 
 
 class FreshSamples:
-    """New samples for every step, for the seeds of some lanes."""
+    """New samples for every step, for the seeds of some lanes; the last axis of `like` has d numbers of their type."""
 
-    def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, dimension: int) -> None:
+    def __init__(self, teacher: TorchTeacher, streams: Streams, lanes: range, batch: int, like: torch.Tensor) -> None:
         self._teacher, self._streams, self._lanes, self._size = teacher, streams, lanes, batch
-        like = teacher.coefficients
+        dimension = like.shape[-1]
         self._steps = self._step = steps_ahead(dimension, batch)
         self._x = like.new_empty(len(lanes), self._steps * batch, dimension)
         self._noise = like.new_empty(self._x.shape[:2]) if teacher.noise > 0 else None
@@ -183,27 +234,15 @@ class FreshSamples:
 
 
 class FixedSamples:
-    """A sample of n, drawn once per seed; every epoch visits each of them once, in an order of its own.
+    """A sample of n for each seed, over and over: every epoch visits each x once, in an order that the seed draws.
 
-    B divides n; with B = n every step takes the whole sample in one order. The `seeds` of the served lanes draw the
-    orders.
+    B divides n; with B = n every step takes the whole sample in one order.
     """
 
-    def __init__(
-        self,
-        teacher: TorchTeacher,
-        streams: Streams,
-        lanes: range,
-        batch: int,
-        dimension: int,
-        *,
-        seeds: Sequence[int],
-        count: int,
-    ) -> None:
-        every = FreshSamples(teacher, streams, lanes, count, dimension)
-        self._all = tuple(part.clone() for part in every.batch())
-        self._epoch = self._all
-        self._size, self._count, self._next = batch, count, count
+    def __init__(self, sample: Batch, batch: int, seeds: Sequence[int]) -> None:
+        x, y = sample
+        self._all = self._epoch = (x.clone(), y.clone())
+        self._size, self._count, self._next = batch, x.shape[1], x.shape[1]
         self._orders = [generator for seed in seeds for generator in generators(seed, [ORDER])]
 
     def batch(self) -> Batch:
