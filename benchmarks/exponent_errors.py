@@ -22,12 +22,12 @@ import numpy as np
 import dynamics
 import sgd_check
 from benchmarks.random_problems import plain
-from dynamics.laws import laws_across_problems, laws_of_a_problem
-from dynamics.laws.families import common_times
+from dynamics.laws import scaling_laws
+from dynamics.laws.study import common_times
 from dynamics.theory import pairs
 
 if TYPE_CHECKING:
-    from dynamics.laws.laws_of_a_problem import ScalingLaw
+    from dynamics.laws.scaling_laws import ScalingLaw
 
 STARTS, DIMENSION, TIMES = 4, 2**24, 150
 WIDTHS = (4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)
@@ -59,7 +59,7 @@ def laws_of_starts(at: int, *, directions: int, beta: float) -> Reading:
     starts = [replace(teacher_problem(directions, beta), seed=seed) for seed in seeds]
     times = common_times(starts[:1], TIMES)
     found = [dynamics.predict_emergence(one, save_at=times) for one in starts]
-    return read([laws_of_a_problem.loss_against_time(found), laws_of_a_problem.times_against_direction(found)])
+    return read([scaling_laws.loss_against_time(found), scaling_laws.times_against_direction(found)])
 
 
 def laws_over_widths(at: int, *, directions: int, beta: float) -> Reading:
@@ -68,7 +68,7 @@ def laws_over_widths(at: int, *, directions: int, beta: float) -> Reading:
     given = teacher_problem(directions, beta)
     family = [replace(given, width=m, seed=seed) for m in WIDTHS for seed in seeds]
     found = [dynamics.predict_emergence(one, save_at=common_times([one], TIMES, reach=2.0)) for one in family]
-    return read([laws_across_problems.loss_against_width(found), *laws_across_problems.frontier_laws(found, 0.1)])
+    return read([scaling_laws.loss_against_width(found), *scaling_laws.frontier_laws(found, 0.1)])
 
 
 def samples_of_sgd(at: int, *, k: int, dimensions: Sequence[int]) -> Reading:

@@ -22,7 +22,7 @@ were finished are kept, and named, if there are two of them)
 
 STUDIES = {
     "propagation-of-chaos": StudyCommand(
-        "dynamics.laws.chaos_study:prepare",
+        "dynamics.laws.chaos:prepare",
         "the distance of networks of finite width from the mean field, and its exponent in the width",
         (
             Option("teacher", plain, "he3, he4, misspecified, gaussian, orthogonal, ...", "NAME", "he4"),

@@ -1,7 +1,9 @@
 from .chaos import coupled_tracers as coupled_tracers
 from .chaos import function_gap as function_gap
 from .chaos import width_exponents as width_exponents
-from .families import checked_problem as checked_problem
+from .study import Meter as Meter
+from .study import PreparedStudy as PreparedStudy
+from .study import checked_problem as checked_problem
+from .study import under_way as under_way
 from .transfer import checked_widths as checked_widths
-from .transfer import transfer_attributes as transfer_attributes
-from .transfer import transfer_values as transfer_values
+from .transfer import transfer_results as transfer_results

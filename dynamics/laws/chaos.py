@@ -13,17 +13,22 @@ with the moments μ_k of the mean field and their features F_k (`equations.mean_
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+import time as clock
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.commands.studies import duration
 from dynamics.equations.mean_field.checks import checked_particles
 from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
+from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import StopReason, uninterrupted
+from dynamics.runs.result import StopReason, also_interrupted, uninterrupted
+from dynamics.runs.trackers import bar_settings
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
@@ -46,6 +51,10 @@ DEFAULT_TIMES = 40
 PARTICLES, RANDOM_PARTICLES = 8192, 1 << 17
 #: Resamplings of the seeds, and their own seed.
 RESAMPLINGS, RESAMPLING_SEED = 1000, 0
+#: Accuracy of networks and mean field in the study: errors of 10^-5 in positions, far below distances of 1/√m.
+RTOL, ATOL = 1e-3, 1e-5
+#: Evaluations of the flow of h_4 per unit of time, and operations per second, for the estimate.
+EVALUATIONS, SPEED = 25.0, 3e10
 
 
 def propagation_of_chaos(
@@ -286,3 +295,60 @@ def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
     if isinstance(seeds, bool) or as_integer(seeds) is not None:
         return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
     return checked_increasing(seeds, "seeds", minimum=0)
+
+
+@dataclass(frozen=True)
+class ChaosStudy:
+    """The propagation of chaos as a study, prepared."""
+
+    problem: Problem
+    widths: tuple[int, ...]
+    seeds: range
+    save_at: SaveAt
+    progress: bool | None
+
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+        last, d = float(self.save_at.times[-1]), self.problem.dimension
+        operations = sum(4.0 * m**2 * min(d, self.problem.teacher.span + m) for m in self.widths)
+        seconds = EVALUATIONS * last * len(self.seeds) * operations / SPEED
+        asked = f"{len(self.widths)} widths, {len(self.seeds)} starts each, to t = {last:.4g}"
+        return f"About {duration(seconds)} for {asked}."
+
+    def run(self) -> xr.Dataset:
+        """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
+        began = clock.perf_counter()
+        run = partial(
+            propagation_of_chaos,
+            self.problem,
+            widths=self.widths,
+            seeds=self.seeds,
+            save_at=self.save_at,
+            rtol=RTOL,
+            atol=ATOL,
+            progress=not bar_settings(self.progress)["disable"],
+        )
+        dataset = also_interrupted(run)
+        dataset.attrs["wall_seconds"] = clock.perf_counter() - began
+        return dataset
+
+
+def prepare(
+    *,
+    teacher: str = "he4",
+    dimension: int = 16,
+    widths: Sequence[int] = (128, 256, 512, 1024),
+    seeds: int = 8,
+    seed: int = 0,
+    last: float | None = None,
+    progress: bool | None = None,
+) -> ChaosStudy:
+    """Return the study of a teacher of `SPHERICAL_TEACHERS`, widths, at least two starts, and the last saved time."""
+    problem = spherical_problem(teacher, dimension=dimension)
+    counts = checked_increasing(widths, "widths", minimum=1)
+    number = checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)
+    schedule = default_chaos_schedule(problem)
+    if last is not None:
+        first = min(float(schedule.times[0]), last / 100.0)
+        schedule = SaveAt.geometric(first, last, len(schedule))
+    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule, progress)

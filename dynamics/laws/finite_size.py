@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.families import common_times, solve_family
-from dynamics.laws.law_variables import SOURCES
-from dynamics.laws.laws_of_a_problem import loss_against_time
+from dynamics.laws.scaling_laws import SOURCES, loss_against_time
+from dynamics.laws.study import PreparedStudy, checked_starts, common_times, solve_family
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_list, checked_number
-from dynamics.runs.dataset import study_dataset
+from dynamics.problem.checks import checked_increasing, checked_integer, checked_list, checked_number
 from dynamics.theory import asymptotic_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 
@@ -37,15 +35,16 @@ PAIR_SECONDS, PAIR_TIME_SECONDS = 2e-6, 1.5e-8
 
 
 @dataclass(frozen=True)
-class FiniteSize:
-    """The study with its settings checked, before anything is solved."""
+class FiniteSize(PreparedStudy):
+    """The study, prepared: the problems of every β and P, of which the smallest stands for all in the dataset."""
 
-    settings: dict[str, Any]
+    answer = "finite-size"
+    title = "Exponent of the loss in time against the number of directions"
+
     problems: dict[tuple[float, int], list[Problem]]
-    progress: bool | None
 
     def work(self) -> str:
-        """Return what will be done, in words."""
+        """Return the expected work and time, in words."""
         pairs = sum(one.num_directions for starts in self.problems.values() for one in starts)
         seconds = pairs * (PAIR_SECONDS + TIMES * PAIR_TIME_SECONDS)
         return f"{pairs:.2g} matched pairs at {TIMES} times, without time stepping: about {duration(seconds)}."
@@ -53,8 +52,7 @@ class FiniteSize:
     def run(self) -> xr.Dataset:
         """Solve all problems and fit each size; what an interruption leaves undone is NaN."""
         betas, sizes = self.settings["betas"], self.settings["sizes"]
-        exponent = np.full((len(betas), len(sizes), len(SOURCES)), np.nan)
-        error = np.full_like(exponent, np.nan)
+        exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
         reason, started = "reached_end", clock.perf_counter()
         for (beta, count), starts in self.problems.items():
             shared = common_times(starts[:1], TIMES)
@@ -66,22 +64,16 @@ class FiniteSize:
             at = (betas.index(beta), sizes.index(count))
             exponent[at] = [law.fit.exponent, law.finite_size.exponent, ideal.exponent, law.asymptotic]
             error[at] = [law.fit.standard_error, law.finite_size.standard_error, ideal.standard_error, 0.0]
-        # The smallest problem stands for all: its coefficients take no room.
-        shown = next(iter(self.problems.values()))[0]
-        return study_dataset(
-            shown,
+        return self.dataset(
             {
                 "exponent": (("beta", "num_directions"), exponent),
                 "exponent_error": (("beta", "num_directions"), error),
             },
-            title="Exponent of the loss in time against the number of directions",
-            coords={"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
-            settings={"answer": "finite-size", **self.settings},
-            attributes={
-                "answer": "finite-size",
+            {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
+            {
                 "stop_reason": reason,
                 "wall_seconds": clock.perf_counter() - started,
-                "dimension": shown.dimension,
+                "dimension": self.problem.dimension,
                 "starts": self.settings["starts"],
             },
         )
@@ -136,8 +128,7 @@ def finite_size(
             raise ValueError(msg)
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d = checked_integer(dimension, "dimension", minimum=counts[-1])
-    first = checked_integer(seed, "seed", minimum=0)
-    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
+    seeds = checked_starts(starts, seed)
     problems = {
         (beta, count): [
             Problem(
@@ -145,11 +136,12 @@ def finite_size(
                 teacher=Teacher.power_law(count, beta),
                 width=WIDTH_FACTOR * count,
                 dimension=d,
-                seed=first + start,
+                seed=one,
             )
-            for start in range(number)
+            for one in seeds
         ]
         for count in counts
         for beta in decays
     }
-    return FiniteSize({"betas": decays, "sizes": counts, "starts": number}, problems, progress)
+    settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
+    return FiniteSize(settings, next(iter(problems.values()))[0], progress, problems)

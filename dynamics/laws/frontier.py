@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.families import check_coupled, checked_problem, common_times, solve_family
-from dynamics.laws.law_variables import law_coordinates, law_values
-from dynamics.laws.laws_across_problems import frontier_laws
-from dynamics.problem import Problem
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
-from dynamics.runs.dataset import study_dataset
+from dynamics.laws.scaling_laws import frontier_laws, law_coordinates, law_values
+from dynamics.laws.study import (
+    PreparedStudy,
+    check_coupled,
+    checked_problem,
+    checked_starts,
+    common_times,
+    solve_family,
+)
+from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.laws.laws_of_a_problem import ScalingLaw
+    from dynamics.laws.study import Family
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048
@@ -39,18 +43,18 @@ FEWEST_WIDTHS = 3
 
 
 @dataclass(frozen=True)
-class Frontier:
-    """The study with its settings checked, before anything is solved."""
+class Frontier(PreparedStudy):
+    """The study, prepared: `problem` is of the largest width and the first start."""
 
-    settings: dict[str, Any]
-    problem: Problem
+    answer = "compute-frontier"
+    title = "Loss against compute over widths"
+
     widths: list[int]
     seeds: range
-    progress: bool | None
 
-    def problems(self, widths: Sequence[int], seeds: Sequence[int]) -> list[Problem]:
-        """Return the problems of some widths and starts, the narrow ones first."""
-        return [replace(self.problem, width=m, seed=seed) for m in widths for seed in seeds]
+    def _family(self, widths: Sequence[int], seeds: Sequence[int], save_at: SaveAt | None) -> Family:
+        """Return the problems of some widths and starts, the narrow ones first, with their times."""
+        return [(replace(self.problem, width=m, seed=seed), save_at) for m in widths for seed in seeds]
 
     @property
     def coupled_widths(self) -> list[int]:
@@ -58,70 +62,49 @@ class Frontier:
         return [m for m in self.widths if self.settings["coupled"] and m <= self.settings["largest_width"]]
 
     def work(self) -> str:
-        """Return what will be done, in words."""
+        """Return the expected work and time, in words."""
         pairs = sum(min(m, self.problem.num_directions) for m in self.widths) * len(self.seeds)
         text = f"{len(self.widths)} widths of {len(self.seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
         if self.coupled_widths:
-            seconds = sum(map(_coupled_seconds, self.coupled_widths))
+            seconds = sum(1.5 * max(m / 16.0, 1.0) ** 1.45 for m in self.coupled_widths)
             text += f" Coupled flow of {len(self.coupled_widths)} widths: about {duration(seconds)} on two cores."
         return text
 
     def run(self) -> xr.Dataset:
         """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
-        started = clock.perf_counter()
-        save_at = common_times(self.problems(self.widths, self.seeds[:1]), TIMES)
-        pairs = solve_family([(one, save_at) for one in self.problems(self.widths, self.seeds)], progress=self.progress)
+        started, rate = clock.perf_counter(), self.settings["learning_rate"]
+        first = self.seeds[:1]
+        save_at = common_times([one for one, _ in self._family(self.widths, first, None)], TIMES)
+        pairs = solve_family(self._family(self.widths, self.seeds, save_at), progress=self.progress)
         if pairs.stop_reason == "interrupted":
             raise KeyboardInterrupt
-        rate = self.settings["learning_rate"]
         laws = list(frontier_laws(pairs.datasets, rate))
         pair_seconds = clock.perf_counter() - started
-        widest = [(one, save_at) for one in self.problems(self.coupled_widths, self.seeds[:1])]
-        flows = solve_family(widest, coupled=True, progress=self.progress)
+        flows = solve_family(self._family(self.coupled_widths, first, save_at), coupled=True, progress=self.progress)
         if len(flows.datasets) >= FEWEST_WIDTHS:
             laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
-        return self._labelled(
-            laws,
-            save_at,
-            pairs.datasets[:: len(self.seeds)],
-            flows.datasets,
-            flows.seconds,
-            {
-                "stop_reason": flows.stop_reason,
-                "pair_seconds": pair_seconds,
-                "wall_seconds": clock.perf_counter() - started,
-            },
-        )
-
-    def _labelled(
-        self,
-        laws: list[ScalingLaw],
-        save_at: SaveAt,
-        pairs: list[xr.Dataset],
-        flows: list[xr.Dataset],
-        seconds: list[float],
-        attributes: dict[str, Any],
-    ) -> xr.Dataset:
-        """Return the dataset; loss curves are those of the first start."""
+        # Loss curves are those of the first start.
         loss = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan)
-        for at, one in enumerate(pairs):
+        for at, one in enumerate(pairs.datasets[:: len(self.seeds)]):
             loss[1, at], loss[2, at] = one["loss"], one["predicted_loss"]
-        for at, one in enumerate(flows):
-            loss[0, at] = one["loss"]
         spent = np.full(len(self.widths), np.nan)
-        spent[: len(seconds)] = seconds
-        return study_dataset(
-            self.problem,
+        for at, one in enumerate(flows.datasets):
+            loss[0, at], spent[at] = one["loss"], flows.seconds[at]
+        return self.dataset(
             law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
-            title="Loss against compute over widths",
-            coords={
+            {
                 **law_coordinates(laws),
                 "width": np.array(self.widths),
                 "time": save_at.times,
                 "curve_of": np.array(ROUTES),
             },
-            settings={"answer": "compute-frontier", **self.settings},
-            attributes={"answer": "compute-frontier", "beta": self.problem.teacher.beta, **self.settings, **attributes},
+            {
+                "beta": self.problem.teacher.beta,
+                **self.settings,
+                "stop_reason": flows.stop_reason,
+                "pair_seconds": pair_seconds,
+                "wall_seconds": clock.perf_counter() - started,
+            },
         )
 
 
@@ -189,21 +172,16 @@ def compute_frontier(
     problem = checked_problem(
         information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, fewest=FEWEST_DIRECTIONS
     )
+    seeds = checked_starts(starts, problem.seed)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     limit = descent_limit(problem)
     warn_descent_limit(rate, limit)
+    largest = LARGEST_WIDTH if largest_width is None else largest_width
     settings: dict[str, Any] = {
         "learning_rate": rate,
         "descent_limit": limit,
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
+        "starts": len(seeds),
         "coupled": coupled,
-        "largest_width": checked_integer(
-            LARGEST_WIDTH if largest_width is None else largest_width, "largest_width", minimum=1
-        ),
+        "largest_width": checked_integer(largest, "largest_width", minimum=1),
     }
-    return Frontier(settings, problem, chosen, range(problem.seed, problem.seed + settings["starts"]), progress)
-
-
-def _coupled_seconds(width: int) -> float:
-    """Return about how long the coupled flow of a width takes at the default size, on two cores."""
-    return float(1.5 * max(width / 16.0, 1.0) ** 1.45)
+    return Frontier(settings, problem, progress, chosen, seeds)

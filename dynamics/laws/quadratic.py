@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.commands.studies import study_function
-from dynamics.laws.families import answer_all
-from dynamics.laws.law_variables import law_coordinates, law_values
-from dynamics.laws.laws_of_a_problem import fitted_law
+from dynamics.laws.scaling_laws import fitted_law, law_coordinates, law_values
+from dynamics.laws.study import PreparedStudy, answer_all, checked_starts
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer, checked_number
+from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.dataset import study_dataset
 from dynamics.solve.quadratic import solve_quadratic
 from dynamics.theory.quadratic import FIRST_RANK, power_window, quadratic_exponents
 
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.laws.laws_of_a_problem import ScalingLaw
+    from dynamics.laws.scaling_laws import ScalingLaw
 
 ALPHA, DIRECTIONS, WIDTH, STARTS = 1.0, 512, 64, 2
 #: Least width whose window of the law in time is wide enough, from direction 3 to 5.
@@ -47,19 +45,17 @@ FEWER_WIDTHS = 8
 
 
 @dataclass(frozen=True)
-class QuadraticLaws:
-    """The study with its settings checked, before anything is solved."""
+class QuadraticLaws(PreparedStudy):
+    """The study, prepared: problems that differ in their starts, by dimension, and by width at the largest one."""
 
-    settings: dict[str, Any]
-    problem: Problem
-    #: Dimension -> problems that differ in their starts.
+    answer = "quadratic-scaling"
+    title = "Scaling laws of quadratic networks beside sums and asymptotic exponents"
+
     dimensions: dict[int, list[Problem]]
-    #: Width -> the same, at the largest dimension.
     widths: dict[int, list[Problem]]
-    progress: bool | None
 
     def work(self) -> str:
-        """Return what will be done, in words."""
+        """Return the expected work, in words."""
         count = self.settings["starts"] * (len(self.dimensions) + 1 + len(self.widths))
         sizes = f"{self.problem.num_directions} directions by at most {self.problem.width} neurons"
         return f"{count} exact solutions: {sizes}."
@@ -67,42 +63,30 @@ class QuadraticLaws:
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps nothing."""
         curves = [(one, _curve_times(one)) for starts in self.dimensions.values() for one in starts]
-        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in self._wide()]
+        wide = [one for starts in self.widths.values() for one in starts]
+        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in wide]
         frames = [replace(one, student="stiefel") for one in self.dimensions[self.problem.dimension]]
         aligned = [(one, SaveAt.at(_unit(one) / one.teacher.coefficients[_targets(one) - 1])) for one in frames]
-        answers = answer_all(
-            [
-                partial(solve_quadratic, problem, save_at=save_at, progress=False)
-                for problem, save_at in curves + aligned + ends
-            ],
-            progress=self.progress,
-        )
+        family = curves + aligned + ends
+        tasks = [partial(solve_quadratic, problem, save_at=save_at, progress=False) for problem, save_at in family]
+        answers = answer_all(tasks, progress=self.progress)
         if answers.stop_reason == "interrupted":
             raise KeyboardInterrupt
-        found, at = answers.datasets, len(curves)
-        runs = self.settings["starts"]
+        found, at, runs = answers.datasets, len(curves), self.settings["starts"]
         groups = [found[first : first + runs] for first in range(0, at, runs)]
         laws = [_loss_against_time(d, group) for d, group in zip(self.dimensions, groups, strict=True)]
         laws.append(self._loss_against_samples(found[at : at + runs]))
         laws.append(self._loss_against_width(found[at + runs :]))
-        return study_dataset(
-            self.problem,
+        return self.dataset(
             law_values(laws, self.problem),
-            title="Scaling laws of quadratic networks beside sums and asymptotic exponents",
-            coords=law_coordinates(laws),
-            settings={"answer": "quadratic-scaling", **self.settings},
-            attributes={
-                "answer": "quadratic-scaling",
+            law_coordinates(laws),
+            {
                 "stop_reason": "reached_end",
                 "wall_seconds": sum(answers.seconds),
                 "scaling_notes": quadratic_exponents(self.problem.teacher.beta).note,
                 **self.settings,
             },
         )
-
-    def _wide(self) -> list[Problem]:
-        """Return the problems of all widths, those of one width together."""
-        return [one for starts in self.widths.values() for one in starts]
 
     def _loss_against_samples(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
         """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples by which SGD aligns it."""
@@ -180,24 +164,22 @@ def quadratic_laws(
     m = checked_integer(width, "width", minimum=LEAST_WIDTH)
     count = checked_integer(directions, "directions", minimum=2 * m)
     sizes = checked_increasing(dimensions, "dimensions", minimum=count + m, fewest=1)
-    first = checked_integer(seed, "seed", minimum=0)
-    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
+    seeds = checked_starts(starts, seed)
     problem = Problem(
         activation="he2",
         teacher=Teacher.power_law(count, checked_number(alpha, "alpha", positive=True)),
         width=m,
         dimension=sizes[-1],
         initial_norm=m**-0.25,
-        seed=first,
+        seed=seeds[0],
     )
-    seeds = range(first, first + number)
     widths = sorted({round(m * 2.0 ** (-i / 2)) for i in range(FEWER_WIDTHS)})
     return QuadraticLaws(
-        {"alpha": problem.teacher.beta, "width": m, "starts": number},
+        {"alpha": problem.teacher.beta, "width": m, "starts": len(seeds)},
         problem,
+        progress,
         {d: [replace(problem, dimension=d, seed=s) for s in seeds] for d in sizes},
         {w: [replace(problem, width=w, initial_norm=w**-0.25, seed=s) for s in seeds] for w in widths},
-        progress,
     )
 
 

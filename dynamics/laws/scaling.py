@@ -13,32 +13,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.families import check_coupled, checked_problem, checked_workers, common_times, solve_family
-from dynamics.laws.law_variables import law_coordinates, law_values
-from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.laws.laws_of_a_problem import (
+from dynamics.laws.scaling_laws import (
+    frontier_laws,
+    law_coordinates,
+    law_values,
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
+    loss_against_width,
     middle_ranks,
+    times_against_dimension,
     times_against_direction,
 )
+from dynamics.laws.study import (
+    PreparedStudy,
+    check_coupled,
+    checked_problem,
+    checked_starts,
+    checked_workers,
+    common_times,
+    solve_family,
+)
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import LARGEST_INTEGER, MOST_RUNS, checked_integer, checked_number
-from dynamics.runs.dataset import study_dataset
+from dynamics.problem.checks import LARGEST_INTEGER, checked_integer, checked_number
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
 from dynamics.theory.learning_rates import descent_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import xarray as xr
 
-    from dynamics.laws.laws_of_a_problem import ScalingLaw
+    from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.laws.study import Family
     from dynamics.problem.schedule import SaveAt
-
-    #: Problems that differ in size or start, each with its saved times; None for those that its answer chooses.
-    Family = list[tuple[Problem, SaveAt | None]]
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
 #: Neurons per direction, where these are not what is varied.
@@ -72,19 +78,19 @@ SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimen
 
 
 @dataclass(frozen=True)
-class ScalingStudy:
-    """The study with its settings checked: three families of problems with their times, before anything is solved."""
+class ScalingStudy(PreparedStudy):
+    """The study, prepared: three families of problems with their times."""
 
-    settings: dict[str, Any]
-    problem: Problem
+    answer = "scaling"
+    title = "Scaling laws beside the sum formula and the asymptotic exponents"
+
     starts: Family
     widths: Family
     dimensions: Family
     workers: int
-    progress: bool | None
 
     def work(self) -> str:
-        """Return what will be done, in words."""
+        """Return the expected work and time, in words."""
         problems = [one for family in (self.starts, self.widths, self.dimensions) for one, _ in family]
         how = "problems by matched pairs, without time stepping"
         if self.settings["coupled"]:
@@ -96,13 +102,12 @@ class ScalingStudy:
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
-        rate = self.settings["learning_rate"]
         laws: list[ScalingLaw] = []
         seconds, reason = 0.0, "reached_end"
-        readings: tuple[tuple[Family, Callable[[list[xr.Dataset]], list[ScalingLaw]]], ...] = (
-            (self.starts, lambda found: _laws_of_starts(found, rate)),
-            (self.widths, lambda found: [loss_against_width(found), *frontier_laws(found, rate)]),
-            (self.dimensions, lambda found: [times_against_dimension(found)]),
+        readings = (
+            (self.starts, _laws_of_starts),
+            (self.widths, _laws_of_widths),
+            (self.dimensions, _law_of_dimensions),
         )
         for family, read in readings:
             answers = solve_family(
@@ -112,17 +117,11 @@ class ScalingStudy:
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
                 break
-            laws += read(answers.datasets)
+            laws += read(answers.datasets, self.settings["learning_rate"])
         if not laws:
             raise KeyboardInterrupt
-        return study_dataset(
-            self.problem,
-            law_values(laws, self.problem),
-            title="Scaling laws beside the sum formula and the asymptotic exponents",
-            coords=law_coordinates(laws),
-            settings={"answer": "scaling", **self.settings},
-            attributes={"answer": "scaling", "stop_reason": reason, "wall_seconds": seconds, **self.settings},
-        )
+        attributes = {"stop_reason": reason, "wall_seconds": seconds, **self.settings}
+        return self.dataset(law_values(laws, self.problem), law_coordinates(laws), attributes)
 
 
 @study_function
@@ -198,8 +197,7 @@ def scaling_study(
     d = sizes.dimension_factor * count if dimension is None else dimension
     widest = WIDTH_FACTOR * count
     problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
-    first = problem.seed
-    seeds = range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
+    seeds = checked_starts(starts, problem.seed)
     few = Teacher.power_law(min(count, sizes.few), beta)
     settings: dict[str, Any] = {
         "starts": len(seeds),
@@ -208,7 +206,7 @@ def scaling_study(
         "tuned_rate": TUNED_RATE,
     }
     processes = checked_workers(workers) if coupled else 1  # matched pairs use all cores by themselves
-    return ScalingStudy(settings, problem, *_families(problem, few, seeds, sizes), processes, progress)
+    return ScalingStudy(settings, problem, progress, *_families(problem, few, seeds, sizes), processes)
 
 
 def _families(problem: Problem, few: Teacher, seeds: range, sizes: Sizes) -> tuple[Family, Family, Family]:
@@ -242,3 +240,11 @@ def _laws_of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
         loss_against_tuned_samples(found, TUNED_RATE),
         times_against_direction(found),
     ]
+
+
+def _laws_of_widths(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
+    return [loss_against_width(found), *frontier_laws(found, rate)]
+
+
+def _law_of_dimensions(found: list[xr.Dataset], _: float) -> list[ScalingLaw]:
+    return [times_against_dimension(found)]

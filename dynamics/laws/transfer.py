@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.families import answer_all, checked_problem, checked_workers
+from dynamics.laws.study import PreparedStudy, answer_all, checked_problem, checked_starts, checked_workers
 from dynamics.problem import Problem
-from dynamics.problem.checks import MOST_RUNS, checked_increasing, checked_integer
+from dynamics.problem.checks import checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.dataset import study_dataset
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.learning_rates import descent_limit
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.runs.dataset import Values
-    from dynamics.theory.fits import Transfer
     from hermite.arrays import Array
 
 EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
@@ -39,22 +37,31 @@ WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
 SPEED = 1e10
+#: Results of `read_transfer` for each width, and for all together.
+OVER_WIDTHS = (
+    *("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost"),
+    *("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error"),
+)
+OF_ALL_WIDTHS = (
+    *("gap_exponent", "drift_exponent", "excess", "gap_exponent_error", "drift_exponent_error", "excess_error"),
+    *("cost_share", "verdict"),
+)
 
 
 @dataclass(frozen=True)
-class TransferStudy:
-    """The study with its settings checked, before any step is taken."""
+class TransferStudy(PreparedStudy):
+    """The study, prepared: `problem` is of the largest width and the first start."""
 
-    settings: dict[str, Any]
-    problem: Problem
+    answer = "transfer"
+    title = "Loss after so many steps of population gradient descent over step sizes and widths"
+
     widths: list[int]
     rates: Array
     seeds: range
     workers: int
-    progress: bool | None
 
     def work(self) -> str:
-        """Return what will be done, in words."""
+        """Return the expected work and time, in words."""
         runs = self.rates.size * len(self.seeds)
         size = min(self.problem.dimension, self.problem.num_directions + self.widths[-1])
         operations = sum(4.0 * m * m * size for m in self.widths) * runs * self.settings["steps"]
@@ -65,11 +72,10 @@ class TransferStudy:
 
     def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
-        shape = (len(self.widths), self.rates.size, len(self.seeds))
-        loss = np.full(shape, np.nan)
-        steps, started = self.settings["steps"], clock.perf_counter()
+        started = clock.perf_counter()
+        loss = np.full((len(self.widths), self.rates.size, len(self.seeds)), np.nan)
         tasks = [
-            partial(_descend, replace(self.problem, width=m, seed=seed), rate, steps)
+            partial(_descend, replace(self.problem, width=m, seed=seed), rate, self.settings["steps"])
             for m in self.widths
             for rate in self.rates.tolist()
             for seed in self.seeds
@@ -77,20 +83,17 @@ class TransferStudy:
         answers = answer_all(tasks, progress=self.progress, workers=self.workers)
         ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
         loss.reshape(-1)[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
-        return study_dataset(
-            self.problem,
-            transfer_values(self.problem, self.widths, self.rates, loss),
-            title="Loss after so many steps of population gradient descent over step sizes and widths",
-            coords={"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(len(self.seeds))},
-            settings={"answer": "transfer", **self.settings},
-            attributes={
-                "answer": "transfer",
+        values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
+        return self.dataset(
+            values,
+            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(len(self.seeds))},
+            {
                 "stop_reason": answers.stop_reason,
                 "wall_seconds": clock.perf_counter() - started,
                 "edge": descent_limit(self.problem),
                 "method": "population gradient descent",
                 **self.settings,
-                **transfer_attributes(self.problem, self.widths, self.rates, loss),
+                **attributes,
             },
         )
 
@@ -146,20 +149,10 @@ def transfer_study(
     """
     chosen = checked_widths(widths)
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
-    settings = {
-        "steps": checked_integer(steps, "steps", minimum=1),
-        "starts": checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS),
-    }
+    seeds = checked_starts(starts, problem.seed)
+    settings = {"steps": checked_integer(steps, "steps", minimum=1), "starts": len(seeds)}
     rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(
-        settings,
-        problem,
-        chosen,
-        rates,
-        range(problem.seed, problem.seed + settings["starts"]),
-        checked_workers(workers),
-        progress,
-    )
+    return TransferStudy(settings, problem, progress, chosen, rates, seeds, checked_workers(workers))
 
 
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
@@ -183,26 +176,16 @@ def checked_widths(widths: Sequence[int]) -> list[int]:
     return checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
 
 
-def transfer_values(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Values:
-    """Return the variables of a study of transfer, from losses (width, rate, run)."""
-    found = _read(problem, widths, rates, loss)
-    names = ("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost")
-    errors = ("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error")
-    return {
-        "final_loss": (("width", "learning_rate", "run"), loss),
-        **{name: (("width",), getattr(found, name)) for name in (*names, *errors)},
-    }
+def transfer_results(
+    problem: Problem, widths: Sequence[int], rates: Array, loss: Array
+) -> tuple[Values, dict[str, Any]]:
+    """Return the variables, and exponents and verdict, of a study of transfer, from losses (width, rate, run).
 
-
-def transfer_attributes(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> dict[str, Any]:
-    """Return exponents and verdict of a study of transfer, from losses (width, rate, run)."""
-    found = _read(problem, widths, rates, loss)
-    names = ("gap_exponent", "drift_exponent", "excess")
-    errors = ("gap_exponent_error", "drift_exponent_error", "excess_error")
-    return {name: getattr(found, name) for name in (*names, *errors, "cost_share", "verdict")}
-
-
-def _read(problem: Problem, widths: Sequence[int], rates: Array, loss: Array) -> Transfer:
-    """Return what the losses say of transfer; the loss of a student that has learned nothing bounds them."""
+    The loss of a student that has learned nothing bounds them.
+    """
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
-    return read_transfer(widths, rates, loss, nothing=start)
+    found = read_transfer(widths, rates, loss, nothing=start)
+    values: Values = {"final_loss": (("width", "learning_rate", "run"), loss)}
+    return values | {name: (("width",), getattr(found, name)) for name in OVER_WIDTHS}, {
+        name: getattr(found, name) for name in OF_ALL_WIDTHS
+    }

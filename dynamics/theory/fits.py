@@ -149,7 +149,7 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
 
     The slope of least squares is linear in ln y: that of the mean of ln y is the mean of the slopes s_r of the runs,
     and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above, but for w. The
-    window is taken as given; where it depends on the runs, `dynamics.laws.laws_of_a_problem.over_starts` says more.
+    window is taken as given; where it depends on the runs, `dynamics.laws.scaling_laws.over_starts` says more.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynamics.report import transfer_told
 from hermite.text.rounding import with_error
-from sgd_check.studies.work import log_means
+from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

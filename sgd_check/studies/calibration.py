@@ -17,7 +17,7 @@ from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_intege
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from sgd_check.runs.plan import make_plan
-from sgd_check.studies.work import PreparedStudy, simulated, under_way
+from sgd_check.studies.sgd_study import SgdStudy, simulated
 from sgd_check.verdicts.alignment import checked_rate
 from sgd_check.verdicts.check_plan import HORIZON_FACTOR
 from sgd_check.verdicts.comparison import compare
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from dynamics.laws import Meter
     from hermite.arrays import Array
-    from sgd_check.studies.work import Meter
 
 #: The problem that the documentation speaks of.
 START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
@@ -72,8 +72,11 @@ CASES = (*THEORIES, *WRONG_RUNS)
 
 
 @dataclass(frozen=True)
-class Calibration(PreparedStudy):
+class Calibration(SgdStudy):
     """The study, prepared: no step is taken yet."""
+
+    answer = "calibration"
+    title = "How often the verdict is right"
 
     rates: Array
     end: float
@@ -91,18 +94,16 @@ class Calibration(PreparedStudy):
         """Make the repetitions one by one at every learning rate; what an interruption leaves undone is not counted."""
         shape = (self.rates.size, len(CASES))
         counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for at, rate in enumerate(self.rates.tolist()):
                 self._calibrate(at, rate, counts[at], visible[at], meter)
-        return self.dataset(
-            "calibration",
+        return self.results(
+            meter,
             {
                 "verdict_count": (("learning_rate", "case", "verdict"), counts),
                 "visible_error": (("learning_rate", "case"), visible),
             },
-            meter,
-            title="How often the verdict is right",
-            coords={"learning_rate": self.rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
+            {"learning_rate": self.rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
             learning_rate_limit=learning_rate_limit(self.problem),
         )
 
@@ -228,4 +229,4 @@ def calibration(
     pair = predict(problem)
     emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
     end = max(HORIZON_FACTOR * emergence, LEARNED_FACTOR * learned)
-    return Calibration(settings, progress, problem, parts * learning_rate_limit(problem), end)
+    return Calibration(settings, problem, progress, parts * learning_rate_limit(problem), end)

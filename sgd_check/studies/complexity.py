@@ -15,6 +15,7 @@ import numpy as np
 from dynamics.commands import study_function
 from dynamics.problem import (
     Problem,
+    SaveAt,
     Teacher,
     checked_increasing,
     checked_list,
@@ -24,17 +25,26 @@ from dynamics.problem import (
 )
 from dynamics.theory import fit_slope, mean_time, predict
 from hermite.text.messages import shown
-from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, log_means, under_way
+from sgd_check.engines import EngineOptions, engine_of, make_engine
+from sgd_check.runs.plan import make_plan
+from sgd_check.runs.recording import Watch
+from sgd_check.studies.sgd_study import (
+    DEFAULT_START,
+    SgdStudy,
+    checked_runs,
+    finite_step_times,
+    log_means,
+    prepared_pairs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.runs import Values
     from hermite.arrays import Array
-    from sgd_check.studies.escape import Escapes
 
 # A run may take this many times the expected number of steps: at d = 32 the logarithm of the time scatters by 0.4.
 HORIZON = 6.0
@@ -47,6 +57,8 @@ LARGEST_EXPONENT = 0.25
 #: noise that no mean equation tells of.
 DIMENSIONS, SMOOTHED_DIMENSIONS = (32, 64, 128, 256, 512, 1024), (64, 128, 256, 512)
 RATE, SMOOTHED_RATE = 0.1, 0.05
+#: Ratio of times at which runs are checked, and their decades: an escape is a small part of the time before it.
+TIME_RATIO, DECADES = 1.005, 2
 
 
 class Key(NamedTuple):
@@ -84,8 +96,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class SampleComplexity(PreparedStudy):
+class SampleComplexity(SgdStudy):
     """The study, prepared: one cell for each information exponent, smoothing and dimension."""
+
+    answer = "sample-complexity"
+    title = "Steps to escape against the dimension"
 
     cells: dict[Key, Cell]
 
@@ -96,10 +111,8 @@ class SampleComplexity(PreparedStudy):
 
     def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
-        from sgd_check.studies.escape import escape_times
-
         found: dict[Key, Escapes] = {}
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for key in sorted(self.cells, key=lambda key: self.cells[key].expected_steps):
                 cell = self.cells[key]
                 found[key] = escape_times(
@@ -110,19 +123,14 @@ class SampleComplexity(PreparedStudy):
                     report=meter.add,
                 )
         exponents = self.settings["smoothing_exponents"]
-        return self.dataset(
-            "sample-complexity",
-            self._values(found),
-            meter,
-            title="Steps to escape against the dimension",
-            coords={
-                "information_exponent": np.array(self.settings["information_exponents"]),
-                **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
-                "dimension": np.array(self.settings["dimensions"]),
-                "run": np.arange(self.settings["seeds"]),
-                "source": np.array(SOURCES),
-            },
-        )
+        coords = {
+            "information_exponent": np.array(self.settings["information_exponents"]),
+            **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
+            "dimension": np.array(self.settings["dimensions"]),
+            "run": np.arange(self.settings["seeds"]),
+            "source": np.array(SOURCES),
+        }
+        return self.results(meter, self._values(found), coords)
 
     def _seeds(self, key: Key) -> range:
         return self.seeds_of(list(self.cells).index(key))
@@ -280,7 +288,7 @@ def sample_complexity(
     keys = [Key(k, e, d) for k in exponents for e in rows for d in sizes]
     cells = {key: _cell(key, settings["rate"], settings["start"]) for key in keys}
     longest = max(cells.values(), key=lambda cell: cell.expected_steps)
-    return SampleComplexity(settings, progress, longest.problem, cells)
+    return SampleComplexity(settings, longest.problem, progress, cells)
 
 
 def _checked_smoothings(given: Sequence[float]) -> list[float | None]:
@@ -318,3 +326,47 @@ def _problem(key: Key, start: float) -> Problem:
         smoothing=key.smoothing,
         initial_overlaps=(overlap, [[1.0]], [1.0]),
     )
+
+
+class Escapes(NamedTuple):
+    """Flow time (runs, P) at which directions emerged, NaN where none did, and the runs (runs,) that blew up before."""
+
+    time: Array
+    blown_up: NDArray[np.bool_]
+
+
+def escape_times(
+    problem: Problem,
+    *,
+    learning_rate: float,
+    steps: int,
+    seeds: Sequence[int],
+    report: Callable[[int], object] = int,
+) -> Escapes:
+    """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
+
+    `report` is told the number of steps of each stretch that all runs that still go on have taken.
+    """
+    end = learning_rate * steps
+    first = max(10.0**-DECADES * end, learning_rate)
+    count = max(2, round(np.log(end / first) / np.log(TIME_RATIO)))
+    times = np.unique(np.rint(np.geomspace(first, end, count) / learning_rate)) * learning_rate
+    plan = make_plan(learning_rate, steps, SaveAt.at(times))
+    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(seeds)))
+    watch = Watch(problem, len(seeds))
+    going, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
+    with engine.running():
+        for number in plan.looked_at.tolist():
+            if number > step:
+                engine.advance(plan.rates(step, number))
+                report((number - step) * int(np.count_nonzero(going)))
+            step = number
+            found = engine.measure(student=False)
+            sound = watch.look(learning_rate * step, found.teacher_overlap, found.squared_norm)
+            blown_up |= going & ~sound
+            done = going & (~np.isnan(watch.emergence.time).any(axis=1) | ~sound)
+            going &= ~done
+            engine.freeze(done)
+            if not going.any():
+                break
+    return Escapes(watch.emergence.time, blown_up)

@@ -2,6 +2,9 @@ r"""Study of the step size that is tuned to the last wanted direction, η = c a_
 
 T_p̄ ∝ 1/a_p̄, so n = T/η ∝ a_p̄^(−2) d^(k−1), and asymptotically L ∝ n^((1−2β)/(2β)) for a_p ∝ p^(−β).  Theory gives
 the curve at a large size, SGD at a small one.
+
+The noise of a step lets directions of weight a_p̄ and above escape and delays or traps weaker ones. The times of all
+directions at such a step, and the samples to a given loss, need no integration.
 """
 
 from __future__ import annotations
@@ -12,19 +15,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.commands import study_function
+from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.theory import (
     asymptotic_exponents,
+    escape_bias,
     fit_slope,
     inverse_fit,
     learning_rate_limit,
     predict,
+    target_losses,
     tuned_rates,
 )
-from sgd_check.studies.pairs import DEFAULT_NORM, DEFAULT_START, prepared_pairs
-from sgd_check.studies.thresholds import first_below
-from sgd_check.studies.tuned import Curve, theory_curve
-from sgd_check.studies.work import PreparedStudy, checked_runs, log_means, share_never, simulated, under_way
+from sgd_check.runs.recording import CrossingTracker
+from sgd_check.studies.sgd_study import (
+    DEFAULT_NORM,
+    DEFAULT_START,
+    SgdStudy,
+    checked_runs,
+    log_means,
+    prepared_pairs,
+    share_never,
+    simulated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +45,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.runs import Values
+    from dynamics.theory import EmergencePrediction
     from hermite.arrays import Array, Integers
 
 LARGE_TARGETS, WIDTH_FACTOR = 20, 3
@@ -41,7 +55,24 @@ MOST_TARGETS = 6
 # A run takes this many times the samples that theory needs for its target.
 HORIZON = 2.5
 RECORDS = 160
+#: Times at which pairs are tabulated, and the last of them in units of the last learned time of the flow.
+GRID, REACH = 800, 4.0
 SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at large size", "asymptotic")
+
+
+class Curve(NamedTuple):
+    """Theory of one size: problem, targets p̄, and of each target what `theory_curve` returns."""
+
+    problem: Problem
+    targets: Integers
+    needed: Array
+    without_noise: Array
+    delayed: Array
+
+    @property
+    def losses(self) -> Array:
+        """Losses of the targets."""
+        return target_losses(self.problem, self.targets)
 
 
 class Measured(NamedTuple):
@@ -53,8 +84,11 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Discretisation(PreparedStudy):
+class Discretisation(SgdStudy):
     """The study, prepared: theory of the size of SGD, and of the large size."""
+
+    answer = "unstable-discretisation"
+    title = "Loss against samples at a step size tuned to the last wanted direction"
 
     small: Curve
     large: Curve
@@ -83,7 +117,7 @@ class Discretisation(PreparedStudy):
         found = Measured(
             *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, self.problem.num_directions), shape))
         )
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for at, end in enumerate(ends.tolist()):
                 runs = simulated(
                     self.problem,
@@ -95,21 +129,16 @@ class Discretisation(PreparedStudy):
                 found.loss[at, :, : runs.sizes["time"]] = runs["loss"].values
                 found.blown[at], found.emerged[at] = runs["blown_up"].values, runs["emergence_time"].values
                 meter.add(end * shape[1])
-        return self.dataset(
-            "unstable-discretisation",
-            {**self._measured_values(samples, found), **self._theory_values()},
-            meter,
-            title="Loss against samples at a step size tuned to the last wanted direction",
-            coords={
-                "target": self.small.targets,
-                "samples": samples,
-                "run": np.arange(shape[1]),
-                "large_target": self.large.targets,
-                "source": np.array(SOURCES),
-            },
-            learning_rate_limit=float(learning_rate_limit(self.problem)),
-            beta=self.settings["beta"],
-        )
+        coords = {
+            "target": self.small.targets,
+            "samples": samples,
+            "run": np.arange(shape[1]),
+            "large_target": self.large.targets,
+            "source": np.array(SOURCES),
+        }
+        values = {**self._measured_values(samples, found), **self._theory_values()}
+        limit = float(learning_rate_limit(self.problem))
+        return self.results(meter, values, coords, learning_rate_limit=limit, beta=self.settings["beta"])
 
     def _measured_values(self, samples: Integers, found: Measured) -> Values:
         losses, (loss, emerged, blown) = self.small.losses, found
@@ -251,7 +280,7 @@ def unstable_discretisation(
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
     curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
-    return Discretisation(settings, progress, problem, *curves)
+    return Discretisation(settings, problem, progress, *curves)
 
 
 def _checked_targets(targets: Sequence[int] | None, count: int) -> Integers:
@@ -263,3 +292,82 @@ def _checked_targets(targets: Sequence[int] | None, count: int) -> Integers:
         msg = f"Argument `targets` must stay at or below the number of directions, {count}, but is {wanted}."
         raise ValueError(msg)
     return np.array(wanted, dtype=np.int64)
+
+
+def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
+    """Return the learned times (P,) of the matched pairs, with the delay that noise adds; inf: trapped or unmatched.
+
+    The delay is that of the mean trajectory (`dynamics.theory.step_noise.escape_bias`); the lag of the norm stays the
+    flow's.
+    """
+    delay = escape_bias(problem, learning_rate, prediction).drift_bias
+    emergence, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
+    added = np.zeros_like(emergence)
+    later = np.isfinite(emergence) & (emergence > 0.0)
+    added[later] = emergence[later] * delay[later]
+    return learned + added
+
+
+def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array) -> Array:
+    """Return what each direction adds to the loss in the flow, a² g(1) + n² g(1) − 2 n a g(C), shape (T, P)."""
+    pairs = solve_pairs(problem, prediction, times)
+    a, norm = problem.teacher.coefficients, float(np.sum(problem.activation.coefficients**2))
+    if pairs.overlap is None or pairs.squared_norm is None:
+        msg = f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}."
+        raise ValueError(msg)
+    C, n = np.nan_to_num(pairs.overlap), np.nan_to_num(pairs.squared_norm)
+    losses: Array = norm * (a**2 + n**2) - 2.0 * n * a * problem.activation.kernel(C)
+    return losses
+
+
+def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: float, level: float) -> float:
+    """Return n = t/η at the first t at which the loss of the delayed pairs is at most `level`; NaN if it never is.
+
+    `losses` (T, P) at increasing flow times (T,) are those of `pair_losses`; `delays` (P,) are added to the times of
+    each pair, inf: it never moves.
+    """
+    total = np.zeros_like(times)
+    for delay, loss in zip(delays.tolist(), losses.T, strict=True):
+        total += np.interp(times - delay, times, loss) if np.isfinite(delay) else loss[0]
+    below = np.flatnonzero(total <= level)
+    if below.size == 0 or below[0] == 0:
+        return float("nan")
+    at = int(below[0])
+    part = (total[at - 1] - level) / (total[at - 1] - total[at])
+    return float(times[at - 1] * (times[at] / times[at - 1]) ** part / learning_rate)
+
+
+def theory_curve(problem: Problem, targets: Integers, rate: float) -> tuple[Array, Array, Array]:
+    """Return what pairs alone say of each target p̄ at the rates of c: two numbers of samples, and learned times.
+
+    The samples until the loss of the target is reached are (targets,), with the delays by noise and without, NaN if
+    never; the learned times of all pairs, with the delays, are (targets, P), inf if trapped.
+    """
+    prediction = predict(problem)
+    rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)
+    flow = prediction.predicted_learned_time
+    finite = flow[np.isfinite(flow)]
+    times = np.geomspace(0.1 * finite.min(), REACH * finite.max(), GRID)
+    losses = pair_losses(problem, prediction, times)
+    needed, without, learned = [], [], []
+    for eta, level in zip(rates.tolist(), levels.tolist(), strict=True):
+        delayed = delayed_times(problem, prediction, eta)
+        delays = np.where(np.isfinite(flow), delayed - np.where(np.isfinite(flow), flow, 0.0), np.inf)
+        needed.append(samples_needed(times, losses, delays, eta, level))
+        without.append(samples_needed(times, losses, np.zeros_like(delays), eta, level))
+        learned.append(delayed)
+    return np.array(needed), np.array(without), np.array(learned)
+
+
+def first_below(samples: Integers, loss: Array, level: float) -> Array:
+    """Return, per run, after how many samples the loss (runs, samples) first was at most `level`; NaN if never.
+
+    Examples
+    --------
+    >>> first_below(np.array([1, 100]), np.array([[1.0, 0.0], [1.0, 0.9]]), 0.5).round(6).tolist()
+    [10.0, nan]
+    """
+    tracker = CrossingTracker(np.array(-level), (loss.shape[0],))
+    for number, values in zip(samples.tolist(), loss.T, strict=True):
+        tracker.look(float(number), -values)
+    return tracker.time

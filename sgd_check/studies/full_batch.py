@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import SaveAt, checked_increasing, checked_integer, checked_number, float_array
+from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number, float_array
 from dynamics.solve import predict_recovery
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
 from sgd_check.runs.simulation import simulate
-from sgd_check.studies.cut_squares import LEAD, cut_square, descent_problem, online_problem, online_slope
-from sgd_check.studies.work import PreparedStudy, checked_runs, under_way
+from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check_plan import measured_seconds_per_step
 
 if TYPE_CHECKING:
@@ -35,21 +34,26 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike
 
+    from dynamics.laws import Meter
     from dynamics.runs import Values
     from hermite.arrays import Array
-    from sgd_check.studies.work import Meter
 
 #: Squared overlaps from which on a direction counts as exactly recovered, and at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25
 #: Dimension and least number of points of the law.
 LARGE, LAW_POINTS = 10**6, 101
 #: Online runs may take this many times the expected steps, and are looked at so far apart, relative to the time.
-HORIZON, LOOK_RATIO = 3.0, 1.01
+HORIZON, TIME_RATIO = 3.0, 1.01
+#: |w| at the start of descent; overlap at the start of online SGD, in units of 1/√d.
+SMALL_START, LEAD = 1e-3, 2.0
 
 
 @dataclass(frozen=True)
-class FullBatch(PreparedStudy):
+class FullBatch(SgdStudy):
     """The study, prepared: laws are computed, no sample is drawn yet."""
+
+    answer = "full-batch"
+    title = "One direction from samples that are reused, and online"
 
     law: xr.Dataset
     slope: float
@@ -85,7 +89,7 @@ class FullBatch(PreparedStudy):
         dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
         spectral, descent = (np.full((len(dimensions), len(ratios), runs), np.nan) for _ in range(2))
         online = np.full((len(settings["online_dimensions"]), runs), np.nan)
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for at in np.ndindex(len(dimensions), len(ratios)):
                 d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
                 seeds = self.seeds_of(int(np.ravel_multi_index(at, spectral.shape[:2])))
@@ -94,12 +98,10 @@ class FullBatch(PreparedStudy):
                 meter.add(settings["steps"] * runs)
             for row, d in enumerate(settings["online_dimensions"]):
                 online[row] = self._arrivals(d, self.seeds_of(spectral[..., 0].size + row), meter)
-        return self.dataset(
-            "full-batch",
-            self._values(spectral, descent, online),
+        return self.results(
             meter,
-            title="One direction from samples that are reused, and online",
-            coords={
+            self._values(spectral, descent, online),
+            {
                 "dimension": np.array(dimensions),
                 "ratio": np.array(ratios),
                 "law_ratio": self.law["samples"].to_numpy() / LARGE,
@@ -144,12 +146,12 @@ class FullBatch(PreparedStudy):
         end = HORIZON * self._expected(d)
         engine = make_engine("scalar", online_problem(self._link, d), EngineOptions(seeds=tuple(seeds)))
         tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
-        looks = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(LOOK_RATIO)))
+        numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(TIME_RATIO)))
         with engine.running():
-            for look in np.unique(np.rint(looks)).astype(int).tolist():
-                engine.advance(np.full(look - step, self.settings["online_rate"] / d))
-                meter.add((look - step) * len(seeds))
-                step = look
+            for number in np.unique(np.rint(numbers)).astype(int).tolist():
+                engine.advance(np.full(number - step, self.settings["online_rate"] / d))
+                meter.add((number - step) * len(seeds))
+                step = number
                 tracker.look(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
                 if not np.isnan(tracker.time).any():
                     break
@@ -260,7 +262,7 @@ def full_batch_recovery(
     # The law depends on n/d alone.
     fine = np.union1d(settings["ratios"], np.linspace(0.0, settings["ratios"][-1], LAW_POINTS)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
-    return FullBatch(settings, progress, descent_problem(link, largest), law, slope)
+    return FullBatch(settings, descent_problem(link, largest), progress, law, slope)
 
 
 def _checked_ratios(values: ArrayLike) -> list[float]:
@@ -269,3 +271,46 @@ def _checked_ratios(values: ArrayLike) -> list[float]:
         msg = f"Argument `ratios` must hold increasing positive numbers, but is {found.tolist()}."
         raise ValueError(msg)
     return [float(ratio) for ratio in found]
+
+
+def cut_square(cut: float) -> str:
+    """Return the link min(z², M) as text."""
+    return f"min(z**2, {cut!r})"
+
+
+def descent_problem(link: str, d: int) -> Problem:
+    """Return the problem of one small neuron that descends the squared error."""
+    return Problem(
+        activation=link, teacher=Teacher([1.0]), width=1, dimension=d, student="committee", initial_norm=SMALL_START
+    )
+
+
+def online_problem(link: str, d: int) -> Problem:
+    """Return the problem of one spherical neuron that starts at C = 2/√d and descends its correlation."""
+    return Problem(
+        activation=link,
+        teacher=Teacher([1.0]),
+        width=1,
+        dimension=d,
+        student="spherical",
+        objective="correlation",
+        initial_overlaps=([[LEAD / np.sqrt(d)]], [[1.0]], [1.0]),
+    )
+
+
+def online_slope(link: str, rate: float) -> float:
+    """Return the slope of n/d in ln d at η = c/d for a link with c_1 = 0, inf where noise outweighs the drift.
+
+    Examples
+    --------
+    >>> round(online_slope("z**2", 0.02), 3), round(online_slope("min(z**2, 4)", 0.02), 3)
+    (6.443, 11.791)
+    """
+    import hermite
+    from hermite.quadrature import integrate
+
+    expansion = hermite.expand(link)
+    slope_squared = integrate(expansion.derivative, 0).norm_squared
+    drift = 2.0 * float(expansion.coefficients[2]) ** 2
+    growth = drift * rate - 0.5 * expansion.norm_squared * slope_squared * rate**2
+    return float(0.5 / growth) if growth > 0.0 else np.inf

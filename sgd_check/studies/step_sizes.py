@@ -15,9 +15,15 @@ from dynamics.commands import study_function
 from dynamics.problem import check_problem, checked_number, float_array
 from dynamics.theory import predict
 from sgd_check.runs.plan import stability_limit
-from sgd_check.studies.pairs import DEFAULT_START, prepared_pairs
-from sgd_check.studies.thresholds import TOLERANCE, half_blown, median_ratio, reach, shown_direction
-from sgd_check.studies.work import PreparedStudy, checked_runs, finite_step_times, share_never, simulated, under_way
+from sgd_check.studies.sgd_study import (
+    DEFAULT_START,
+    SgdStudy,
+    checked_runs,
+    finite_step_times,
+    prepared_pairs,
+    share_never,
+    simulated,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,11 +38,18 @@ SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
 # Runs end at this many times the last learned time of the flow, so that an instability has time to show.
 HORIZON = 5.0
 RESAMPLES = 400
+#: Part by which the median of SGD may differ from the flow.
+TOLERANCE = 0.1
+#: Ratios beyond this are as good as infinite.
+LARGEST_RATIO = 1e3
 
 
 @dataclass(frozen=True)
-class StepSizes(PreparedStudy):
+class StepSizes(SgdStudy):
     """The study, prepared: the flow is computed, no step is taken yet."""
+
+    answer = "step-size"
+    title = "Emergence and blow-up against the step size"
 
     rates: Array
     limit: float | None
@@ -53,7 +66,7 @@ class StepSizes(PreparedStudy):
         count, P = self.settings["seeds"], self.problem.num_directions
         time = np.full((self.rates.size, count, P), np.nan)
         blown = np.full((self.rates.size, count), np.nan)
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for at in range(self.rates.size - 1, -1, -1):
                 rate = float(self.rates[at])
                 steps = int(np.ceil(self.horizon / rate))
@@ -63,14 +76,8 @@ class StepSizes(PreparedStudy):
                 time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
                 meter.add(steps * count)
         finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
-        return self.dataset(
-            "step-size",
-            self._values(time, blown, finite),
-            meter,
-            title="Emergence and blow-up against the step size",
-            coords={"learning_rate": self.rates, "run": np.arange(count)},
-            **self._attributes(time, blown, finite),
-        )
+        coords = {"learning_rate": self.rates, "run": np.arange(count)}
+        return self.results(meter, self._values(time, blown, finite), coords, **self._attributes(time, blown, finite))
 
     def _values(self, time: Array, blown: Array, finite: Array) -> Values:
         return {
@@ -185,7 +192,7 @@ def step_size_phases(
         rates = _checked_rates(learning_rates)
     settings["learning_rates"] = rates.tolist()
     horizon = HORIZON * float(learned[np.isfinite(learned)].max())
-    return StepSizes(settings, progress, asked, rates, limit, flow, horizon)
+    return StepSizes(settings, asked, progress, rates, limit, flow, horizon)
 
 
 def _checked_rates(values: ArrayLike) -> Array:
@@ -199,3 +206,65 @@ def _checked_rates(values: ArrayLike) -> Array:
         msg = f"Argument `learning_rates` must increase, but is {rates.tolist()}."
         raise ValueError(msg)
     return rates
+
+
+def shown_direction(flow: Array) -> int:
+    """Return the direction that table and figure are about: of those that emerge in the flow the last."""
+    return int(np.argmax(np.where(np.isfinite(flow), flow, -1.0)))
+
+
+def median_ratio(time: Array, blown: Array, flow: float) -> Array:
+    """Return the median over runs of T_SGD / T_flow per step size, made monotone; late and lost runs count as infinite.
+
+    Noise only delays, so that a median that falls with η is scatter: least squares in log under that condition.
+    """
+    from scipy.optimize import isotonic_regression
+
+    ratio = np.full(time.shape[0], np.nan)
+    known = np.isfinite(blown).all(axis=1)
+    if known.any():
+        raw = np.median(np.where(np.isnan(time[known]), np.inf, time[known]), axis=1) / flow
+        ratio[known] = np.exp(isotonic_regression(np.log(np.minimum(raw, LARGEST_RATIO))).x)
+    return ratio
+
+
+def reach(rates: Array, ratio: Array) -> float:
+    """Return the largest step size up to which a ratio stays within 10 % of 1, interpolated in log η; NaN if none.
+
+    Examples
+    --------
+    >>> round(reach(np.array([1.0, 10.0, 100.0]), np.array([1.0, 1.05, 1.15])), 6)
+    31.622777
+    """
+    off = ~(np.abs(ratio - 1.0) <= TOLERANCE)
+    known = np.isfinite(ratio) | np.isposinf(ratio)
+    inside = known & ~off
+    if not inside.any():
+        return float("nan")
+    first = int(np.argmax(inside))
+    later = np.flatnonzero(off[first:])
+    if later.size == 0:
+        return float(rates[-1])
+    at = first + int(later[0])
+    edge = 1.0 + np.sign(ratio[at] - 1.0) * TOLERANCE
+    step = (edge - ratio[at - 1]) / (ratio[at] - ratio[at - 1]) if np.isfinite(ratio[at]) else 0.0
+    return float(rates[at - 1] * (rates[at] / rates[at - 1]) ** step)
+
+
+def half_blown(rates: Array, blown: Array) -> float:
+    """Return the step size from which on half of the runs blow up, interpolated in log η; NaN if they never do.
+
+    Examples
+    --------
+    >>> round(half_blown(np.array([1.0, 100.0]), np.array([[0.0, 0.0], [1.0, 1.0]])), 6)
+    10.0
+    """
+    share = blown.mean(axis=1)
+    above = np.flatnonzero(share >= 0.5)
+    if above.size == 0 or not np.isfinite(share[max(above[0] - 1, 0)]):
+        return float("nan")
+    at = int(above[0])
+    if at == 0:
+        return float(rates[0])
+    step = (0.5 - share[at - 1]) / (share[at] - share[at - 1])
+    return float(rates[at - 1] * (rates[at] / rates[at - 1]) ** step)

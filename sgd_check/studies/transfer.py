@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.laws import checked_problem, checked_widths, transfer_attributes, transfer_values
+from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, checked_integer
 from dynamics.theory import learning_rate_limit
-from sgd_check.studies.work import PreparedStudy, seconds_of, simulated, under_way
+from sgd_check.studies.sgd_study import SgdStudy, seconds_of, simulated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,11 @@ SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 
 
 @dataclass(frozen=True)
-class SgdTransfer(PreparedStudy):
+class SgdTransfer(SgdStudy):
     """The study, prepared: settings are checked, no step is taken yet."""
+
+    answer = "transfer"
+    title = "Loss after so many samples of online SGD over step sizes and widths"
 
     widths: list[int]
     limit: float
@@ -58,21 +61,20 @@ class SgdTransfer(PreparedStudy):
     def run(self) -> xr.Dataset:
         """Take the steps; what an interruption leaves undone is NaN."""
         loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
-        with under_way(self.steps, self.progress) as meter:
+        with self.stepping() as meter:
             for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):
                 found = self._final_losses(*at)
                 loss[at[0], at[1], at[2] * found.size : (at[2] + 1) * found.size] = found
                 meter.add(found.size * self.settings["samples"])
-        return self.dataset(
-            "transfer",
-            transfer_values(self.problem, self.widths, self.rates, loss),
+        values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
+        return self.results(
             meter,
-            title="Loss after so many samples of online SGD over step sizes and widths",
-            coords={"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(self.runs)},
+            values,
+            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(self.runs)},
             learning_rate_limit=self.limit,
             method="online SGD, projected engine",
             **self.settings,
-            **transfer_attributes(self.problem, self.widths, self.rates, loss),
+            **attributes,
         )
 
     def _final_losses(self, width: int, rate: int, start: int) -> Array:
@@ -150,4 +152,4 @@ def sgd_transfer(
         "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
         "seed": problem.seed,
     }
-    return SgdTransfer(settings, progress, problem, chosen, float(learning_rate_limit(problem)))
+    return SgdTransfer(settings, problem, progress, chosen, float(learning_rate_limit(problem)))

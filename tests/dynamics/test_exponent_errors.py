@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import t as student
 
 from benchmarks.exponent_errors import coverage, measure, table
-from dynamics.laws.laws_of_a_problem import fitted_law, over_starts
+from dynamics.laws.scaling_laws import fitted_law, over_starts
 from dynamics.theory import pairs
 from dynamics.theory.fits import fit_runs, widening
 

@@ -14,8 +14,12 @@ import dynamics
 import hermite
 from benchmarks.random_inputs import ALLOWED, Referee, measure
 from dynamics.integrators import stepper_of
-from dynamics.laws.law_variables import law_values
-from dynamics.laws.laws_of_a_problem import loss_against_time, loss_against_tuned_samples, times_against_direction
+from dynamics.laws.scaling_laws import (
+    law_values,
+    loss_against_time,
+    loss_against_tuned_samples,
+    times_against_direction,
+)
 from dynamics.solve.__main__ import main
 from dynamics.solve.registry import ANSWERS
 from dynamics.solve.steps import StepSettings, make_system

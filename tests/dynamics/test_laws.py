@@ -13,9 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.laws import families, finite_size, frontier, scaling, transfer
+from dynamics.laws import finite_size, frontier, scaling, study, transfer
 from dynamics.laws.__main__ import main
-from dynamics.laws.laws_across_problems import loss_against_width
+from dynamics.laws.scaling_laws import loss_against_width
 from dynamics.problem import Problem, Teacher
 from dynamics.report.figures.laws import plot_study
 from dynamics.report.laws import law_findings
@@ -99,7 +99,7 @@ def test_what_m_neurons_leave_on_a_spectrum_is_the_tail_and_that_of_the_coupled_
     family = [(on_a_spectrum(m, seed), None) for seed in (0, 1) for m in (2, 4, 8)]
     tails = np.array([tail_left_by(problem) for problem, _ in family]).reshape(2, 3)
     for coupled, tolerance in ((False, 1e-14), (True, 1e-9)):
-        law = loss_against_width(families.solve_family(family, coupled=coupled, progress=False).datasets)
+        law = loss_against_width(study.solve_family(family, coupled=coupled, progress=False).datasets)
         np.testing.assert_allclose(law.measured, tails, rtol=tolerance)
         np.testing.assert_allclose(law.predicted, tails, rtol=1e-14)
         assert law.asymptotic == -1.0
@@ -144,7 +144,7 @@ def test_laws_on_a_spectrum_by_command(tmp_path, monkeypatch, capsys):
 def test_the_coupled_flow_has_the_same_laws():
     found = scaling.scaling_study.prepare(directions=16, starts=1, coupled=True)
     assert "coupled flows" in found.work()
-    answers = families.solve_family(found.starts, coupled=True, progress=False)
+    answers = study.solve_family(found.starts, coupled=True, progress=False)
     (flow,) = answers.datasets
     assert answers.stop_reason == "reached_end"
     assert flow.attrs["method"] == "stiff"
@@ -245,14 +245,14 @@ def test_processes_change_no_bit_of_a_study():
     assert one["final_loss"].identical(two["final_loss"])
     asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
     family = [(replace(asked, seed=seed), dynamics.SaveAt.geometric(1.0, 500.0, 9)) for seed in range(3)]
-    here, there = (families.solve_family(family, coupled=True, progress=False, workers=workers) for workers in (1, 2))
+    here, there = (study.solve_family(family, coupled=True, progress=False, workers=workers) for workers in (1, 2))
     assert all(a["loss"].identical(b["loss"]) for a, b in zip(here.datasets, there.datasets, strict=True))
     assert len(there.seconds) == 3
 
 
 def test_a_worker_that_dies_is_said():
     with pytest.raises(RuntimeError, match="Worker processes must outlive the study, but one died"):
-        families.answer_all([partial(os._exit, 3)], progress=False, workers=2)
+        study.answer_all([partial(os._exit, 3)], progress=False, workers=2)
 
 
 def interrupted_after(monkeypatch, module, name, count):
@@ -270,11 +270,11 @@ def interrupted_after(monkeypatch, module, name, count):
 @pytest.mark.parametrize(
     ("module", "name", "count", "arguments"),
     [
-        (families, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
+        (study, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
         pytest.param(
-            families, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long
+            study, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long
         ),
-        (families, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
+        (study, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],
 )  # fmt: skip
@@ -293,14 +293,14 @@ def test_an_interrupted_study_keeps_draws_and_prints_what_it_has(
     "arguments", [["scaling", "--directions", "64", "--starts", "2"], FRONTIER], ids=["scaling", "frontier"]
 )
 def test_an_interruption_before_any_law_says_so(tmp_path, monkeypatch, capsys, arguments):
-    interrupted_after(monkeypatch, families, "solve_decoupled", 0)
+    interrupted_after(monkeypatch, study, "solve_decoupled", 0)
     assert main([*arguments, "--output", str(tmp_path / "none.nc")]) == 130
     assert "interrupted before anything was computed" in capsys.readouterr().err
     assert not (tmp_path / "none.nc").exists()
 
 
 def test_dry_runs_solve_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(families, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
+    monkeypatch.setattr(study, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
     assert main(["finite-size", "--dry-run", "--output", str(tmp_path / "none.nc")]) == 0
     assert "without time stepping: about" in capsys.readouterr().err
 

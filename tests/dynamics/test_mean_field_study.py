@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.laws import chaos, chaos_study
+from dynamics.laws import chaos
 from dynamics.mean_field_study import main
 from dynamics.report.chaos import chaos_findings
 
@@ -54,7 +54,7 @@ def test_json_and_a_dry_run(tmp_path, capsys):
 
 
 def test_a_time_that_is_reached_is_said():
-    study = chaos_study.prepare(dimension=8, widths=(8, 16), seeds=2, progress=True)
+    study = chaos.prepare(dimension=8, widths=(8, 16), seeds=2, progress=True)
     text = chaos_findings(study.run()).as_text({"output": "c.nc"})
     assert "falls below a tenth at t = " in text
 

@@ -7,11 +7,13 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.laws.laws_across_problems import frontier_laws, loss_against_width, times_against_dimension
-from dynamics.laws.laws_of_a_problem import (
+from dynamics.laws.scaling_laws import (
+    frontier_laws,
     loss_against_samples,
     loss_against_time,
     loss_against_tuned_samples,
+    loss_against_width,
+    times_against_dimension,
     times_against_direction,
 )
 from dynamics.problem import Problem, Teacher

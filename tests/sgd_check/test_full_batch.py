@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
-from sgd_check.studies.cut_squares import cut_square, online_slope
-from sgd_check.studies.full_batch import full_batch_recovery
+from sgd_check.studies.full_batch import cut_square, full_batch_recovery, online_slope
 
 SMALL = {"dimensions": (16, 24), "ratios": (2.0, 6.0), "steps": 300, "online_dimensions": (64, 128), "seeds": 3}
 

@@ -19,8 +19,8 @@ from dynamics.theory import learning_rates
 from dynamics.theory.fits import fit_slope, inverse_fit
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
-from sgd_check.studies import complexity, discretisation, escape, thresholds, tuned
-from sgd_check.studies.pairs import prepared_pairs
+from sgd_check.studies import complexity, discretisation, step_sizes
+from sgd_check.studies.sgd_study import prepared_pairs
 from sgd_check.study import main
 
 QUICK = ["sample-complexity", "--k", "3", "--dimensions", "16,24", "--rate", "0.02", "--seeds", "3"]
@@ -39,22 +39,22 @@ def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
     monkeypatch.setattr(
         ProjectedEngine, "advance", lambda self, rates: taken.append(rates.size) or advance(self, rates)
     )
-    found = escape.escape_times(problem, learning_rate=eta, steps=400_000, seeds=[3, 5, 8], report=stretches.append)
+    found = complexity.escape_times(problem, learning_rate=eta, steps=400_000, seeds=[3, 5, 8], report=stretches.append)
     # The same samples, looked at more often: times differ by the interpolation between looks alone.
     np.testing.assert_allclose(found.time, whole["emergence_time"].values, rtol=5e-3)
     assert not found.blown_up.any()
-    assert sum(taken) * eta <= found.time.max() * escape.LOOK_RATIO + 2 * eta
+    assert sum(taken) * eta <= found.time.max() * complexity.TIME_RATIO + 2 * eta
     # Runs that have escaped are not counted any more: the sum is that of the single escapes.
-    assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=escape.LOOK_RATIO - 1)
+    assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=complexity.TIME_RATIO - 1)
 
 
 def test_late_runs_are_censored_and_wild_ones_blown_up():
     problem = prepared_pairs(4, 24)
-    short = escape.escape_times(problem, learning_rate=2e-5, steps=50, seeds=[0, 1])
+    short = complexity.escape_times(problem, learning_rate=2e-5, steps=50, seeds=[0, 1])
     assert np.isnan(short.time).all()
     assert not short.blown_up.any()
     with np.errstate(all="ignore"):
-        wild = escape.escape_times(problem, learning_rate=1.0, steps=200, seeds=[0, 1])
+        wild = complexity.escape_times(problem, learning_rate=1.0, steps=200, seeds=[0, 1])
     assert wild.blown_up.all()
 
 
@@ -98,7 +98,7 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
 
     problem = prepared_pairs(4, 64, teacher=Teacher.power_law(6, 1.0), initial_norm=0.05)
     targets, eta = np.array([1, 3]), learning_rates.tuned_rates(problem, np.array([1, 3]), 1e-9)
-    needed, without, learned = tuned.theory_curve(problem, targets, 1e-9)
+    needed, without, learned = discretisation.theory_curve(problem, targets, 1e-9)
     flow = dynamics.predict_emergence(problem)["predicted_learned_time"].values
 
     def loss(t):
@@ -115,10 +115,10 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
 
 def test_noise_traps_what_is_too_weak_for_the_step():
     problem = prepared_pairs(3, 64, teacher=Teacher.power_law(8, 1.0))
-    gentle, _, times = tuned.theory_curve(problem, np.array([2, 8]), 0.3)
+    gentle, _, times = discretisation.theory_curve(problem, np.array([2, 8]), 0.3)
     assert np.isfinite(gentle).all()
     assert np.isfinite(times).all()
-    _, _, times = tuned.theory_curve(problem, np.array([2]), 1.0)
+    _, _, times = discretisation.theory_curve(problem, np.array([2]), 1.0)
     assert np.isinf(times[0, 6:]).all()
     assert np.isfinite(times[0, :4]).all()
 
@@ -147,24 +147,24 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
 
 def test_the_largest_faithful_rate_is_interpolated_in_the_logarithm():
     rates = np.array([1.0, 10.0, 100.0, 1000.0])
-    assert thresholds.reach(rates, np.array([1.0, 1.0, 1.2, 3.0])) == pytest.approx(10**1.5)
-    assert thresholds.reach(rates, np.array([1.0, 1.0, np.inf, np.inf])) == 10.0
-    assert thresholds.reach(rates, np.array([1.0, 1.0, np.nan, np.nan])) == 10.0
-    assert thresholds.reach(rates, np.full(4, 1.05)) == 1000.0
-    assert np.isnan(thresholds.reach(rates, np.full(4, 2.0)))
+    assert step_sizes.reach(rates, np.array([1.0, 1.0, 1.2, 3.0])) == pytest.approx(10**1.5)
+    assert step_sizes.reach(rates, np.array([1.0, 1.0, np.inf, np.inf])) == 10.0
+    assert step_sizes.reach(rates, np.array([1.0, 1.0, np.nan, np.nan])) == 10.0
+    assert step_sizes.reach(rates, np.full(4, 1.05)) == 1000.0
+    assert np.isnan(step_sizes.reach(rates, np.full(4, 2.0)))
 
 
 def test_the_rate_at_which_half_blow_up():
     blown = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]], dtype=float)
-    assert thresholds.half_blown(np.array([1.0, 10.0, 100.0]), blown) == pytest.approx(10**1.5)
-    assert thresholds.half_blown(np.array([1.0, 10.0, 100.0]), blown[::-1]) == 1.0
-    assert np.isnan(thresholds.half_blown(np.array([1.0, 10.0]), blown[:2]))
+    assert step_sizes.half_blown(np.array([1.0, 10.0, 100.0]), blown) == pytest.approx(10**1.5)
+    assert step_sizes.half_blown(np.array([1.0, 10.0, 100.0]), blown[::-1]) == 1.0
+    assert np.isnan(step_sizes.half_blown(np.array([1.0, 10.0]), blown[:2]))
 
 
 def test_lost_runs_count_as_late_and_the_median_rises():
     time = np.array([[1.0, 1.2, 1.4], [1.0, 1.0, np.nan], [2.0, np.nan, np.nan]])
-    ratio = thresholds.median_ratio(time, np.zeros((3, 3)), 1.0)
-    np.testing.assert_allclose(ratio, [np.sqrt(1.2), np.sqrt(1.2), thresholds.LARGEST_RATIO])
+    ratio = step_sizes.median_ratio(time, np.zeros((3, 3)), 1.0)
+    np.testing.assert_allclose(ratio, [np.sqrt(1.2), np.sqrt(1.2), step_sizes.LARGEST_RATIO])
 
 
 # --- whole studies ----------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsy
 
 
 def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
-    once = escape.escape_times
+    once = complexity.escape_times
     calls = []
 
     def interrupted(*arguments, **options):
@@ -340,7 +340,7 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
             os.kill(os.getpid(), signal.SIGINT)
         return once(*arguments, **options)
 
-    monkeypatch.setattr(escape, "escape_times", interrupted)
+    monkeypatch.setattr(complexity, "escape_times", interrupted)
     target = tmp_path / "part.nc"
     assert main([*QUICK, "--output", str(target)]) == 130
     assert f"what was computed is in {target}" in capsys.readouterr().err
@@ -371,7 +371,7 @@ def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch,
             raise KeyboardInterrupt
         return once(*given, **options)
 
-    monkeypatch.setattr("sgd_check.studies.work.simulate", interrupted)
+    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
     target = tmp_path / "part.nc"
     assert main([name, *arguments, "--seeds", "2", "--output", str(target), "--json"]) == 130
     shown = capsys.readouterr()

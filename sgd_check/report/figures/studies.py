@@ -25,7 +25,7 @@ from dynamics.report import (
 from sgd_check.report.figures.full_batch import draw_full_batch
 from sgd_check.report.figures.style import share_bars
 from sgd_check.report.studies import rows_of
-from sgd_check.studies.work import log_means
+from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

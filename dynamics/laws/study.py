@@ -1,20 +1,25 @@
-"""Answers to a family of problems, one after the other or by several processes, with a progress bar.
+"""The scaffold of studies: checked settings, a family of problems with its answers, and the dataset of what is found.
 
-A family is a list of problems that differ in size or start. An interruption keeps the answers that are there.
+A family is a list of problems that differ in size or start. They are answered one after the other or by several
+processes, with a progress bar. An interruption keeps the answers that are there.
 """
 
 from __future__ import annotations
 
 import time as clock
+from abc import ABC, abstractmethod
 from concurrent.futures import BrokenExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import check_switch, checked_integer, checked_number
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
+from dynamics.runs.dataset import study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
@@ -28,11 +33,15 @@ from hermite.text.messages import shown
 from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import xarray as xr
 
+    from dynamics.runs.dataset import Values
+
     Task = Callable[[], xr.Dataset]
+    #: Problems that differ in size or start, each with its saved times; None: its answer chooses them.
+    Family = Sequence[tuple[Problem, SaveAt | None]]
 
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
 COUPLED_FLOW: dict[str, Any] = {
@@ -45,6 +54,72 @@ COUPLED_FLOW: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class PreparedStudy(ABC):
+    """A study whose settings are checked and of which nothing is solved yet.
+
+    `problem` is the one in the dataset: of several problems the one that stands for all.
+    """
+
+    #: Name of the answer, and title of its dataset.
+    answer: ClassVar[str]
+    title: ClassVar[str]
+
+    settings: dict[str, Any]
+    problem: Problem
+    progress: bool | None
+
+    @abstractmethod
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+
+    @abstractmethod
+    def run(self) -> xr.Dataset:
+        """Do the work and return its dataset; an interruption keeps what is computed."""
+
+    def dataset(self, values: Values, coords: Mapping[str, Any], attributes: Mapping[str, Any]) -> xr.Dataset:
+        """Return labelled results; what an interruption has left undone is NaN."""
+        answer = {"answer": self.answer}
+        return study_dataset(
+            self.problem,
+            values,
+            title=self.title,
+            coords=coords,
+            settings=answer | self.settings,
+            attributes={**answer, **attributes},
+        )
+
+
+@dataclass
+class Meter:
+    """The progress of a study under way; in the end its seconds and the reason why it ended."""
+
+    bar: Any
+    seconds: float = 0.0
+    stop_reason: str = "reached_end"
+
+    def add(self, count: int) -> None:
+        """Count work that is done, and end the study if an interruption was asked for."""
+        self.bar.update(count)
+        stop_if_heard()
+
+
+@contextmanager
+def under_way(total: int, progress: bool | None, **bar: Any) -> Iterator[Meter]:
+    """Return the context in which a study works; an interruption ends it and is written down.
+
+    `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's. `bar` says its unit.
+    """
+    started = clock.perf_counter()
+    meter = Meter(open_bar(bar_settings(progress), total=total, **bar))
+    with meter.bar:
+        try:
+            yield meter
+        except KeyboardInterrupt:
+            meter.stop_reason = "interrupted"
+    meter.seconds = clock.perf_counter() - started
+
+
 class Answers(NamedTuple):
     """Datasets of the problems that were answered, the seconds each took, and how the family ended."""
 
@@ -54,29 +129,23 @@ class Answers(NamedTuple):
 
 
 def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1) -> Answers:
-    """Return the answers to a family of problems; an interruption keeps what is there.
+    """Return the answers to a family of problems; an interruption keeps those that are there.
 
     Each task returns the answer to one problem; for several workers it is a `partial` of functions at the top of
     modules. Workers are processes, each on one thread; 1 is this process, with threads of its own. Answers are the
-    same. `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's.
+    same. `progress` is that of `under_way`.
     """
     datasets: list[xr.Dataset] = []
     seconds: list[float] = []
-    reason = "reached_end"
-    with open_bar(bar_settings(progress), total=len(tasks), unit="problem") as bar:
-        try:
-            for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
-                datasets.append(dataset)
-                seconds.append(spent)
-                bar.update()
-        except KeyboardInterrupt:
-            reason = "interrupted"
-    return Answers(datasets, seconds, reason)
+    with under_way(len(tasks), progress, unit="problem") as meter:
+        for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
+            datasets.append(dataset)
+            seconds.append(spent)
+            meter.bar.update()
+    return Answers(datasets, seconds, meter.stop_reason)
 
 
-def solve_family(
-    family: Sequence[tuple[Problem, SaveAt | None]], *, coupled: bool = False, progress: bool | None, workers: int = 1
-) -> Answers:
+def solve_family(family: Family, *, coupled: bool = False, progress: bool | None, workers: int = 1) -> Answers:
     """Return the answers to problems at their times: of all matched pairs, or of the exact coupled flow.
 
     With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula. The coupled flow is
@@ -124,6 +193,13 @@ def _timed(task: Task) -> tuple[xr.Dataset, float]:
 def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:
     with one_core():
         return _timed(task)
+
+
+def checked_starts(starts: object, seed: object) -> range:
+    """Return the seeds of so many random starts, from the first seed."""
+    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
+    first = checked_integer(seed, "seed", minimum=0)
+    return range(first, first + number)
 
 
 def checked_problem(

@@ -1,0 +1,467 @@
+r"""Scaling laws read off answers: the loss in time, samples, width and compute, emergence times in p and d.
+
+Every law is fitted three times over the same points: as measured, as the sum formula has it at this size and start, and
+as the asymptotic exponent says. Laws in time, samples and p are read off answers to one problem from several starts,
+those in width, compute and d off answers to many problems.
+
+Windows: in time, that of `dynamics.theory.fits.default_window` (from the first learned direction to the one of rank
+N^0.75); in direction and in width, from P^0.25 to P^0.75, because the first few directions are a staircase and the sum
+over the last ones is far from its limit; in compute, while the best width is neither the smallest, nor the largest, nor
+above P^0.75.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.problem.checks import checked_number
+from dynamics.runs.dataset import stored_exponents
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
+from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
+from dynamics.theory.learning_rates import target_losses, tuned_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import xarray as xr
+
+    from dynamics.runs.dataset import Values
+    from hermite.arrays import Array
+
+#: Power of the number of directions at which windows in direction and width begin.
+FIRST_POWER = 0.25
+TUNED_TARGETS = 20
+FRONTIER_POINTS = 200
+CURVES = ("measured", "sum formula")
+SOURCES = (*CURVES, "ideal sum", "asymptotic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScalingLaw:
+    """One law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically."""
+
+    #: Such as "loss-time".
+    name: str
+    #: (N,), increasing, dimensionless.
+    x: Array
+    #: (R, N), y of each run, and of the sum formula for the same start; NaN where unknown.
+    measured: Array
+    predicted: Array
+    #: Of both, over the same window; with several starts their errors are those of `over_starts`, with one those of
+    #: `dynamics.theory.fits.fit_power_law`.
+    fit: PowerLawFit
+    finite_size: PowerLawFit
+    #: Exponent for P, d → ∞; NaN where there is no law.
+    asymptotic: float
+    #: How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
+    ranks: tuple[float, float]
+
+
+def over_starts(
+    read: Callable[[Sequence[xr.Dataset]], tuple[ScalingLaw, ...]], starts: Sequence[Sequence[xr.Dataset]]
+) -> tuple[ScalingLaw, ...]:
+    r"""Read laws off the datasets of all starts, with errors by a jackknife over starts.
+
+    .. math:: \delta s^2 = w^2\, \frac{R-1}{R} \sum_r (s_{(r)} - \overline{s_{(\cdot)}})^2
+
+    s_(r) is the exponent that the whole reading finds without start r, window included: windows depend on the starts,
+    and exponents on windows. w widens it as in `dynamics.theory.fits.widening`.
+    """
+    laws = read([one for datasets in starts for one in datasets])
+    if len(starts) < 2:
+        return laws
+    rest = [[one for s, datasets in enumerate(starts) if s != r for one in datasets] for r in range(len(starts))]
+    # One tuple per law: what is read without each start.
+    without = zip(*map(read, rest), strict=True)
+    return tuple(_jackknifed(law, others) for law, others in zip(laws, without, strict=True))
+
+
+def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
+    """Return a law with the errors told by the same law without each start; as it is where one of these fails."""
+
+    def wider(fit: PowerLawFit, others: Sequence[PowerLawFit]) -> PowerLawFit:
+        exponents = np.array([one.exponent for one in others])
+        error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
+        return replace(fit, standard_error=error) if np.isfinite(error) else fit
+
+    return replace(
+        law,
+        fit=wider(law.fit, [one.fit for one in without]),
+        finite_size=wider(law.finite_size, [one.finite_size for one in without]),
+    )
+
+
+def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit L ∝ t^s ("loss-time") by one dataset with `loss(time)` per start, all at the same times.
+
+    The window goes from the geometric mean of the starts' first ends to that of the last. `predicted_loss` is compared
+    where there is one.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> teacher = dynamics.Teacher.power_law(256, beta=1.0)
+    >>> problem = dynamics.Problem(activation="he4", teacher=teacher, width=768, dimension=4096)
+    >>> law = loss_against_time([dynamics.solve_decoupled(problem)])
+    >>> law.asymptotic, round(law.finite_size.exponent, 1)
+    (-1.0, -1.1)
+    """
+    return over_starts(_loss_against_time, [[one] for one in datasets])[0]
+
+
+def _loss_against_time(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
+    time = _common_time(datasets)
+    windows = [found for one in datasets if (found := default_window(one)) is not None]
+    low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
+    positive = time > 0.0
+    loss = np.stack([one["loss"].values for one in datasets])[:, positive]
+    predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
+    ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
+    limit = stored_exponents(datasets[0]).loss_time
+    return (fitted_law("loss-time", time[positive], loss, predicted, (low, high), limit, ranks=ranks),)
+
+
+def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
+    """Fit L ∝ n^s at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    law = loss_against_time(datasets)
+    return replace(
+        law,
+        name="loss-samples",
+        x=law.x / rate,
+        fit=_stretched(law.fit, 1.0 / rate),
+        finite_size=_stretched(law.finite_size, 1.0 / rate),
+    )
+
+
+def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
+    r"""Fit L ∝ n^s ("loss-samples-tuned") at a step size tuned to the last wanted direction p̄, by a dataset per start.
+
+    .. math:: \eta_{\bar p} = c\, a_{\bar p}\, d^{-k/2}, \qquad n_{\bar p} = t_{\bar p}/\eta_{\bar p}
+
+    with t_p̄ the first time at which the loss is that of p̄ learned directions, the last by half. The rate c is small:
+    the times are those of the flow, without the delay by noise that c brings. There are twenty p̄ from P^0.25 to P^0.75
+    of a teacher with falling coefficients, and x holds the geometric mean over starts of n. ln n is fitted against ln
+    L, which is exact, and the slope inverted.
+    """
+    checked_number(rate, "rate", positive=True)
+    return over_starts(partial(_loss_against_tuned_samples, rate=rate), [[one] for one in datasets])[0]
+
+
+def _loss_against_tuned_samples(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw]:
+    problem = Problem.from_dataset(datasets[0])
+    first, last = middle_ranks(problem.num_directions)
+    targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
+    levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
+
+    def samples(loss_of: Callable[[xr.Dataset], Array]) -> Array:
+        needed = [[first_crossing(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
+        return np.array(needed) / rates
+
+    found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
+    x = _log_mean(found)
+    law = ScalingLaw(
+        name="loss-samples-tuned",
+        x=x,
+        measured=levels[None, :],
+        predicted=_resampled(x, _log_mean(predicted), levels)[None, :],
+        fit=_inverse(levels, found, x),
+        finite_size=_inverse(levels, predicted, x),
+        asymptotic=stored_exponents(datasets[0]).loss_samples,
+        ranks=(float(targets[0]), float(targets[-1])),
+    )
+    return (law,)
+
+
+def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
+
+    Directions that do not emerge at every start enter no fit.
+    """
+    return over_starts(_times_against_direction, [[one] for one in datasets])[0]
+
+
+def _times_against_direction(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
+    measured = np.stack([one["emergence_time"].values for one in datasets])
+    predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
+    p = datasets[0]["direction"].values.astype(np.float64)
+    limit = stored_exponents(datasets[0]).emergence_time_direction
+    return (fitted_law("time-direction", p, measured, predicted, middle_ranks(p.size), limit),)
+
+
+def fitted_law(
+    name: str,
+    x: Array,
+    measured: Array,
+    predicted: Array,
+    window: tuple[float, float],
+    asymptotic: float,
+    *,
+    ranks: tuple[float, float] = (np.nan, np.nan),
+) -> ScalingLaw:
+    """Return the law of points (N,) and of curves (R, N), both fitted over one window (low, high)."""
+    return ScalingLaw(
+        name=name,
+        x=x,
+        measured=measured,
+        predicted=predicted,
+        fit=fit_runs(x, measured, window=window),
+        finite_size=fit_runs(x, predicted, window=window),
+        asymptotic=asymptotic,
+        ranks=ranks,
+    )
+
+
+def middle_ranks(count: int) -> tuple[float, float]:
+    """Return the window of ranks among so many directions, from P^0.25 to P^0.75."""
+    return float(np.floor(count**FIRST_POWER)), float(np.ceil(count**WINDOW_POWER))
+
+
+def sum_formula_of(dataset: xr.Dataset) -> Array:
+    """Return the loss by the sum formula; in the answer "prediction" that is the loss itself."""
+    return np.asarray(dataset["predicted_loss" if "predicted_loss" in dataset else "loss"].values)
+
+
+def _common_time(datasets: Sequence[xr.Dataset]) -> Array:
+    """Return the times that all answers share."""
+    time = np.asarray(datasets[0]["time"].values)
+    if any(not np.array_equal(one["time"].values, time) for one in datasets):
+        msg = "Argument `datasets` must hold answers at the same times, but their times differ."
+        raise ValueError(msg)
+    return time
+
+
+def _log_mean(values: Array) -> Array:
+    """Return the geometric mean over runs; NaN where a run is unknown."""
+    return np.asarray(np.exp(np.log(values).mean(axis=0)))
+
+
+def _inverse(levels: Array, samples: Array, shown: Array) -> PowerLawFit:
+    """Return the law of L against n from a fit of n against L, whose window is that of n."""
+    fit = fit_runs(levels[::-1], samples[:, ::-1])
+    known = shown[np.isfinite(shown)]
+    exponent = 1.0 / fit.exponent
+    return PowerLawFit(
+        exponent=exponent,
+        standard_error=fit.standard_error * exponent**2,
+        prefactor=fit.prefactor**-exponent,
+        window=(float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan),
+        count=fit.count,
+    )
+
+
+def _resampled(x: Array, from_x: Array, y: Array) -> Array:
+    """Return y at x, interpolated in log–log, NaN outside."""
+    known = np.isfinite(from_x)
+    if not known.any():
+        return np.full_like(x, np.nan)
+    at = np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan)
+    return np.asarray(np.exp(at))
+
+
+def _stretched(fit: PowerLawFit, factor: float) -> PowerLawFit:
+    """Return the same law of factor · x."""
+    low, high = fit.window
+    return replace(fit, prefactor=fit.prefactor * factor**-fit.exponent, window=(factor * low, factor * high))
+
+
+def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
+
+    The datasets answer problems that differ in width and seed alone, one per width and start.
+    """
+    return over_starts(_loss_against_width, _by_start(datasets))[0]
+
+
+def _loss_against_width(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
+    widths, seeds = _axes(datasets, "width")
+    loss = _table(datasets, "width", widths, seeds, lambda one: float(one["loss"][-1]))
+    predicted = _table(datasets, "width", widths, seeds, lambda one: float(sum_formula_of(one)[-1]))
+    window = middle_ranks(datasets[0].sizes["direction"])
+    inside = widths[(widths >= window[0]) & (widths <= window[1])]
+    ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
+    limit = stored_exponents(datasets[0]).loss_width
+    return (fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks),)
+
+
+def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+    """Fit T ∝ d^s ("time-dimension") over all dimensions.
+
+    The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
+    directions up to P^0.75 that emerge in every dataset, later than at its start.
+    """
+    return over_starts(_times_against_dimension, _by_start(datasets))[0]
+
+
+def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
+    dimensions, seeds = _axes(datasets, "dimension")
+    names = ("emergence_time", "predicted_emergence_time")
+    times = [np.stack([one[name].values for one in datasets]) for name in names]
+    kept = np.logical_and.reduce([np.isfinite(each) & (each > 0.0) for each in np.concatenate(times)])
+    kept[round(kept.size**WINDOW_POWER) :] = False
+
+    def mean_time(name: str) -> Callable[[xr.Dataset], float]:
+        return lambda one: float(np.exp(np.log(one[name].values[kept]).mean())) if kept.any() else float("nan")
+
+    measured, predicted = (_table(datasets, "dimension", dimensions, seeds, mean_time(name)) for name in names)
+    limit = stored_exponents(datasets[0]).emergence_time_dimension
+    return (fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit),)
+
+
+def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
+    r"""Fit the compute frontier: the least loss at given compute m · steps, and the width that has it.
+
+    .. math:: L^*(c) = \min_m L_m(\eta c / m)
+
+    The datasets answer problems that differ in width and seed alone, of at least three widths. The laws "loss-compute"
+    and "width-compute" are at 200 computes equally spaced in the logarithm. The window, by the sum formula: from where
+    no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
+    """
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    widths, _ = _axes(datasets, "width")
+    if widths.size < 3:
+        msg = f"Argument `datasets` must hold at least three widths, but holds {widths.tolist()}."
+        raise ValueError(msg)
+    loss, width = over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
+    return loss, width
+
+
+def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ScalingLaw]:
+    widths, seeds = _axes(datasets, "width")
+    ends = [(one["time"].values[one["time"].values > 0.0][[0, -1]], _stored(one, "width")) for one in datasets]
+    low = min(m * time[0] for time, m in ends) / rate
+    high = max(m * time[1] for time, m in ends) / rate
+    compute = np.geomspace(low, high, FRONTIER_POINTS)
+    loss, width = _frontier(datasets, widths, seeds, compute, rate, lambda one: one["loss"].values)
+    sums, best = _frontier(datasets, widths, seeds, compute, rate, sum_formula_of)
+    most = min(widths[-2], middle_ranks(datasets[0].sizes["direction"])[1])
+    inside = (best > widths[0]).all(axis=0) & (best <= most).all(axis=0)
+    # Early on all widths are alike, and which of them is best means nothing.
+    first = np.flatnonzero((best == widths[0]).any(axis=0))
+    inside[: first[-1] if first.size else 0] = False
+    at = np.flatnonzero(inside)
+    window, ranks = (np.nan, np.nan), (np.nan, np.nan)
+    if at.size:
+        window = (float(compute[at[0]]), float(compute[at[-1]]))
+        ranks = (float(best[:, at[0]].mean()), float(best[:, at[-1]].mean()))
+    limits = stored_exponents(datasets[0])
+    return (
+        fitted_law("loss-compute", compute, loss, sums, window, limits.loss_compute, ranks=ranks),
+        fitted_law("width-compute", compute, width, best, window, limits.width_compute),
+    )
+
+
+def _frontier(
+    datasets: Sequence[xr.Dataset],
+    widths: Array,
+    seeds: list[int],
+    compute: Array,
+    rate: float,
+    loss_of: Callable[[xr.Dataset], Array],
+) -> tuple[Array, Array]:
+    """Return the least loss over widths and the width that has it, shape (seeds, computes); NaN before the records.
+
+    Beyond its record a width counts with its last loss: losses of the flow fall.
+    """
+    losses = np.full((len(seeds), widths.size, compute.size), np.inf)
+    for one in datasets:
+        time, loss = one["time"].values, loss_of(one)
+        known = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
+        m = _stored(one, "width")
+        at = (seeds.index(_stored(one, "seed")), int(np.searchsorted(widths, m)))
+        if known.any():
+            wanted = np.log(compute * rate / m)
+            curve = np.exp(np.interp(wanted, np.log(time[known]), np.log(loss[known])))
+            losses[at] = np.where(wanted >= np.log(time[known][0]), curve, np.inf)
+    best = losses.argmin(axis=1)
+    least = losses.min(axis=1)
+    return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(least), widths[best], np.nan)
+
+
+def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
+    """Return the datasets in one group per seed."""
+    seeds = [_stored(one, "seed") for one in datasets]
+    return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
+
+
+def _axes(datasets: Sequence[xr.Dataset], name: str) -> tuple[Array, list[int]]:
+    """Return the values of a field of the problems, and their seeds, both sorted."""
+    values = np.array(sorted({_stored(one, name) for one in datasets}), dtype=np.float64)
+    return values, sorted({_stored(one, "seed") for one in datasets})
+
+
+def _table(
+    datasets: Sequence[xr.Dataset], name: str, values: Array, seeds: list[int], number: Callable[[xr.Dataset], float]
+) -> Array:
+    """Return a number of each dataset, shape (seeds, values of the field); NaN where there is none."""
+    table = np.full((len(seeds), values.size), np.nan)
+    for one in datasets:
+        table[seeds.index(_stored(one, "seed")), np.searchsorted(values, _stored(one, name))] = number(one)
+    return table
+
+
+def _stored(dataset: xr.Dataset, name: str) -> int:
+    """Return a scalar field of the problem that a dataset answers."""
+    return int(json.loads(dataset.attrs["parameters"])["problem"][name])
+
+
+def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
+    """Return the variables of the laws, padded to one number of points and of runs.
+
+    They are `exponent`, `exponent_error` and `prefactor` (law, source), `window_low`, `window_high` (law), `abscissa`
+    (law, point) and `ordinate` (law, curve, run, point). The ideal sum takes β and P of the problem.
+    """
+    points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
+    shape = (len(laws), len(SOURCES))
+    exponent, error, prefactor = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    x = np.full((len(laws), points), np.nan)
+    y = np.full((len(laws), len(CURVES), runs, points), np.nan)
+    for at, law in enumerate(laws):
+        x[at, : law.x.size] = law.x
+        for curve, (values, fit) in enumerate(((law.measured, law.fit), (law.predicted, law.finite_size))):
+            y[at, curve, : len(values), : law.x.size] = values
+            exponent[at, curve], error[at, curve] = fit.exponent, fit.standard_error
+            prefactor[at, curve] = fit.prefactor
+        exponent[at, 2], error[at, 2] = _ideal(law, problem)
+        exponent[at, 3] = law.asymptotic
+    return {
+        "exponent": (("law",), exponent),
+        "exponent_error": (("law",), error),
+        "prefactor": (("law",), prefactor),
+        "window_low": ((), np.array([law.fit.window[0] for law in laws])),
+        "window_high": ((), np.array([law.fit.window[1] for law in laws])),
+        "abscissa": (("law",), x),
+        "ordinate": (("law", "curve", "run"), y),
+    }
+
+
+def law_coordinates(laws: Sequence[ScalingLaw]) -> dict[str, Any]:
+    """Return the coordinates that go with `law_values`."""
+    return {
+        "law": np.array([law.name for law in laws]),
+        "source": np.array(SOURCES),
+        "curve": np.array(CURVES),
+        "run": np.arange(max(len(law.measured) for law in laws)),
+        "point": np.arange(max(law.x.size for law in laws)),
+    }
+
+
+def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
+    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN where there is none.
+
+    The part of the name after a comma says how the law was measured.
+    """
+    beta, count, name = problem.teacher.beta, problem.num_directions, law.name.partition(",")[0]
+    alpha = spectral_decay(problem)
+    known = name in IDEAL_LAWS and law.ranks[0] < law.ranks[1] and count >= FEWEST_DIRECTIONS
+    if not known or not beta or alpha is None:
+        return np.nan, np.nan
+    time_power = beta + 0.5 * alpha * problem.information_exponent
+    fit = ideal_exponent(count, beta, name, ranks=law.ranks, time_power=time_power)
+    return fit.exponent, fit.standard_error

@@ -1,0 +1,176 @@
+"""The scaffold of studies of SGD: steps and seconds that are expected, runs of every point, and prepared starts.
+
+At a prepared start neuron p leans on direction p alone, C² = s/d, and is orthogonal to all other neurons. A random
+start has squared overlaps of order 1/d; prepared ones take that scatter out of a study of the step size.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.commands import duration
+from dynamics.laws import Meter, PreparedStudy, under_way
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
+from dynamics.solve import solve_overlaps
+from sgd_check.engines import EngineOptions, engine_of, make_engine
+from sgd_check.runs.simulation import simulate
+from sgd_check.verdicts.check_plan import measured_seconds_per_step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import xarray as xr
+    from numpy.typing import NDArray
+
+    from dynamics.runs import Values
+    from hermite.arrays import Array
+
+BURSTS = 3
+LONG_RUN_SECONDS = 660
+DEFAULT_START, DEFAULT_NORM = 4.0, 1e-2
+
+
+@dataclass(frozen=True)
+class SgdStudy(PreparedStudy):
+    """A study of which theory is computed, and no step taken yet; `settings` has "seeds" runs of each point.
+
+    Where runs are of several problems, `problem` is the one that takes most steps.
+    """
+
+    @property
+    @abstractmethod
+    def steps(self) -> float:
+        """Expected number of steps of all runs together, if none blows up."""
+
+    def expected_seconds(self) -> float:
+        """Return about how many seconds the runs take on this machine."""
+        return seconds_of(self.problem, self.settings["seeds"], self.steps)
+
+    def work(self) -> str:
+        """Return how long the runs should take, in words."""
+        seconds = self.expected_seconds()
+        lines = [f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."]
+        if seconds > LONG_RUN_SECONDS:
+            lines.append(
+                "This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
+            )
+        return "\n".join(lines)
+
+    def seeds_of(self, point: int) -> range:
+        """Return the seeds of the runs of a point: no two runs of the study share their samples."""
+        first = int(self.settings["seed"] + point * self.settings["seeds"])
+        return range(first, first + self.settings["seeds"])
+
+    @contextmanager
+    def stepping(self) -> Iterator[Meter]:
+        """Return the context in which the steps are taken; an interruption ends it and is written down.
+
+        That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
+        """
+        bar = {"unit": "step", "unit_scale": True}
+        with warnings.catch_warnings(), under_way(round(self.steps), self.progress, **bar) as meter:
+            warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
+            yield meter
+
+    def results(self, meter: Meter, values: Values, coords: dict[str, Any], **attributes: Any) -> xr.Dataset:
+        """Return labelled results and how the steps ended; what an interruption has left undone is NaN."""
+        ended = {"stop_reason": meter.stop_reason, "wall_seconds": meter.seconds}
+        return self.dataset(values, coords, ended | attributes)
+
+
+def seconds_of(problem: Problem, runs: int, steps: float) -> float:
+    """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
+    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(runs))))
+    # Whatever else the machine does can only make a burst slower.
+    return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
+
+
+def checked_runs(seeds: object, seed: object) -> dict[str, Any]:
+    """Return the settings "seeds", two or more runs of each point, and "seed", the first of all of them."""
+    return {
+        "seeds": checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS),
+        "seed": checked_integer(seed, "seed", minimum=0),
+    }
+
+
+def log_means(time: Array) -> tuple[Array, Array]:
+    """Return the mean of ln T over the last axis and its standard error; NaN where a run has no time.
+
+    A mean without the late runs would be too small, so that a point with a censored run counts for no fit.
+    """
+    logs = np.log(time)
+    return logs.mean(axis=-1), logs.std(axis=-1, ddof=1) / np.sqrt(time.shape[-1])
+
+
+def share_never(time: Array, blown: Array) -> Array:
+    """Return the share of runs (points, runs, …) that have no time; NaN for points that were not run."""
+    return np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
+
+
+def simulated(
+    problem: Problem, *, learning_rate: float, steps: int, seeds: range, records: NDArray[Any] | list[int]
+) -> xr.Dataset:
+    """Return the runs of one point, recorded after so many steps."""
+    return simulate(
+        problem,
+        learning_rate=learning_rate,
+        steps=steps,
+        seeds=seeds,
+        save_at=SaveAt.at([learning_rate * record for record in records]),
+        progress=False,
+    )
+
+
+def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
+    """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
+
+    Above the limit of stability the overlaps may blow up; what emerged before counts.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = solve_overlaps(
+            problem,
+            learning_rate=learning_rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at([last]),
+            keep="summary",
+            progress=False,
+            on_failure="return",
+            error_estimate=False,
+        )
+    return np.asarray(found["emergence_time"].values)
+
+
+def prepared_pairs(
+    information_exponent: int,
+    dimension: int,
+    *,
+    teacher: Teacher | None = None,
+    start: float = DEFAULT_START,
+    initial_norm: float = DEFAULT_NORM,
+) -> Problem:
+    """Return the problem of as many neurons as directions, each neuron of length σ0 at C² = s/d from its direction.
+
+    The link is h_k, k ≥ 3; d ≥ 2 P; the teacher is orthonormal, by default one direction of weight 1; s/d < ½, and
+    σ0 > 0 is `initial_norm`.
+    """
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    d = checked_integer(dimension, "dimension", minimum=1)
+    goal = Teacher([1.0]) if teacher is None else teacher
+    count = goal.num_directions
+    if d < 2 * count:
+        msg = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
+        raise ValueError(msg)
+    lead = checked_real(start, "start")
+    if not 0.0 < lead < 0.5 * d:
+        msg = f"Argument `start` must be positive and below half the dimension {d}, but is {lead}."
+        raise ValueError(msg)
+    norm = checked_number(initial_norm, "initial_norm", positive=True)
+    overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
+    return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)
