@@ -14,6 +14,8 @@ from hermite.text.messages import shown
 from sgd_check.verdicts.time_tests import combined_p_value
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import xarray as xr
 
     from dynamics.tokens import TokenProblem
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 TOLERATED = 0.004
 #: Relative error of a time that an agreement must have been able to see, with probability 0.8.
 VISIBLE_ERROR, POWER = 0.05, 0.8
+#: The same two for the number of recovered items, whose closed form is an approximation.
+TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
 
 
 class Distances(NamedTuple):
@@ -71,20 +75,15 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
     ValueError
         If the two are not of the same problem, or not what they are to be.
     """
-    import xarray as xr
-
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
     problem = _same_problem(prediction, simulation)
     if "recovery" in prediction:
-        from sgd_check.tokens.recovery import compare_recovery
-
-        return compare_recovery(prediction, simulation, rate)
+        return _recovery_compared(problem, prediction, simulation, rate)
     _check_sampling(problem, simulation)
     times = prediction["learned_time"].values * _delay(problem, prediction, simulation)
-    level = rate / max(times.size, 1)
-    found = distances(simulation, times, level)
+    found = distances(simulation, times, rate / max(times.size, 1))
     verdict, reasons = _verdict(prediction, simulation, times, found, rate)
-    comparison = make_dataset(
+    return _tree(
         {
             "expected_time": times,
             "mean_log_ratio": found.mean,
@@ -92,26 +91,48 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
             "component_p_value": found.p_value,
             "visible_error": found.visible,
         },
-        problem=problem,
+        problem,
+        prediction,
+        simulation,
         title=f"Runs on tokens against theory: {problem.kind}",
         coords={"component": prediction["component"].values},
-        solver={"answer": "comparison", "false_alarm_rate": rate},
+        verdict=verdict,
+        reasons=reasons,
+        false_alarm_rate=rate,
+        p_value=combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1))),
+        notes=prediction.attrs.get("notes", ""),
+    )
+
+
+def _tree(
+    values: Mapping[str, Any],
+    problem: TokenProblem,
+    prediction: xr.Dataset,
+    simulation: xr.Dataset,
+    *,
+    title: str,
+    coords: Mapping[str, Any],
+    **attributes: Any,
+) -> xr.DataTree:
+    """Return prediction, simulation and their comparison with its verdict."""
+    import xarray as xr
+
+    comparison = make_dataset(
+        values,
+        problem=problem,
+        title=title,
+        coords=coords,
+        solver={"answer": "comparison", "false_alarm_rate": attributes["false_alarm_rate"]},
         attributes={
             "answer": "comparison",
             "theory": "tokens",
-            "verdict": verdict,
-            "reasons": reasons,
-            "false_alarm_rate": rate,
             "usable_runs": simulation.sizes["seed"],
             "blown_up_count": 0,
-            "p_value": combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1))),
-            "notes": prediction.attrs.get("notes", ""),
+            **attributes,
         },
         variables=TOKEN_VARIABLES,
     )
-    return xr.DataTree.from_dict(
-        {"/prediction": prediction, "/simulation": simulation, "/comparison": comparison}, name=None
-    )
+    return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
 
 
 def _same_problem(prediction: object, simulation: object) -> TokenProblem:
@@ -142,7 +163,7 @@ def _check_sampling(problem: Any, simulation: xr.Dataset) -> None:
 
 
 def _delay(problem: TokenProblem, prediction: xr.Dataset, simulation: xr.Dataset) -> Any:
-    """Return what the learning rate of the runs multiplies the predicted times by, (components,) or 1."""
+    """Return the factor of predicted times at the learning rate of the runs, (components,) or 1."""
     rate, given = simulation.attrs["learning_rate"], prediction.attrs.get("learning_rate")
     if rate == given:
         return 1.0
@@ -172,14 +193,13 @@ def _distance(small: Array, large: Array, level: float) -> tuple[float, float, f
     freedom = variance**2 / max(sum(part**2 / (size - 1) for part, size in parts), 1e-60)
     error, beyond = float(np.sqrt(variance)), max(abs(mean) - TOLERATED, 0.0)
     p_value = float(2.0 * stats.t.sf(beyond / error, freedom)) if beyond > 0 else 1.0
-    reach = special.stdtrit(freedom, 1.0 - level / 2.0) + special.stdtrit(freedom, POWER)
-    return mean, error, p_value, TOLERATED + float(reach) * error
+    return mean, error, p_value, TOLERATED + _reach(freedom, level) * error
 
 
 def _verdict(
     prediction: xr.Dataset, simulation: xr.Dataset, times: Array, found: Distances, rate: float
 ) -> tuple[str, str]:
-    """Return the one word and its reason."""
+    """Return the verdict and its reason."""
     names = prediction["component"].values
     measured, end = simulation["learned_time"].values, float(simulation["time"].values[-1])
     never = np.isposinf(prediction["predicted_learned_time"].values)
@@ -209,3 +229,42 @@ def _verdict(
 
 def _listed(names: Array) -> str:
     return ", ".join(str(name) for name in names)
+
+
+def _recovery_compared(
+    problem: TokenProblem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float
+) -> xr.DataTree:
+    """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
+    closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
+    freedom = counts.size - 1
+    ratio = float(counts.mean()) / closed - 1.0
+    error = max(float(counts.std(ddof=1)) / np.sqrt(counts.size) / closed, 1e-12)
+    p_value = float(2.0 * stats.t.sf(max(abs(ratio) - TOLERATED_COUNT, 0.0) / error, freedom))
+    visible = TOLERATED_COUNT + _reach(freedom, rate) * error
+    seen = f"an error of {100 * VISIBLE_COUNT:.0f} %"
+    if p_value < rate:
+        verdict, end = "disagree", f" (p = {p_value:.2g} < {rate:g})"
+    elif visible > VISIBLE_COUNT:
+        verdict, end = "undecided", f"; {seen} could have gone unseen: use more seeds"
+    else:
+        verdict, end = "agree", f" (p = {min(p_value, 1.0):.2g}), and {seen} would have been seen"
+    return _tree(
+        {},
+        problem,
+        prediction,
+        simulation,
+        title="Recovered items against theory",
+        coords={},
+        verdict=verdict,
+        reasons=f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted{end}.",
+        false_alarm_rate=rate,
+        p_value=min(p_value, 1.0),
+        relative_distance=ratio,
+        relative_error=error,
+        visible_error=visible,
+    )
+
+
+def _reach(freedom: float, level: float) -> float:
+    """Return the distance, in standard errors, that Student's t at this level sees with probability 0.8."""
+    return float(special.stdtrit(freedom, 1.0 - level / 2.0) + special.stdtrit(freedom, POWER))
