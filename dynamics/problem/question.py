@@ -18,10 +18,10 @@ GAUSSIAN = "gaussian"
 OWN = "system"
 KINDS = {
     GAUSSIAN: "dynamics.problem.problem:Problem",
-    "composition": "dynamics.tokens.attention_problems:Composition",
-    "recall": "dynamics.tokens.memory_problems:FactualRecall",
-    "causal-graph": "dynamics.tokens.attention_problems:CausalGraph",
-    "memory": "dynamics.tokens.memory_problems:AssociativeMemory",
+    "composition": "dynamics.tokens.problems:Composition",
+    "recall": "dynamics.tokens.problems:FactualRecall",
+    "causal-graph": "dynamics.tokens.problems:CausalGraph",
+    "memory": "dynamics.tokens.problems:AssociativeMemory",
     OWN: "dynamics.solve.system:StoredSystem",
 }
 

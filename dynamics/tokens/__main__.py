@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.options import (
     Option,
@@ -49,8 +48,7 @@ def _parents(text: str) -> tuple[int | None, ...]:
 LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA")
 
 
-@dataclass(frozen=True)
-class Asked:
+class TokenStudy(NamedTuple):
     """A problem that is to be solved."""
 
     problem: Any
@@ -71,21 +69,20 @@ class Asked:
 class TokenCommand(StudyCommand):
     """A problem as a command: an option for each of its fields, and the learning rate."""
 
-    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Asked:
+    def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> TokenStudy:
         """Return the problem, checked."""
-        given = {option.key: option.read(option.default) for option in self.options if option.default is not None}
-        fields = {name: value for name, value in (given | dict(settings)).items() if name != LEARNING_RATE.key}
-        if self.prepares.endswith("AssociativeMemory"):
-            if "frequencies" not in fields:
-                fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
-            if fields["embeddings"] == "orthonormal":
-                fields.setdefault("group_sizes", DEFAULT_SIZES)
-        return Asked(resolve_name(self.prepares)(**fields), settings.get(LEARNING_RATE.key), progress)
+        usual = {option.key: option.read(option.default) for option in self.options if option.default is not None}
+        fields = {name: value for name, value in (usual | dict(settings)).items() if name != LEARNING_RATE.key}
+        if fields.get("embeddings") == "orthonormal":
+            fields.setdefault("group_sizes", DEFAULT_SIZES)
+        if "embeddings" in fields and "frequencies" not in fields:
+            fields.setdefault("frequency_exponent", DEFAULT_EXPONENT)
+        return TokenStudy(resolve_name(self.prepares)(**fields), settings.get(LEARNING_RATE.key), progress)
 
 
 STUDIES: dict[str, StudyCommand] = {
     "composition": TokenCommand(
-        "dynamics.tokens.attention_problems:Composition",
+        "dynamics.tokens.problems:Composition",
         "compose hidden permutations: hops 1, 2, 4, ... are learned one after the other",
         (
             Option("vocabulary", positive_integer, "number of symbols, at least 2", "N", "6"),
@@ -99,7 +96,7 @@ STUDIES: dict[str, StudyCommand] = {
         ),
     ),
     "recall": TokenCommand(
-        "dynamics.tokens.memory_problems:FactualRecall",
+        "dynamics.tokens.problems:FactualRecall",
         "recall the answer to a subject and a relation: the relation is learned first, or the subject",
         (
             Option("relations", positive_integer, "number of relations, at least 2", "R", "4"),
@@ -112,7 +109,7 @@ STUDIES: dict[str, StudyCommand] = {
         ),
     ),
     "causal-graph": TokenCommand(
-        "dynamics.tokens.attention_problems:CausalGraph",
+        "dynamics.tokens.problems:CausalGraph",
         "find the parents of tokens in a latent graph: an induction head forms token by token",
         (
             Option("parents", _parents, "indices of the parents from 0, - at a root", "P,P,...", "-,0,1,2,3,4,5,6"),
@@ -125,7 +122,7 @@ STUDIES: dict[str, StudyCommand] = {
         ),
     ),
     "memory": TokenCommand(
-        "dynamics.tokens.memory_problems:AssociativeMemory",
+        "dynamics.tokens.problems:AssociativeMemory",
         "store pairs in a matrix: a staircase by frequency, or by Muon all at once",
         (
             Option("group-sizes", integers, "numbers of items of one frequency each [2,4,8,16,32]", "N,N,..."),

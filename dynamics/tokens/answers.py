@@ -1,4 +1,4 @@
-"""What is asked of a problem on tokens: its flow, gradient descent at a learning rate, closed forms."""
+"""Answers to problems on tokens: the flow, gradient descent at a learning rate, and closed forms."""
 
 from __future__ import annotations
 
@@ -16,26 +16,36 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import joined
 from dynamics.solve.integration import Integration, Settings, Watch, solved
-from dynamics.solve.registry import registered
-from dynamics.tokens.system import system_of
-from dynamics.tokens.variables import TOKEN_VARIABLES
+from dynamics.tokens.causal_graph import CausalGraphSystem
+from dynamics.tokens.composition import CompositionSystem
+from dynamics.tokens.memory import MemorySystem
+from dynamics.tokens.recall import RecallSystem
+from dynamics.tokens.recovery import recovered
+from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.integrators import Stepper
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
-    from dynamics.tokens.memory_problems import AssociativeMemory
-    from dynamics.tokens.system import TokenSystem
-    from dynamics.tokens.token_problem import TokenProblem
+    from dynamics.tokens.problems import AssociativeMemory, TokenProblem
     from hermite.arrays import Array
 
 NAME = "tokens"
+#: Kind of a problem -> its reduction.
+SYSTEMS: dict[str, Callable[[Any], TokenSystem]] = {
+    "composition": CompositionSystem,
+    "recall": RecallSystem,
+    "causal-graph": CausalGraphSystem,
+    "memory": MemorySystem,
+}
+KINDS = tuple(SYSTEMS)
 #: Saved times by default, and how far they go beyond the last component.
 DEFAULT_COUNT, BEYOND = 400, 1.3
 #: Steps of one look at whether all components are learned, and most of all steps that are tried.
@@ -142,10 +152,8 @@ def predict(problem: TokenProblem) -> xr.Dataset:
     TypeError, ValueError
         For anything else than such a problem.
     """
-    check_question(problem, registered(NAME).students)
+    check_question(problem, KINDS)
     if getattr(problem, "embeddings", None) == "gaussian":
-        from dynamics.tokens.recovery import recovered
-
         return recovered(cast("AssociativeMemory", problem), NAME)
     system = system_of(problem)
     return make_dataset(
@@ -157,6 +165,11 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": joined(system.notes())},
         variables=TOKEN_VARIABLES,
     )
+
+
+def system_of(problem: TokenProblem) -> TokenSystem:
+    """Return the system of a problem."""
+    return SYSTEMS[problem.kind](problem)
 
 
 def _closed(system: TokenSystem) -> dict[str, Array]:
@@ -179,8 +192,6 @@ class _Steps:
 
             return EulerStepper(self.system, self.learning_rate)
         if self.system.stage_ends:
-            from dynamics.tokens.staged import StagedStepper
-
             return StagedStepper(lambda *begun: self._flow(rtol, *begun), self.system.stage_ends)
         return self._flow(rtol, -1, None, 0.0)
 
@@ -238,3 +249,73 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
     if system.geometric:
         return SaveAt.geometric(1e-3 * float(np.nanmin(times)), last, DEFAULT_COUNT)
     return SaveAt.linear(0.0, last, DEFAULT_COUNT)
+
+
+class StagedStepper:
+    """A stepper of equations that jump at given times: one stepper per stage, so that no step crosses a jump.
+
+    `make` returns the stepper of a stage from its start (None: that of the system) and its time.
+    """
+
+    def __init__(self, make: Callable[[int, Array | None, float], Stepper], ends: tuple[float, ...]) -> None:
+        self._make, self._ends = make, (*ends, np.inf)
+        self._stage = 0
+        self._stepper = make(0, None, 0.0)
+        self._passed = np.full_like(self._stepper.event_times, np.nan)
+        self._spent: dict[str, int] = {}
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, or of the stage within it."""
+        return min(self._stepper.time, self._ends[self._stage])
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each event was passed; not-a-number until then."""
+        own = self._stepper.event_times
+        return np.fmin(self._passed, np.where(own <= self._ends[self._stage], own, np.nan))
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps as any stepper does; a call ends at the end of a stage, as if `max_steps` were reached."""
+        end = self._ends[self._stage]
+        if self.time >= end and target > end:
+            self._begin_next()
+            end = self._ends[self._stage]
+        status = self._stepper.advance(min(target, end), max_steps)
+        return Status.MAX_STEPS if status == Status.REACHED and target > end else status
+
+    def _begin_next(self) -> None:
+        end = self._ends[self._stage]
+        self._passed, self._spent = self.event_times, self.statistics()
+        self._stepper = self._make(self._stage + 1, self._stepper.interpolate(end), end)
+        self._stage += 1
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the state at a time within the last step."""
+        return self._stepper.interpolate(t, out)
+
+    def derivative(self, t: float) -> Array:
+        """Return y' at a time within the last step."""
+        return self._stepper.derivative(t)
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations in all stages."""
+        return {name: count + self._spent.get(name, 0) for name, count in self._stepper.statistics().items()}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all arrays from which `restore` continues bit for bit."""
+        spent = np.array([self._spent.get(name, 0) for name in self._stepper.statistics()])
+        own = {"stage": np.array(self._stage), "passed": self._passed.copy(), "spent": spent}
+        return {**self._stepper.state(), **own}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned."""
+        stage = int(state["stage"])
+        if not 0 <= stage < len(self._ends):
+            msg = f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}."
+            raise ValueError(msg)
+        self._stage, self._stepper = stage, self._make(stage, None, 0.0)
+        self._stepper.restore(state)
+        self._passed = np.array(state["passed"], dtype=np.float64)
+        names = self._stepper.statistics()
+        self._spent = {name: int(count) for name, count in zip(names, state["spent"], strict=True)}

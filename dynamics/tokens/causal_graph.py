@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dynamics.equations.interface import Observables
-    from dynamics.tokens.attention_problems import CausalGraph
+    from dynamics.tokens.problems import CausalGraph
     from hermite.arrays import Array, Integers
 
 #: Added to f[y] in the logarithm of the paper's loss.

@@ -26,7 +26,7 @@ from dynamics.tokens.system import TokenSystem, share_time
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import Observables
-    from dynamics.tokens.attention_problems import Composition
+    from dynamics.tokens.problems import Composition
     from hermite.arrays import Array
 
 #: Stages of a curriculum in units of the time of hop 1, unless another is asked for.

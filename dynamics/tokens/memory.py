@@ -23,7 +23,7 @@ from dynamics.tokens.system import TokenSystem
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import Observables
-    from dynamics.tokens.memory_problems import AssociativeMemory
+    from dynamics.tokens.problems import AssociativeMemory
     from hermite.arrays import Array
 
 

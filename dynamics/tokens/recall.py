@@ -23,7 +23,7 @@ from dynamics.tokens.system import TokenSystem
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import Observables
-    from dynamics.tokens.memory_problems import FactualRecall
+    from dynamics.tokens.problems import FactualRecall
     from hermite.arrays import Array
 
 

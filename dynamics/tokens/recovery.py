@@ -23,12 +23,12 @@ import numpy as np
 from scipy import special, stats
 
 from dynamics.runs.dataset import make_dataset
-from dynamics.tokens.variables import TOKEN_VARIABLES
+from dynamics.tokens.system import TOKEN_VARIABLES
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.tokens.memory_problems import AssociativeMemory
+    from dynamics.tokens.problems import AssociativeMemory
     from hermite.arrays import Array
 
 #: Nodes over s and z; bisections of α; ranks that stand for themselves, and bins of the others per factor e.

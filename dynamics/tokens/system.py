@@ -1,26 +1,44 @@
-"""What the systems of this room have in common beyond `equations.interface`, and the system of a problem."""
+"""The base of the reductions of this room, and how their variables are labelled."""
 
 from __future__ import annotations
 
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dynamics.equations import System
+from dynamics.runs.variables import VARIABLES, Variable
 
 if TYPE_CHECKING:
-    from dynamics.tokens.token_problem import TokenProblem
     from hermite.arrays import Array
 
-#: Kind of a problem -> its system; the kinds alone.
-SYSTEMS = {
-    "composition": "dynamics.tokens.composition:CompositionSystem",
-    "recall": "dynamics.tokens.recall:RecallSystem",
-    "causal-graph": "dynamics.tokens.causal_graph:CausalGraphSystem",
-    "memory": "dynamics.tokens.memory:MemorySystem",
+COMPONENT = ("component",)
+
+#: Variables of the answers of this room, and of runs and comparisons of full models.
+TOKEN_VARIABLES = VARIABLES | {
+    "component": Variable(COMPONENT, "what is learned as one stage", "c"),
+    "number": Variable(("number",), "number of the reduced state", "i"),
+    "state": Variable(("time", "number"), "numbers to which the model reduces", "y_i"),
+    "loss": Variable(("time",), "loss of the model", "L"),
+    "progress": Variable(("time", *COMPONENT), "share of the component that is learned", "q_c"),
+    "learned_time": Variable(COMPONENT, "first time at which half of the component is learned", "T_c"),
+    "predicted_learned_time": Variable(
+        COMPONENT, "the same in closed form (inf: never; NaN: there is none)", r"T_c^{\mathrm{closed}}"
+    ),
+    "plateau": Variable(COMPONENT, "loss on the plateau that ends as the component is learned", "L_c"),
+    "rank": Variable(("rank",), "rank of the item by frequency, or the middle of several", "i"),
+    "rank_count": Variable(("rank",), "number of items that the rank stands for", "n_i"),
+    "recovery": Variable(("rank",), "share of items of the rank that are recovered", "P(i)"),
+    "recovered_count": Variable((), "number of items that are recovered", r"\sum_i P(i)"),
+    "run_batch_size": Variable(("seed",), "samples per step of the run (0: the whole population)", "B"),
+    "expected_time": Variable(COMPONENT, "predicted time at the learning rate of the runs", r"T_c^{(\eta)}"),
+    "mean_log_ratio": Variable(
+        COMPONENT, "mean logarithm of measured over predicted time, without the effect of the batch", r"\bar{m}_c"
+    ),
+    "standard_error": Variable(COMPONENT, "standard error of the same", "s_c"),
+    "component_p_value": Variable(COMPONENT, "probability of such a distance if theory holds", "p_c"),
+    "visible_error": Variable(COMPONENT, "relative error of a time that is seen with probability 0.8", r"\epsilon_c"),
 }
-KINDS = tuple(SYSTEMS)
 
 
 class TokenSystem(System):
@@ -70,12 +88,6 @@ class TokenSystem(System):
     def notes(self) -> list[str]:
         """Return what must be known of the reduction, one sentence each."""
         raise NotImplementedError
-
-
-def system_of(problem: TokenProblem) -> TokenSystem:
-    """Return the system of a problem."""
-    system: TokenSystem = resolve_name(SYSTEMS[problem.kind])(problem)
-    return system
 
 
 def share_time(keys: float) -> float:

@@ -11,7 +11,7 @@ from old_files import make
 import dynamics
 from dynamics.runs.tables import parts_of
 from dynamics.runs.variables import VARIABLES
-from dynamics.tokens.variables import TOKEN_VARIABLES
+from dynamics.tokens.system import TOKEN_VARIABLES
 
 PAGE = Path(__file__).parents[2] / "docs/datasets.md"
 BLOCK = re.compile(r"(?<=<!-- all names -->\n).*?(?=<!-- end of all names -->)", flags=re.DOTALL)

@@ -16,10 +16,9 @@ from dynamics import tokens
 from dynamics.problem import stored_question
 from dynamics.report.page import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
-from dynamics.tokens.answers import _Steps
+from dynamics.tokens.answers import _Steps, system_of
 from dynamics.tokens.recovery import frequencies_of, spectral_recovery
-from dynamics.tokens.system import share_time, system_of
-from dynamics.tokens.variables import TOKEN_VARIABLES
+from dynamics.tokens.system import TOKEN_VARIABLES, share_time
 
 
 def solved(problem, learning_rate=None, **options):

@@ -1,0 +1,451 @@
+"""The problems that are learned from tokens: frozen values, checked, stored and read back alike.
+
+This module is light to import: it needs numpy alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number
+from hermite.text.html import clean, first_of, table_of_pairs
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hermite.arrays import Array
+
+#: Numbers of symbols, tokens or items that float64 counts exactly in products of them.
+MOST_SYMBOLS = 2**40
+#: Tokens of a sequence, of which the reduction has half of the square as numbers, and groups of items, of which it has
+#: the square.
+MOST_TOKENS, MOST_GROUPS = 256, 128
+
+
+class TokenProblem:
+    """Base of all problems of this room; a subclass is a frozen dataclass of plain values and tuples."""
+
+    kind: ClassVar[str]
+
+    def parameters(self) -> dict[str, Any]:
+        """Return kind and fields as a JSON-ready dict."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+    def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """Return nothing: all inputs are among the parameters."""
+        return {}
+
+    @classmethod
+    def from_dataset(cls, dataset: Any) -> Self:
+        """Return the problem that a result answers; of a sweep one point must be left.
+
+        Raises
+        ------
+        ValueError
+            If the dataset holds no problem of this kind.
+        """
+        try:
+            stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
+            axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
+            chosen = {name: dataset[name].item() for name in axes if name in stored}
+            if stored.pop("kind") == cls.kind:
+                return cls(**stored).changed(**chosen)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
+            msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but does not ({error})."
+            raise ValueError(msg) from error
+        msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but holds another problem."
+        raise ValueError(msg)
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the problem with other values of these fields, as a sweep over them asks for."""
+        return replace(self, **fields)  # type: ignore[type-var]  # a subclass is a dataclass
+
+    def _repr_html_(self) -> str:
+        """Return the task, which is the first line of the class's documentation, and the fields that are given."""
+        rows = {"task": clean((type(self).__doc__ or "").partition("\n")[0])}
+        for name, value in self.parameters().items():
+            if name != "kind" and value not in (None, []):
+                rows[name.replace("_", " ")] = clean(first_of(value if isinstance(value, list) else [value]))
+        return table_of_pairs(f"<b>{type(self).__name__}</b>, learned from tokens", rows)
+
+    def _assign(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
+    """Return so many positive numbers."""
+    found = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
+    if len(found) != count:
+        msg = f"Argument `{name}` must hold {count} numbers, but holds {len(found)}."
+        raise ValueError(msg)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition(TokenProblem):
+    r"""Compose k hidden permutations of N symbols, by layers of attention that each double the number of hops.
+
+    .. math:: \mathrm{hop}^1_i = \sigma_i \pi_i, \qquad
+       \mathrm{hop}^{2r}_i = \mathrm{hop}^r_{i+r} \circ \mathrm{hop}^r_i
+
+    The input is k uniform permutations σ_i. Layer l of log₂ k + 1 is read against hop 2^(l−1) at all k N positions;
+    the loss is Σ_l ω_l Σ (1/N − c^l[y]), or −ln c^l[y], c^l[y] being the weight on the right symbol.
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number N ≥ 2 of symbols.
+    hops : int
+        Number k of permutations, a power of 2 of at least 2.
+    data : {"mixture", "curriculum", "hardest"}
+        All hops at once; one after the other, each for `stage_time`; or hop k alone.
+    weights : sequence of float, optional
+        Of a mixture: ω_l > 0 of hops 1, 2, 4, …, k; by default 1 over their number. Else the weight is 1.
+    stage_time : float, optional
+        Of a curriculum: time of each stage, by default 12 times that in which hop 1 is learned.
+    loss : {"correlation", "cross-entropy"}
+    initial_score : float, default 0
+        Score ε of the right key in every layer at the start. At 0 hop k alone is never learned.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> Composition(vocabulary=6, hops=4).layers
+    3
+    """
+
+    kind: ClassVar[str] = "composition"
+
+    vocabulary: int
+    hops: int
+    data: Literal["mixture", "curriculum", "hardest"] = "mixture"
+    weights: Sequence[float] | None = None
+    stage_time: float | None = None
+    loss: Literal["correlation", "cross-entropy"] = "correlation"
+    initial_score: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._assign(
+            vocabulary=checked_integer(self.vocabulary, "vocabulary", minimum=2, maximum=MOST_SYMBOLS),
+            hops=checked_integer(self.hops, "hops", minimum=2, maximum=MOST_SYMBOLS),
+            initial_score=checked_number(self.initial_score, "initial_score", positive=False),
+        )
+        if self.hops & (self.hops - 1):
+            msg = f"Argument `hops` must be a power of 2, but is {self.hops}."
+            raise ValueError(msg)
+        check_choice("data", self.data, ("mixture", "curriculum", "hardest"))
+        check_choice("loss", self.loss, ("correlation", "cross-entropy"))
+        for name, data in (("weights", "mixture"), ("stage_time", "curriculum")):
+            if getattr(self, name) is not None and self.data != data:
+                msg = f"Argument `{name}` must be None unless `data` is {data!r}, but is {shown(getattr(self, name))}."
+                raise ValueError(msg)
+        if self.weights is not None:
+            self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
+        if self.stage_time is not None:
+            self._assign(stage_time=checked_number(self.stage_time, "stage_time", positive=True))
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, log₂ k + 1."""
+        return self.hops.bit_length()
+
+    @property
+    def stage_weights(self) -> Array:
+        """Weights ω of all layers in every stage, shape (stages, layers); a curriculum has one stage per layer."""
+        if self.data == "curriculum":
+            return np.eye(self.layers)
+        if self.data == "hardest":
+            return np.eye(self.layers)[-1:]
+        return np.array([self.weights or [1.0 / self.layers] * self.layers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalGraph(TokenProblem):
+    r"""Predict the successor of a query in a sequence whose tokens are drawn from their parents in a latent graph.
+
+    .. math:: x_t \sim P(x_{\mathrm{parent}(t)}, \cdot), \qquad P = q \Pi + (1-q)/S, \qquad
+       f = \sum_t \rho_t\, \mathrm{onehot}(x_t),
+
+    .. math:: \rho = \frac{s}{n} \text{ or } \mathrm{softmax}(\beta s), \qquad
+       s_t = \sum_{s < t} A_{ts} 1\{x_s = \mathrm{query}\}
+
+    A = softmax(W) of the first layer is causal and alone is trained, from W = 0; every sequence has a Π of its own. The
+    loss is −E f[y], or −E ln(f[y] + 0.05) with Dirichlet transitions.
+
+    Parameters
+    ----------
+    parents : sequence of int or None
+        Index, from 0, of the parent of each of the n ≥ 3 tokens, which comes before it; None at a root. A chain,
+        None, 0, 1, 2, …, is learned by an induction head.
+    vocabulary : int
+        Number S ≥ 2 of symbols.
+    persistence : float, default 1
+        q, above 0 and at most 1.
+    second_layer : {"linear", "softmax"}
+    beta : float, optional
+        β > 0 of a softmax.
+    transitions : {"permutation", "dirichlet"}
+        Whether Π is a uniform permutation, or has uniform rows on the simplex, as in the paper; then the second layer
+        is a softmax.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> CausalGraph(parents=[None, 0, 1, 2], vocabulary=5, persistence=0.9).length
+    4
+    """
+
+    kind: ClassVar[str] = "causal-graph"
+
+    parents: Sequence[int | None]
+    vocabulary: int
+    persistence: float = 1.0
+    second_layer: Literal["linear", "softmax"] = "linear"
+    beta: float | None = None
+    transitions: Literal["permutation", "dirichlet"] = "permutation"
+
+    def __post_init__(self) -> None:
+        parents = checked_list(self.parents, "parents")
+        if not 3 <= len(parents) <= MOST_TOKENS:
+            msg = f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}."
+            raise ValueError(msg)
+        if parents[0] is not None:
+            msg = f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}."
+            raise ValueError(msg)
+        self._assign(
+            parents=tuple(
+                None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
+                for t, parent in enumerate(parents)
+            ),
+            vocabulary=checked_integer(self.vocabulary, "vocabulary", minimum=2, maximum=MOST_SYMBOLS),
+            persistence=checked_number(self.persistence, "persistence", positive=True, maximum=1.0),
+        )
+        check_choice("second_layer", self.second_layer, ("linear", "softmax"))
+        check_choice("transitions", self.transitions, ("permutation", "dirichlet"))
+        if (self.beta is None) != (self.second_layer == "linear"):
+            msg = f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}."
+            raise ValueError(msg)
+        if self.beta is not None:
+            self._assign(beta=checked_number(self.beta, "beta", positive=True))
+        if self.transitions == "dirichlet" and self.second_layer == "linear":
+            msg = "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."
+            raise ValueError(msg)
+
+    @property
+    def length(self) -> int:
+        """Number n of tokens."""
+        return len(self.parents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactualRecall(TokenProblem):
+    r"""Recall the answer to a subject and a relation by linear attention over tokens.
+
+    .. math:: \mathrm{logit}_a = \sum_{z \in \mathrm{tokens}} V_{az} K_z, \qquad L = E[-\ln p(a^*(s, r))]
+
+    Every relation r has D answers of its own, each of S/D subjects; (s, r) is uniform. At the start V = α and
+    K = α √(A + 1), with A = R D answers in all.
+
+    Parameters
+    ----------
+    relations, subjects, answers : int
+        Numbers R ≥ 2, S and D ≥ 2 of relations, of subjects, and of answers to one relation; S is a multiple of D.
+    initial_scale : float, default 1e-3
+        Scale α > 0 of the start.
+    noise_tokens : int, default 0
+        Number of other tokens, of which every sequence has some that say nothing; the theory does not depend on it.
+    sequence_length : int, default 2
+        Tokens of a sequence, subject and relation among them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> FactualRecall(relations=4, subjects=32, answers=4).relation_first
+    True
+    """
+
+    kind: ClassVar[str] = "recall"
+
+    relations: int
+    subjects: int
+    answers: int
+    initial_scale: float = 1e-3
+    noise_tokens: int = 0
+    sequence_length: int = 2
+
+    def __post_init__(self) -> None:
+        for name, minimum in (("relations", 2), ("answers", 2), ("subjects", 2), ("sequence_length", 2)):
+            number = checked_integer(getattr(self, name), name, minimum=minimum, maximum=MOST_SYMBOLS)
+            self._assign(**{name: number})
+        self._assign(
+            initial_scale=checked_number(self.initial_scale, "initial_scale", positive=True),
+            noise_tokens=checked_integer(self.noise_tokens, "noise_tokens", minimum=0, maximum=MOST_SYMBOLS),
+        )
+        if self.subjects % self.answers:
+            msg = f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}."
+            raise ValueError(msg)
+        if (self.sequence_length > 2) != (self.noise_tokens > 0):
+            msg = (
+                "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
+                f"but is {self.sequence_length}."
+            )
+            raise ValueError(msg)
+
+    @property
+    def relation_first(self) -> bool:
+        """Whether the relation has the larger rate at the start, √((R − 1)/(R D))/R against √((D − 1)/(R D))/S."""
+        return (self.relations - 1) * self.subjects**2 >= (self.answers - 1) * self.relations**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssociativeMemory(TokenProblem):
+    r"""Store N pairs in a matrix, by gradient descent or by steps on singular values such as Muon's.
+
+    .. math:: L = \sum_i p_i\, \mathrm{CE}(u_j\cdot W e_i), \qquad W' = h(-\nabla L), \qquad
+       h(z) = z \text{ or } \frac{z}{\sqrt{z^2 + \lambda^2}} \text{ of every singular value,}
+
+    from W = 0. Inputs e_i and outputs u_i are orthonormal, and items come in groups of one frequency each; or they are
+    Gaussian in d dimensions, item i has frequency p_i ∝ i^(−a), and one step is taken.
+
+    Parameters
+    ----------
+    group_sizes : sequence of int, optional
+        Numbers n_m of items in the groups; orthonormal embeddings need them.
+    frequencies : sequence of float, optional
+        Frequency π_m > 0 of an item of each group, Σ n_m π_m = 1.
+    frequency_exponent : float, optional
+        a ≥ 0 instead: π_m ∝ (first · last rank of the group)^(−a/2). Gaussian embeddings need it.
+    optimizer : {"gradient", "spectral"}
+    smoothing : float, optional
+        λ > 0 of the spectral optimizer; Muon is λ → 0.
+    embeddings : {"orthonormal", "gaussian"}
+    items : int, optional
+        Number N ≥ 2 of items with Gaussian embeddings.
+    dimension : int, optional
+        Of Gaussian embeddings. Of orthonormal ones that of the full model, at least the number of items, which it is by
+        default; theory does not depend on it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        One sentence: what must hold, what was given.
+
+    Examples
+    --------
+    >>> problem = AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5)
+    >>> problem.count, problem.group_frequencies.round(3).tolist()
+    (6, [0.361, 0.069])
+    """
+
+    kind: ClassVar[str] = "memory"
+
+    group_sizes: Sequence[int] = ()
+    frequencies: Sequence[float] | None = None
+    frequency_exponent: float | None = None
+    optimizer: Literal["gradient", "spectral"] = "gradient"
+    smoothing: float | None = None
+    embeddings: Literal["orthonormal", "gaussian"] = "orthonormal"
+    items: int | None = None
+    dimension: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("optimizer", self.optimizer, ("gradient", "spectral"))
+        check_choice("embeddings", self.embeddings, ("orthonormal", "gaussian"))
+        if (self.smoothing is None) != (self.optimizer == "gradient"):
+            given = shown(self.smoothing)
+            msg = f"Argument `smoothing` must be given for the spectral optimizer alone, but is {given}."
+            raise ValueError(msg)
+        if self.smoothing is not None:
+            self._assign(smoothing=checked_number(self.smoothing, "smoothing", positive=True))
+        if self.frequency_exponent is not None:
+            exponent = checked_number(self.frequency_exponent, "frequency_exponent", positive=False)
+            self._assign(frequency_exponent=exponent)
+        sizes = tuple(
+            checked_integer(size, "group_sizes", minimum=1, maximum=MOST_SYMBOLS)
+            for size in checked_list(self.group_sizes, "group_sizes")
+        )
+        self._assign(group_sizes=sizes)
+        if self.embeddings == "gaussian":
+            self._check_gaussian()
+        else:
+            self._check_groups(sizes)
+
+    def _check_gaussian(self) -> None:
+        """Check what Gaussian embeddings need, and refuse groups."""
+        for name in ("group_sizes", "frequencies"):
+            if getattr(self, name):
+                msg = f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(getattr(self, name))}."
+                raise ValueError(msg)
+        if self.frequency_exponent is None:
+            msg = "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None."
+            raise ValueError(msg)
+        self._assign(
+            items=checked_integer(self.items, "items", minimum=2, maximum=MOST_SYMBOLS),
+            dimension=checked_integer(self.dimension, "dimension", minimum=2, maximum=MOST_SYMBOLS),
+        )
+
+    def _check_groups(self, sizes: tuple[int, ...]) -> None:
+        """Check what orthonormal embeddings need, and refuse a number of items."""
+        if self.items is not None:
+            msg = f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}."
+            raise ValueError(msg)
+        if not 1 <= len(sizes) <= MOST_GROUPS or sum(sizes) < 2:
+            need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
+            msg = f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}."
+            raise ValueError(msg)
+        if (self.frequencies is None) == (self.frequency_exponent is None):
+            msg = "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."
+            raise ValueError(msg)
+        if self.frequencies is not None:
+            self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
+            total = float(self.group_frequencies @ np.array(sizes))
+            if abs(total - 1.0) > 1e-9:
+                msg = f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}."
+                raise ValueError(msg)
+        if self.dimension is not None:
+            self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the problem with other values of these fields; gradient descent drops a smoothing, which it has not.
+
+        A smoothing alone makes the optimizer spectral, its absence gradient descent.
+        """
+        if fields.get("optimizer") == "gradient":
+            fields["smoothing"] = None
+        elif "smoothing" in fields:
+            fields.setdefault("optimizer", "gradient" if fields["smoothing"] is None else "spectral")
+        return super().changed(**fields)
+
+    @property
+    def count(self) -> int:
+        """Number N of items."""
+        return self.items or sum(self.group_sizes)
+
+    @property
+    def group_frequencies(self) -> Array:
+        """Frequency π_m of an item of each group."""
+        if self.frequencies is not None:
+            return np.array(self.frequencies, dtype=np.float64)
+        sizes = np.array(self.group_sizes, dtype=np.float64)
+        last = np.cumsum(sizes)
+        weights = ((last - sizes + 1.0) * last) ** (-0.5 * (self.frequency_exponent or 0.0))
+        return np.asarray(weights / (weights @ sizes))
