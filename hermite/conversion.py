@@ -14,17 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from hermite.activations import FORMULAS, canonical_name, hermite_name
 from hermite.arrays import as_numpy, as_scalar
-from hermite.closed_forms.closed_forms import ExactSource, GivenTerms
-from hermite.expansion import HermiteExpansion
+from hermite.closed_forms import ExactSource, GivenTerms
+from hermite.expansion import (
+    CallableLink,
+    FormulaLink,
+    HermiteExpansion,
+    Link,
+    SeriesLink,
+    callable_name,
+    zero_tolerance,
+)
 from hermite.integers import as_integer
-from hermite.links import CallableLink, FormulaLink, Link, SeriesLink, callable_name
 from hermite.polynomials import MAX_DEGREE, trimmed
-from hermite.text.expressions import MAX_LENGTH, Expression
+from hermite.text.formulas import FORMULAS, MAX_LENGTH, Expression, canonical_name, hermite_name
 from hermite.text.messages import shown
-from hermite.text.series_text import format_series, read_series, series_as_text
-from hermite.zero_coefficients import zero_tolerance
+from hermite.text.series import format_series, read_series, series_as_text
 
 DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
@@ -52,7 +57,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
           z^4 - 6 z^2 + 3, ``H4(z)`` the physicists' 16 z^4 - 48 z^2 + 12, and ``erf(z)`` the plain error function.
         * A vectorised callable: array in, real array of the same shape out; or tensors instead, such as
           ``torch.nn.functional.silu``. Its coefficients come from quadrature, and those that the rule of
-          `hermite.zero_coefficients` counts as zero are exactly 0.
+          `hermite.expansion.zero_tolerance` counts as zero are exactly 0.
         * An expansion, returned as it is or cut again at `order`.
     order : int, optional
         Largest degree kept, from 0 to 300. By default the degree for polynomials, and 60 otherwise.
@@ -88,7 +93,7 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     if isinstance(x, list | tuple) or getattr(x, "ndim", False):
         return _from_mapping(_by_degree(x), wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
-        from hermite.text.expressions import normalise
+        from hermite.text.formulas import normalise
 
         expression = normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
@@ -137,7 +142,7 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
     classical = None if polynomial is None else f"{polynomial.kind}{polynomial.degree}"
     name_in_table = canonical_name(text)
-    from hermite.text.parser import parse
+    from hermite.text.formulas import parse
 
     if name_in_table is None and len(text) <= MAX_LENGTH:
         series = read_series(text)
@@ -240,7 +245,7 @@ def _series(
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
     """Return the expansion of a sympy expression in z: a series, a closed form, or by quadrature."""
-    from hermite.closed_forms.recognition import closed_form
+    from hermite.closed_forms import closed_form
 
     text = text if text is not None and len(text) <= MAX_LENGTH else None
     form = closed_form(expression)

@@ -1,21 +1,28 @@
-"""`HermiteExpansion`: a link, its Hermite coefficients, and what follows from them."""
+"""`HermiteExpansion`: a link σ(z), its Hermite coefficients, and what follows from them.
+
+A link is a Hermite series, a formula or a plain callable. Where its coefficients are known exactly (polynomials and
+closed forms), zero means zero. Where they come from quadrature, c_j counts as zero if
+|c_j| <= max(1e-10 sqrt(E σ²), 10 × error estimate), and `hermite.expand` sets it to exactly 0.
+"""
 
 from __future__ import annotations
 
 import math
+import pickle
+import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from hermite import polynomials, zero_coefficients
+from hermite import polynomials
 from hermite.arrays import as_numpy
 from hermite.integers import as_integer
-from hermite.links import CallableLink, FormulaLink, SeriesLink
 from hermite.polynomials import trimmed
+from hermite.text.formulas import Expression
 from hermite.text.messages import shown
-from hermite.text.series_text import format_series, latex_series, series_as_text
+from hermite.text.series import format_series, latex_series, series_as_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +30,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from hermite.arrays import Array
-    from hermite.closed_forms.closed_forms import ExactSource
-    from hermite.links import Link
-    from hermite.text.expressions import Expression
-    from hermite.zero_coefficients import Parity
+    from hermite.closed_forms import ExactSource
 
+    Function = Callable[[Array], Array]
+
+_STEP = 2.0**-10
 #: Terms of a series that are shown, half of them where it goes on.
 MOST_TERMS = 8
+Parity = Literal["even", "odd", "none"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +65,7 @@ class HermiteExpansion:
         What knows the exact coefficients, where they are known.
     tolerance : float
         Size up to which a coefficient counts as zero and, where it comes from quadrature, has been set to 0
-        (see `hermite.zero_coefficients`); 0 where zeros are exact.
+        (see `zero_tolerance`); 0 where zeros are exact.
 
     Examples
     --------
@@ -122,7 +130,7 @@ class HermiteExpansion:
         return result.norm_squared, result.residual_norm(self.coefficients)
 
     def _norm_and_remainder_in_closed_form(self) -> tuple[float, float]:
-        from hermite.closed_forms.recognition import closed_form
+        from hermite.closed_forms import closed_form
 
         square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
         if square is None:
@@ -147,13 +155,23 @@ class HermiteExpansion:
 
     @cached_property
     def information_exponent(self) -> int:
-        """Smallest j >= 1 with c_j ≠ 0 by the rule of `hermite.zero_coefficients`; ValueError for a constant link."""
-        return zero_coefficients.information_exponent(self.coefficients, self.tolerance)
+        """Smallest j >= 1 with c_j ≠ 0 by the rule for zero; ValueError for a constant link."""
+        nonzero = np.nonzero(np.abs(self.coefficients[1:]) > self.tolerance)[0]
+        if nonzero.size == 0:
+            msg = (
+                "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
+                f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small."
+            )
+            raise ValueError(msg)
+        return int(nonzero[0]) + 1
 
     @cached_property
     def parity(self) -> Parity:
-        """Whether the series is "even", "odd" or "none" of both, by the same rule for zero."""
-        return zero_coefficients.parity(self.coefficients, self.tolerance)
+        """Whether the series is "even", "odd" or "none" of both, by the same rule for zero; "even" if it is zero."""
+        nonzero = np.abs(self.coefficients) > self.tolerance
+        if not nonzero[1::2].any():
+            return "even"
+        return "none" if nonzero[::2].any() else "odd"
 
     @cached_property
     def expression(self) -> Expression | None:
@@ -164,7 +182,7 @@ class HermiteExpansion:
             return None
         import sympy
 
-        from hermite.text.expressions import hermite_polynomial
+        from hermite.text.formulas import hermite_polynomial
 
         degree = len(self.link_coefficients()) - 1
         known = self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())
@@ -302,7 +320,7 @@ class HermiteExpansion:
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
-        from hermite.text.html import clean, table_of_pairs
+        from hermite.text.series import clean, table_of_pairs
 
         return table_of_pairs(
             f"<b>Link</b> {clean(self.name)}",
@@ -323,7 +341,7 @@ class HermiteExpansion:
 
 def link_in_a_line(link: HermiteExpansion) -> str:
     """Return the series of a link in HTML, after its name where it is no polynomial."""
-    from hermite.text.html import clean, series_as_html
+    from hermite.text.series import clean, series_as_html
 
     series = series_as_html(_rounded(link), MOST_TERMS)
     return series if link.is_polynomial else f"{clean(link.name)} = {series}"
@@ -340,3 +358,197 @@ def _known(text: Callable[[], str], otherwise: str) -> str:
         return text()
     except ValueError:
         return otherwise
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SeriesLink:
+    """A finite series Σ_j c_j h_j, whose last coefficient is not zero unless the series is constant."""
+
+    coefficients: tuple[float, ...]
+
+    def value(self, z: ArrayLike) -> Array:
+        """Return Σ_j c_j h_j(z)."""
+        return polynomials.series_value(self.coefficients, z)
+
+    def derivative(self, z: ArrayLike) -> Array:
+        """Return Σ_j c_j sqrt(j) h_(j-1)(z)."""
+        return polynomials.series_derivative(self.coefficients, z)
+
+
+@dataclass(frozen=True)
+class FormulaLink:
+    """A formula in the real symbol z; its derivative is that of the formula almost everywhere."""
+
+    expression: Expression
+
+    def value(self, z: ArrayLike) -> Array:
+        """Return σ(z); the unit step is ½ at its jump."""
+        return _evaluate(self._value, z)
+
+    def derivative(self, z: ArrayLike) -> Array:
+        """Return σ'(z), with no delta at a jump and the mean slope at a kink."""
+        return _evaluate(self._derivative, z)
+
+    @cached_property
+    def _value(self) -> Function:
+        return compile_formula(self.expression)
+
+    @cached_property
+    def _derivative(self) -> Function:
+        import sympy
+
+        (z,) = self.expression.free_symbols
+        slope = sympy.diff(self.expression, z).replace(sympy.DiracDelta, lambda *_: sympy.Integer(0))
+        return compile_formula(slope)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FormulaLink, (self.expression,)
+
+
+@dataclass(frozen=True)
+class CallableLink:
+    """A vectorised function: a float64 array in, or a tensor of torch where it takes no array; as many real values out.
+
+    Its derivative is a central difference of fourth order with step 2^-10, accurate to about 1e-12 of the function's
+    scale where the function is smooth; within two steps of a kink it is a slope across the kink.
+    """
+
+    function: Callable[[Any], Any]
+
+    def value(self, z: ArrayLike) -> Array:
+        """Return σ(z), checking what the function returns."""
+        points = np.asarray(z, dtype=np.float64)
+        name = callable_name(self.function)
+        rule = "Argument `x` must be a vectorised callable (array in, real array of the same shape out)"
+        try:
+            raw = np.asarray(as_numpy(self._called(points)))
+        except Exception as error:
+            msg = f"{rule}, but {name!r} failed on an array of shape {points.shape}: {error}"
+            raise TypeError(msg) from error
+        if raw.dtype.kind not in "fiub" or (raw.dtype.kind == "f" and raw.dtype.itemsize < points.dtype.itemsize):
+            msg = f"{rule}, but {name!r} returns dtype {raw.dtype}."
+            raise TypeError(msg)
+        if raw.shape != points.shape:
+            msg = f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}."
+            raise ValueError(msg)
+        value: Array = raw.astype(np.float64)[()]
+        return value
+
+    def _called(self, points: Array) -> Any:
+        """Return what the function returns of an array, or of a tensor where torch is in use and it takes no array."""
+        try:
+            return self.function(points)
+        except Exception as of_array:
+            if "torch" not in sys.modules:
+                raise
+            try:
+                return self.function(sys.modules["torch"].from_numpy(np.array(points)))
+            except Exception as of_tensor:
+                raise (of_tensor if "Tensor" in str(of_array) else of_array) from None
+
+    def derivative(self, z: ArrayLike) -> Array:
+        """Return [8σ(z+h) - 8σ(z-h) - σ(z+2h) + σ(z-2h)] / 12h."""
+        points, h = np.asarray(z, dtype=np.float64), _STEP
+        near = self.value(points + h) - self.value(points - h)
+        far = self.value(points + 2 * h) - self.value(points - 2 * h)
+        slope: Array = (8.0 * near - far) / (12.0 * h)
+        return slope
+
+    def __reduce__(self) -> tuple[object, ...]:
+        try:
+            pickle.dumps(self.function)
+        except Exception as error:
+            name = callable_name(self.function)
+            msg = (
+                f"An expansion of a callable can be pickled only if the callable can, but {name!r} cannot: {error}. "
+                "Define it at the top level of a module, or give a formula."
+            )
+            raise pickle.PicklingError(msg) from error
+        return CallableLink, (self.function,)
+
+
+#: A real function of one real variable, with its derivative.
+Link: TypeAlias = SeriesLink | FormulaLink | CallableLink
+
+
+def callable_name(function: object) -> str:
+    """Return the `__name__` of a callable, or the name of its type.
+
+    Examples
+    --------
+    >>> callable_name(np.tanh)
+    'tanh'
+    """
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _evaluate(function: Function, z: ArrayLike) -> Array:
+    points = np.asarray(z, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        value: Array = np.broadcast_to(function(points), points.shape)[()]
+    return value if value.ndim == 0 else value.copy()
+
+
+def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -> Function:
+    """Turn a checked formula into a numpy function, without generating or executing source text.
+
+    The expression is made of the functions that `hermite.text.formulas` allows, in one symbol, or in those of
+    `axes`, whose values are then the entries of the function's argument.
+
+    Examples
+    --------
+    >>> from hermite.text.formulas import parse
+    >>> compile_formula(parse("z**2 + 1"))(np.array([2.0])).tolist()
+    [5.0]
+    """
+    if not expression.free_symbols:
+        number = np.array(float(expression))
+        return lambda _: number
+    if expression.is_Symbol and axes:
+        index = axes.index(expression)
+        return lambda z: z[index]
+    if expression.is_Symbol:
+        return lambda z: z
+    combine = _numpy_functions()[expression.func]
+    if expression.is_Pow and expression.exp.is_Integer:
+        base, power = compile_formula(expression.base, axes), int(expression.exp)
+        return lambda z: base(z) ** power
+    parts = [compile_formula(part, axes) for part in expression.args]
+    if len(parts) == 1:
+        [inner] = parts
+        return lambda z: combine(inner(z))
+
+    def fold(z: Array) -> Array:
+        total = parts[0](z)
+        for part in parts[1:]:
+            total = combine(total, part(z))
+        return total
+
+    return fold
+
+
+def _numpy_functions() -> dict[Any, Callable[..., Any]]:
+    import scipy.special
+    import sympy
+
+    return {
+        sympy.Add: np.add, sympy.Mul: np.multiply, sympy.Pow: np.power,
+        sympy.exp: np.exp, sympy.log: np.log, sympy.sin: np.sin, sympy.cos: np.cos, sympy.atan: np.arctan,
+        sympy.sinh: np.sinh, sympy.cosh: np.cosh, sympy.tanh: np.tanh, sympy.erf: scipy.special.erf,
+        sympy.erfc: scipy.special.erfc, sympy.Abs: np.abs, sympy.Max: np.maximum, sympy.Min: np.minimum,
+        sympy.Heaviside: np.heaviside, sympy.sign: np.sign,
+    }  # fmt: skip
+
+
+def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
+    """Return the size up to which a coefficient from quadrature counts as zero: max(1e-10 sqrt(E σ²), 10 × error).
+
+    Examples
+    --------
+    >>> zero_tolerance(1.0, 1e-15)
+    1e-10
+    """
+    return max(1e-10 * math.sqrt(norm_squared), 10.0 * coefficient_error)

@@ -5,7 +5,7 @@ import numpy as np
 
 import dynamics
 import hermite
-from hermite.exponents.samples import sample_laws
+from hermite.exponents.generative import sample_laws
 
 links = {
     "relu(z)": "relu",

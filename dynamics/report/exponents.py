@@ -11,7 +11,7 @@ from dynamics.report.figures.flows import predicted_loss
 from dynamics.report.findings import Table, renamed
 from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.fits import default_window, fit_power_law
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from dynamics.report.as_text import Rounded, table_lines
 from dynamics.runs.result import StopReason
 from dynamics.runs.tables import main_part
 from dynamics.solve.registry import ANSWERS
-from hermite.text.rounding import rounded
+from hermite.text.messages import rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynamics.report.figures.laws import law_title, plot_study
 from dynamics.report.studies import study_findings
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
     import xarray as xr

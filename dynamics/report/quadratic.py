@@ -17,7 +17,7 @@ from dynamics.report.figures.quadratic import plot_quadratic_loss, plot_quadrati
 from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
     import xarray as xr

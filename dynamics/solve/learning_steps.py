@@ -17,8 +17,8 @@ from dynamics.theory import (
     predict,
     rivals_of_pairs,
 )
-from hermite.text.html import clean, table_of_pairs
-from hermite.text.rounding import rounded, with_error
+from hermite.text.messages import rounded, with_error
+from hermite.text.series import clean, table_of_pairs
 
 if TYPE_CHECKING:
     import xarray as xr

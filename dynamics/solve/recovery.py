@@ -10,7 +10,7 @@ from dynamics.problem import Problem, Teacher, check_fields
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, make_estimator
-from hermite.links import callable_name
+from hermite.expansion import callable_name
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hermite import polynomials
+from hermite.expansion import zero_tolerance
 from hermite.integers import as_integer
 from hermite.text.messages import shown, suggestion
-from hermite.zero_coefficients import zero_tolerance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,9 +209,7 @@ def label_function(transform: object) -> Function:
 
 def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, LabelLaw]:
     """Return ζ_k as a function of labels without noise, and the law of ζ_k(y)."""
-    from hermite.exponents.generative import THRESHOLD
-    from hermite.exponents.intervals import interval_moments
-    from hermite.exponents.pre_images import label_cells
+    from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
     cells = label_cells(link.link.value, 2.0 * degree**0.5 + 6.0)
     mass, product = (np.bincount(cells.bins, row) for row in interval_moments(cells.ends, degree)[[0, degree]])

@@ -18,7 +18,7 @@ from hermite.text.command_line import (
 )
 
 if TYPE_CHECKING:
-    from hermite.exponents.samples import SampleLaw
+    from hermite.exponents.generative import SampleLaw
 
 EXAMPLES = """\
 examples:
@@ -61,8 +61,8 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
         msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
         raise UsageError(msg)
+    from hermite.text.formulas import named_axes
     from hermite.text.messages import renamed
-    from hermite.text.parser import named_axes
 
     try:
         if named_axes(parsed.link):
@@ -82,8 +82,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
     """Return what the command prints of a link: values that JSON takes, and lines of text."""
     from hermite.conversion import expand
-    from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations
-    from hermite.exponents.samples import sample_laws
+    from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
 
     expansion = expand(link)
     information, (generative, lambda_squared) = expansion.information_exponent, generative_exponent(expansion)
@@ -115,8 +114,8 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
 
 def leaps(function: str) -> tuple[dict[str, Any], str]:
     """Return what the command prints of a function of several directions: values that JSON takes, and lines of text."""
+    from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
-    from hermite.exponents.samples import sample_laws
 
     information, generative = leap(function, kind="information"), leap(function, kind="generative")
     laws = sample_laws(information.leap, generative.leap)

@@ -1,39 +1,59 @@
-"""Leap of a function of up to three directions: in which degrees they are found, one subspace after the other."""
+r"""Leap of a function of up to three directions: in which degrees they are found, one subspace after the other.
+
+Conditional means ζ_α = E[h_α(z_rest) | label, z_found] of all multi-indices |α| = k are one symmetric tensor of degree
+k, ζ_k, with entries ζ_α √(α!/k!). Its matrix Λ_k = E ζ_k ζ_kᵀ, unfolded along one direction, has the trace
+λ_k² = Σ_α E ζ_α², and its range is what degree k tells of the directions.
+"""
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
+from hermite import polynomials
 from hermite.arrays import Array
 from hermite.conversion import expand
-from hermite.exponents.generative import coefficient_shares, generative_exponent
-from hermite.exponents.rows import (
-    POLYNOMIAL_DEGREE,
-    RESOLUTION,
-    cells_of,
-    direction_matrix,
-    label_rows,
-    polynomial_rows,
-    ranked,
-    value_rows,
-)
-from hermite.exponents.several_directions import MOST_AXES, point_function, single_link
+from hermite.expansion import callable_name, compile_formula
+from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
 from hermite.integers import as_integer
-from hermite.links import callable_name
+from hermite.text.formulas import named_axes, parse_several
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from hermite.exponents.rows import Cells, MultiIndex
-    from hermite.exponents.several_directions import PointFunction
+    from hermite.text.formulas import Expression
 
-    #: From the directions known and the rest to the first degree that tells of the rest, and its matrix Λ_k.
-    Search = Callable[[Array, Array], tuple[int, Array] | None]
+MOST_AXES = 3
 
+PointFunction: TypeAlias = Callable[[Array], Array]
+"""Points, shape (n, axes), to values, shape (n,)."""
+
+_RULE = (
+    "Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, {axes}), "
+    "with n finite real values"
+)
+MultiIndex: TypeAlias = tuple[int, ...]
+
+#: Cells are quantiles of a Gaussian this much wider than the inputs', or the outermost would be too wide for h_k.
+_WIDENED = 3.0**0.5
+#: Levels of a ranked label, and the deviation of the noise that is added to it.
+_LEVELS, _BLUR = 128, 0.03
+#: Ranks that vary by less than this are one label.
+RESOLUTION = 0.01
+#: Largest degree of polynomials that are known exactly.
+POLYNOMIAL_DEGREE = 15
+
+#: From the directions known and the rest to the first degree that tells of the rest, and its matrix Λ_k.
+Search: TypeAlias = Callable[[Array, Array], "tuple[int, Array] | None"]
 Kind = Literal["generative", "information"]
 
 HIGHEST_DEGREE = 6
@@ -290,3 +310,255 @@ def _named(row: Array) -> str:
         sign = ("-" if number < 0 else "") if not text else (" - " if number < 0 else " + ")
         text += f"{sign}{size}z{a}"
     return text
+
+
+# --- functions of several directions ----------------------------------------------------------------------------------
+
+
+def single_link(f: object, axes: int | None) -> object:
+    """Return what `hermite.expand` takes if f has one direction, else None."""
+    if isinstance(f, str):
+        named = named_axes(f)
+        if axes in (None, 1) and named <= {1}:
+            return parse_several(f) if named else f
+        return None
+    if axes == 1 and callable(f) and not _takes(f, np.zeros(5)) and _takes(f, np.zeros((5, 1))):
+        return lambda z: f(z.reshape(-1, 1)).reshape(z.shape)
+    return f if axes == 1 or (axes is None and not callable(f)) else None
+
+
+def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
+    """Return f as a function of points in rows, and the number of directions; ValueError or TypeError if it is none."""
+    if isinstance(f, str):
+        return _from_text(f, axes)
+    if not callable(f):
+        msg = (
+            "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
+            f"`hermite.expand` takes, but is of type {type(f).__name__}."
+        )
+        raise TypeError(msg)
+    required, name = _required_arguments(f), callable_name(f)
+    if axes is None and (required is None or required < 2):
+        msg = f"Argument `axes` must be given for a callable of one array, but is not for {name!r}."
+        raise ValueError(msg)
+    count = axes or required or 0
+    if count > MOST_AXES:
+        msg = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
+        raise ValueError(msg)
+    return _checked(_of_columns(f) if required in (None, count) else _of_array(f, count), name, count), count
+
+
+def _from_text(text: str, axes: int | None) -> tuple[PointFunction, int]:
+    import sympy
+
+    expression: Expression = parse_several(text)
+    named = max(named_axes(text))
+    count = named if axes is None else axes
+    if count < named:
+        msg = f"Argument `axes` must be at least {named} for {shown(text)}, which names z{named}, but is {axes}."
+        raise ValueError(msg)
+    formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
+    return _checked(lambda points: formula(points.T), text, count), count
+
+
+def _required_arguments(function: Any) -> int | None:
+    """Return how many positional arguments a callable asks for, None where that is not known or any number will do."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return getattr(function, "nin", None)  # of numpy's own functions
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is each.empty for each in parameters)
+
+
+def _of_columns(function: Any) -> PointFunction:
+    return lambda points: function(*points.T.copy())
+
+
+def _of_array(function: Any, axes: int) -> PointFunction:
+    """Return the function of points in rows, or of points in columns where only these give a value for each."""
+    trial = np.random.default_rng(0).standard_normal((axes + 4, axes))
+    if not _takes(function, trial) and _takes(function, trial.T):
+        return lambda points: function(points.T)
+    return function  # type: ignore[no-any-return]  # checked wherever it is used
+
+
+def _takes(function: Any, points: Array) -> bool:
+    """Return whether a function gives one value for each of axes + 4 points."""
+    try:
+        with np.errstate(all="ignore"):
+            return bool(np.shape(function(points)) == (max(points.shape),))
+    except Exception:  # said when the function is used
+        return False
+
+
+def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
+    """Return the function with its values checked."""
+    rule = _RULE.format(axes=axes)
+
+    def evaluate(points: Array) -> Array:
+        try:
+            with np.errstate(all="ignore"):
+                raw = np.asarray(function(points))
+        except Exception as error:
+            msg = f"{rule}, but {shown(name)} failed on {len(points)} points: {error}"
+            raise TypeError(msg) from error
+        if raw.dtype.kind not in "fiub" or raw.shape != (len(points),):
+            msg = f"{rule}, but {shown(name)} returns {raw.dtype} of shape {raw.shape} for {len(points)} points."
+            raise TypeError(msg)
+        values = raw.astype(np.float64)
+        if not np.isfinite(values).all():
+            where = int(np.argmin(np.isfinite(values)))
+            msg = f"{rule}, but {shown(name)} is {values[where]} near {np.round(points[where], 4).tolist()}."
+            raise ValueError(msg)
+        return values
+
+    return evaluate
+
+
+# --- rows and cells ---------------------------------------------------------------------------------------------------
+
+
+def multi_indices(axes: int, degree: int) -> list[MultiIndex]:
+    """Return all multi-indices of a total degree.
+
+    Examples
+    --------
+    >>> multi_indices(2, 2)
+    [(0, 2), (1, 1), (2, 0)]
+    """
+    return [each for each in itertools.product(range(degree + 1), repeat=axes) if sum(each) == degree]
+
+
+def direction_matrix(rows: Mapping[MultiIndex, Array], axes: int, degree: int) -> Array:
+    """Return Λ_k, shape (axes, axes), from rows with E ζ_α ζ_β = rows[α] · rows[β]."""
+    total = np.zeros((axes, axes))
+    for lower in multi_indices(axes, degree - 1):
+        raised = [(*lower[:a], lower[a] + 1, *lower[a + 1 :]) for a in range(axes)]
+        vectors = np.array([math.sqrt(alpha[a] / degree) * rows[alpha] for a, alpha in enumerate(raised)])
+        total += vectors @ vectors.T
+    return total
+
+
+def polynomial_rows(f: PointFunction, basis: Array, found: int) -> dict[MultiIndex, Array] | None:
+    """Return the rows of a polynomial over its standard deviation, by Gauss-Hermite quadrature; None of another f.
+
+    Rows of `basis` are the directions, the first `found` of them known: rows[α] holds E[f h_β(z_found) h_α(z_rest)] for
+    all β.
+    """
+    axes, degrees = len(basis), np.arange(POLYNOMIAL_DEGREE + 1)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(POLYNOMIAL_DEGREE + 5)
+    table = polynomials.evaluate(POLYNOMIAL_DEGREE, nodes) * weights / math.sqrt(2.0 * math.pi)
+    coefficients = f(_product(nodes, axes) @ basis).reshape((nodes.size,) * axes)
+    for _ in range(axes):
+        coefficients = np.tensordot(coefficients, table, (0, 1))
+    coefficients[reduce(np.add.outer, [degrees] * axes) > POLYNOMIAL_DEGREE] = 0.0
+    points = np.random.default_rng(1).standard_normal((64, axes))
+    factors = [polynomials.evaluate(POLYNOMIAL_DEGREE, points[:, a]) for a in range(axes)]
+    letters = "abc"[:axes]
+    series = np.einsum(f"{letters},{','.join(f'{a}n' for a in letters)}->n", coefficients, *factors)
+    values = f(points @ basis)
+    if not np.allclose(series, values, rtol=0.0, atol=1e-9 * float(np.max(np.abs(values)))):
+        return None
+    spread = math.sqrt(float(np.sum(coefficients**2) - coefficients[(0,) * axes] ** 2)) or 1.0
+    scaled = np.where(np.abs(coefficients) > 1e-9 * spread, coefficients / spread, 0.0)
+    return {
+        alpha: scaled[(slice(None),) * found + alpha].ravel()
+        for alpha in itertools.product(degrees.tolist(), repeat=axes - found)
+    }
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A function on a grid over the unknown directions, in each of several slices of those that are known.
+
+    Cells are exact in z; the function is taken at their medians.
+    """
+
+    #: Ends of the cells along each direction.
+    ends: Array
+    #: Number of unknown directions.
+    axes: int
+    #: Values of the function, shape (slices, cells).
+    values: Array
+
+    def integrals(self, degree: int) -> dict[MultiIndex, Array]:
+        """Return ∫ h_α γ over each cell, for all α of a degree."""
+        moments = interval_moments(self.ends, degree)
+        return {
+            alpha: reduce(np.multiply.outer, [moments[k] for k in alpha]).ravel()
+            for alpha in multi_indices(self.axes, degree)
+        }
+
+    @cached_property
+    def mass(self) -> Array:
+        """Gaussian mass of each cell."""
+        [mass] = self.integrals(0).values()
+        return mass
+
+    def spread(self) -> Array:
+        """Return the standard deviation of the values in each slice."""
+        centred: Array = self.values - (self.values @ self.mass)[:, None]
+        return np.sqrt(centred**2 @ self.mass)
+
+
+def ranked(f: PointFunction, axes: int) -> PointFunction:
+    """Return f with its values replaced by their ranks, from 0 to 1, among those at random points.
+
+    Nothing that is said of labels changes under such a map, and ranks have a scale: `_BLUR` and `RESOLUTION`.
+    """
+    values = f(np.random.default_rng(3).standard_normal((20_000, axes)))
+    unit = float(np.mean(np.abs(values))) or 1.0
+    sample = np.sort(np.round(values / unit, 12))
+
+    def rank(points: Array) -> Array:
+        rounded = np.round(f(points) / unit, 12)
+        up_to: Array = np.searchsorted(sample, rounded, side="right").astype(np.float64)
+        return (up_to + np.searchsorted(sample, rounded)) / (2.0 * sample.size)
+
+    return rank
+
+
+def cells_of(f: PointFunction, known: Array, rest: Array, cells: int, slices: int) -> Cells:
+    """Return a function on so many cells along each row of `rest`, in so many slices along each row of `known`."""
+    ends = _WIDENED * ndtri(np.linspace(0.0, 1.0, cells + 1))
+    inner = _product(ndtri(0.5 * (ndtr(ends[1:]) + ndtr(ends[:-1]))), len(rest)) @ rest
+    places = _product(ndtri((np.arange(slices) + 0.5) / slices), len(known)) @ known
+    return Cells(ends, len(rest), np.stack([f(inner + place) for place in places]))
+
+
+def label_rows(cells: Cells, degree: int) -> dict[MultiIndex, Array]:
+    """Return the rows of a ranked label with noise of deviation `_BLUR`: E[h_α | label] √p(label).
+
+    The noise changes no exponent, and keeps from the label what only the errors of known directions tell.
+    """
+    slices, levels = len(cells.values), np.arange(_LEVELS)
+    beyond = np.arange(-_LEVELS // 4, _LEVELS + _LEVELS // 4)
+    kernel = np.exp(-0.5 * ((levels[:, None] - beyond) / (_BLUR * _LEVELS)) ** 2)
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    place = np.minimum(_LEVELS * cells.values, _LEVELS - 1).astype(np.int64)
+    index = (place + _LEVELS * np.arange(slices)[:, None]).ravel()
+
+    def per_label(each: Array) -> Array:
+        sums = np.bincount(index, np.tile(each, slices), slices * _LEVELS).astype(np.float64)
+        return sums.reshape(slices, _LEVELS) @ kernel
+
+    density = per_label(cells.mass)
+    root = np.sqrt(slices * np.where(density > 0.0, density, 1.0))
+    return {alpha: (per_label(each) / root).ravel() for alpha, each in cells.integrals(degree).items()}
+
+
+def value_rows(cells: Cells, degree: int) -> dict[MultiIndex, Array]:
+    """Return the rows of the label as it is, over its standard deviation: E[y h_α | slice]."""
+    centred = cells.values - np.mean(cells.values @ cells.mass)
+    size = math.sqrt(float(np.sum(centred**2 @ cells.mass))) or 1.0
+    return {a: centred @ each / size for a, each in cells.integrals(degree).items()}
+
+
+def _product(points: Array, axes: int) -> Array:
+    """Return all points of a grid, shape (points^axes, axes)."""
+    if axes == 0:
+        return np.empty((1, 0))
+    return np.stack(np.meshgrid(*[points] * axes, indexing="ij"), axis=-1).reshape(-1, axes)

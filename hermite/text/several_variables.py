@@ -11,8 +11,7 @@ import math
 import re
 from typing import Any, NoReturn, TypeAlias
 
-from hermite.activations import HermiteName, hermite_name
-from hermite.text.expressions import MAX_LENGTH
+from hermite.text.formulas import MAX_LENGTH, HermiteName, hermite_name
 from hermite.text.messages import shown
 
 MAX_DEGREE = 12

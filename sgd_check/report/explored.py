@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from dynamics.report import AXES, COMPONENTS, MASSES, PREDICTED_TIME, PROGRESS, explored, renamed
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 from sgd_check.report.comparison import median_over_runs, rows
 from sgd_check.verdicts.alignment import of_sound_runs, tell_alike
 from sgd_check.verdicts.mean_field import THEORY

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import transfer_told
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:

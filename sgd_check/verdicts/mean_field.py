@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hermite.arrays import Array, Integers
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 from sgd_check.verdicts.alignment import check_dataset, check_question
 from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, Evidence, normal_score, reach_factor, two_sided
 

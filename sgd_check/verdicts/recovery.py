@@ -20,7 +20,7 @@ import numpy as np
 from scipy import special
 
 from dynamics.problem import Problem
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 from sgd_check.verdicts.alignment import check_dataset, check_link, refuse
 from sgd_check.verdicts.verdict import FEWEST_RUNS, Evidence, reach_factor, side_of
 

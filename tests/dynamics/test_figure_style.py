@@ -23,7 +23,7 @@ from dynamics.report.figures.laws import typeset_law
 from dynamics.report.figures.panels import finish_panel, given_panels, name_curves, new_panels
 from dynamics.report.figures.style import STYLES, component_formula, formula, plain_text, power, shades
 from dynamics.report.findings import Table, find_findings
-from hermite.text.rounding import rounded, with_error
+from hermite.text.messages import rounded, with_error
 from sgd_check.report.figures.style import share_bars
 
 

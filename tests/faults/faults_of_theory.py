@@ -43,7 +43,7 @@ HERMITE = (
         tests_of("hermite/test_moments"),
     ),
     Fault(
-        "hermite/closed_forms/closed_forms.py",
+        "hermite/closed_forms.py",
         "u / sympy.sqrt(math.factorial(j))",
         "u / math.factorial(j)",
         "normalisation of exact coefficients",

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 import sympy
 
-from hermite.closed_forms.closed_forms import GivenTerms
-from hermite.closed_forms.recognition import closed_form
-from hermite.text.expressions import variable
-from hermite.text.parser import parse
+from hermite.closed_forms import GivenTerms, closed_form
+from hermite.text.formulas import parse, variable
 
 z = variable()
 DEGREES = (0, 1, 4, 11)

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hermite
-from hermite.activations import FORMULAS, canonical_name
-from hermite.text.parser import parse_several
+from hermite.text.formulas import FORMULAS, canonical_name, parse_several
 from hermite.text.several_variables import parse_polynomial
 
 PLAIN = {

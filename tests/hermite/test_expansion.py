@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import mpmath
@@ -11,7 +12,7 @@ import scipy.special
 import sympy
 
 import hermite
-from hermite.zero_coefficients import information_exponent, parity, zero_tolerance
+from hermite.expansion import zero_tolerance
 
 _SLOPE = hermite.expand(np.tanh, order=1).coefficients[1]
 LINKS = ["he4", {4: 0.8, 6: 0.6}, {0: 0.3, 1: -0.5, 3: 2.0}, "erf", "gelu", "tanh(z)", "x^2 exp(-x^2)"]
@@ -131,9 +132,10 @@ def test_constant_link_has_no_information_exponent():
 def test_rule_for_zero():
     assert zero_tolerance(4.0, 0.0) == 2e-10
     assert zero_tolerance(1.0, 1e-3) == 1e-2
-    c = np.array([1e-12, 1e-12, 0.0, 1.0])
-    assert (information_exponent(c), information_exponent(c, 1e-10)) == (1, 3)
-    assert (parity(c), parity(c, 1e-10)) == ("none", "odd")
+    link = hermite.expand({0: 1e-12, 1: 1e-12, 3: 1.0})
+    rounded = dataclasses.replace(link, tolerance=1e-10)
+    assert (link.information_exponent, rounded.information_exponent) == (1, 3)
+    assert (link.parity, rounded.parity) == ("none", "odd")
 
 
 def test_truncated_is_the_polynomial():

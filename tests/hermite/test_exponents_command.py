@@ -9,10 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-import hermite
-from hermite import zero_coefficients
 from hermite.exponents import __main__ as command
-from hermite.exponents.samples import sample_laws
+from hermite.exponents.generative import sample_laws
 
 HE3 = """\
 link                  he3
@@ -122,12 +120,3 @@ def test_help_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--degrees N" in done.stdout
-
-
-def test_what_the_path_held_before_is_still_there():
-    from hermite.exponents import information_exponent, parity
-
-    assert (information_exponent, parity) == (zero_coefficients.information_exponent, zero_coefficients.parity)
-    with pytest.raises(AttributeError, match=r"module 'hermite\.exponents' has no attribute 'nothing'"):
-        _ = __import__("hermite.exponents").exponents.nothing
-    assert hermite.generative_exponent("he3").exponent == 1

@@ -14,9 +14,7 @@ from scipy.special import ndtr
 
 import hermite
 from hermite import polynomials
-from hermite.exponents.generative import THRESHOLD
-from hermite.exponents.intervals import interval_moments
-from hermite.exponents.pre_images import label_cells
+from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
 #: Link, λ_1² ... λ_4² of arXiv:2403.05529 recomputed, and their tolerance.
 ACCEPTED = [

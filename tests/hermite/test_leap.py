@@ -10,7 +10,7 @@ from scipy.stats import special_ortho_group
 
 import hermite
 from dynamics import Teacher
-from hermite.exponents.rows import cells_of, direction_matrix, label_rows, multi_indices, polynomial_rows, value_rows
+from hermite.exponents.leap import cells_of, direction_matrix, label_rows, multi_indices, polynomial_rows, value_rows
 
 
 def span(*rows):

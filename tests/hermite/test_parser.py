@@ -8,8 +8,7 @@ import time
 import pytest
 import sympy
 
-from hermite.text.expressions import hermite_polynomial, normalise, variable
-from hermite.text.parser import parse
+from hermite.text.formulas import hermite_polynomial, normalise, parse, variable
 
 z = variable()
 

@@ -8,7 +8,7 @@ from html_reader import read_page
 import dynamics
 import sgd_check
 from dynamics.report.findings import find_findings
-from hermite.text.rounding import rounded
+from hermite.text.messages import rounded
 from sgd_check.report.comparison import rows
 from sgd_check.studies.complexity import sample_complexity
 

@@ -5,7 +5,7 @@ import pytest
 import sympy
 
 import hermite
-from hermite.activations import FORMULAS
+from hermite.text.formulas import FORMULAS
 from sgd_check.engines.projected.links import (
     BENT,
     BENT_LINKS,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hermite.closed_forms.closed_forms import ClosedForm
-from hermite.text.expressions import variable
+from hermite.closed_forms import ClosedForm
+from hermite.text.formulas import variable
 
 if TYPE_CHECKING:
     from dynamics.equations.network.series import SeriesTable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hermite import polynomials
-from hermite.links import FormulaLink, compile_formula
+from hermite.expansion import FormulaLink, compile_formula
 from hermite.quadrature import integrate
 
 if TYPE_CHECKING:

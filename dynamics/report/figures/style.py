@@ -13,7 +13,7 @@ from weakref import WeakSet
 import numpy as np
 
 from dynamics.problem.checks import check_choice
-from hermite.text.rounding import with_error
+from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ The data are a flat array [family, registers, place of σ', σ …, σ' …]. A 
 
 - LOW and HIGH: polynomials, each of σ and σ' by `LOW_TERMS` or `HIGH_TERMS` coefficients of powers of z, z^0 first;
 - BENT: the slopes of σ above and below 0, where it is 0;
-- ERF, TANH, GELU, SIGMOID, SILU, SIN, which have these names in `hermite.activations`: nothing;
+- ERF, TANH, GELU, SIGMOID, SILU, SIN, which have these names in `hermite.text.formulas`: nothing;
 - SERIES: the number of Hermite coefficients, then for each j those of σ and σ', 1/√(j+1) and √(j/(j+1));
 - TABLE: pieces and powers of `sgd_check.engines.problem_forms.tabulated`, then the table, row by row;
 - PROGRAM: two of `sgd_check.engines.projected.programs`, of σ, and of σ and σ' together, for any other formula.
@@ -21,7 +21,7 @@ import numpy as np
 from dynamics.kernels.arrays import Vector
 from dynamics.kernels.jit import kernel
 from dynamics.kernels.views import vector
-from hermite.activations import FORMULAS
+from hermite.text.formulas import FORMULAS
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
 from sgd_check.engines.projected.programs import FIRST, SECOND, formula_program, run_once, run_program
 

@@ -1,7 +1,7 @@
-"""Formulas from text, without evaluating it.
+"""Formulas from text, without evaluating it: named links, the functions allowed, and the check of sympy expressions.
 
 Python's parser builds a tree, and an allow-list walks it into a sympy expression. Degrees, exponents and numbers are
-bounded while walking, so that a formula can neither run code nor exhaust the machine.
+bounded while walking, so that a formula can neither run code nor exhaust the machine. sympy is loaded at first use.
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from hermite.activations import ALIASES, FORMULAS, HermiteName, hermite_name
 from hermite.polynomials import MAX_DEGREE
-from hermite.text.expressions import (
-    FUNCTIONS,
-    MAX_LENGTH,
-    Expression,
-    check_degree,
-    hermite_polynomial,
-    refuse,
-    variable,
-)
 from hermite.text.messages import shown, suggestion
+
+Expression: TypeAlias = Any
+"""A sympy expression; the alias keeps sympy out of the import of this module."""
+
+MAX_LENGTH = 500
+"""Longest formula read from text, in characters."""
+
+# sympy's name of every function a formula may contain, by the name it has in text.
+FUNCTIONS = {
+    "exp": "exp", "log": "log", "ln": "log", "sqrt": "sqrt",
+    "sin": "sin", "cos": "cos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "erf": "erf", "erfc": "erfc",
+    "abs": "Abs", "max": "Max", "min": "Min", "heaviside": "Heaviside", "sign": "sign",
+}  # fmt: skip
 
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
@@ -33,6 +37,158 @@ _INDEXED = re.compile(r"[zx]([1-3])")
 _CONSTANTS = ("pi", "e")
 _SEVERAL = ("max", "min")
 _PRODUCTS = "; write products with a sign, 3*z."
+
+FORMULAS: dict[str, str] = {
+    "relu": "Max(z, 0)",
+    "erf": "erf(z/sqrt(2))",
+    "tanh": "tanh(z)",
+    "gelu": "z*(1 + erf(z/sqrt(2)))/2",
+    "sin": "sin(z)",
+    "cos": "cos(z)",
+    "exp": "exp(z)",
+    "sigmoid": "(1 + tanh(z/2))/2",
+    "softplus": "log(1 + exp(z))",
+    "silu": "z*(1 + tanh(z/2))/2",
+    "elu": "Max(z, 0) + exp(Min(z, 0)) - 1",
+    "selu": "1.0507009873554805*(Max(z, 0) + 1.6732632423543772*(exp(Min(z, 0)) - 1))",
+    "leaky_relu": "Max(z, 0) + Min(z, 0)/100",
+    "mish": "z*tanh(log(1 + exp(z)))",
+    "abs": "Abs(z)",
+    "quadratic": "z**2",
+    "step": "Heaviside(z)",
+    "sign": "sign(z)",
+    "gaussian": "exp(-z**2)",
+    "x^2 exp(-x^2)": "z**2*exp(-z**2) - sqrt(3)/9",
+}
+"""Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred."""
+
+#: Another name -> the table's, for links and for functions in formulas.
+ALIASES = {
+    "swish": "silu",
+    "logistic": "sigmoid",
+    "leakyrelu": "leaky_relu",
+    "leaky-relu": "leaky_relu",
+}
+
+
+def canonical_name(text: str) -> str | None:
+    """Return the table's name of a link, whatever the case, blanks or alias; None where the text is no name.
+
+    Examples
+    --------
+    >>> canonical_name(" ReLU "), canonical_name("Leaky ReLU"), canonical_name("X^2 exp(-x^2)"), canonical_name("z**2")
+    ('relu', 'leaky_relu', 'x^2 exp(-x^2)', None)
+    """
+    bare = "".join(text.lower().split())
+    return next((name for name in FORMULAS if name.replace(" ", "") == bare), ALIASES.get(bare))
+
+
+class HermiteName(NamedTuple):
+    """A Hermite polynomial by name: "h" is the orthonormal one, "He" the probabilists', "H" the physicists'."""
+
+    kind: str
+    degree: int
+
+    def checked(self) -> HermiteName:
+        """Return this polynomial, or raise ValueError for a degree above 300."""
+        if self.degree > MAX_DEGREE:
+            shown = f"{'he' if self.kind == 'h' else self.kind}{self.degree}"
+            msg = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {shown!r}."
+            raise ValueError(msg)
+        return self
+
+
+def hermite_name(text: str) -> HermiteName | None:
+    """Return the Hermite polynomial that a text names, None where it names none.
+
+    `He<k>` and `H<k>` are the classical polynomials; `he<k>` and `h<k>`, in any other case, the orthonormal h_k.
+
+    Examples
+    --------
+    >>> hermite_name("he4"), hermite_name("He4"), hermite_name("tanh")
+    (HermiteName(kind='h', degree=4), HermiteName(kind='He', degree=4), None)
+    """
+    match = re.fullmatch(r"\s*(he?)\s*([0-9]{1,9})\s*", text, flags=re.IGNORECASE)
+    if match is None:
+        return None
+    return HermiteName(match[1] if match[1] in ("He", "H") else "h", int(match[2]))
+
+
+def variable() -> Expression:
+    """Return the real sympy symbol z, in which every expression of the package is written."""
+    import sympy
+
+    return sympy.Symbol("z", real=True)
+
+
+def refuse(what: str, end: str = ".") -> NoReturn:
+    """Raise the ValueError of a formula that is not accepted: a clause that says what is wrong, and its end."""
+    msg = f"Argument `x` must be a formula, but {what}{end}"
+    raise ValueError(msg) from None
+
+
+def check_degree(degree: int | None) -> None:
+    """Raise ValueError for a polynomial of degree beyond 300; None is the degree of what is no polynomial."""
+    if degree is not None and degree > MAX_DEGREE:
+        refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
+
+
+def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
+    """Return h_k(z), He_k(z) or H_k(z) as a sympy polynomial, from its explicit coefficients.
+
+    He_k = Σ_i (-1)^i k! / (2^i i! (k - 2i)!) z^(k - 2i) is the probabilists' polynomial, h_k = He_k / sqrt(k!) the
+    orthonormal one, and H_k(z) = 2^(k/2) He_k(sqrt(2) z) the physicists'. They are the kinds "He", "h" and "H".
+
+    Examples
+    --------
+    >>> hermite_polynomial(3), hermite_polynomial(3, "He"), hermite_polynomial(3, "H")
+    (sqrt(6)*(z**3 - 3*z)/6, z**3 - 3*z, 8*z**3 - 12*z)
+    """
+    import sympy
+
+    z = variable()
+    terms = []
+    for i in range(degree // 2 + 1):
+        power = degree - 2 * i
+        pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
+        terms.append(sympy.Integer((-1) ** i * (pairs * 2**power if kind == "H" else pairs // 2**i)) * z**power)
+    total = sympy.Add(*terms)
+    return total / sympy.sqrt(math.factorial(degree)) if kind == "h" else total
+
+
+def normalise(expression: Expression) -> Expression:
+    """Return a user's sympy expression in exactly one symbol, rewritten in the real symbol z.
+
+    Floats are read as their shortest decimal, as in text. TypeError is raised for a sympy object that is no scalar
+    expression, ValueError for any other number of symbols, unknown functions or a polynomial of degree beyond 300.
+
+    Examples
+    --------
+    >>> import sympy
+    >>> normalise(0.5 * sympy.Symbol("t") ** 2)
+    z**2/2
+    """
+    import sympy
+
+    if not isinstance(expression, sympy.Expr):
+        msg = f"Argument `x` must be a scalar sympy expression, but is {shown(expression)}."
+        raise TypeError(msg)
+    symbols = sorted(map(str, expression.free_symbols))
+    if len(symbols) != 1:
+        msg = f"Argument `x` must have exactly one symbol, but has {len(symbols)}: {', '.join(symbols) or 'none'}."
+        raise ValueError(msg)
+    known = tuple(getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt")
+    plain = (sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow)
+    for part in sympy.preorder_traversal(expression):
+        if not isinstance(part, (*plain, *known)) and part not in (sympy.pi, sympy.E):
+            name = type(part).__name__ if part.args else str(part)
+            hint = suggestion(name, list(FUNCTIONS))
+            refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", "." + hint)
+    floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
+    result = expression.xreplace(floats).subs(next(iter(expression.free_symbols)), variable())
+    if result.is_polynomial(variable()):
+        check_degree(int(sympy.degree(result, variable())))
+    return result
 
 
 def parse(text: str) -> Expression:

@@ -1,0 +1,408 @@
+"""Exact Hermite coefficients of sums of terms a z^n f(z), for every order, as sympy numbers and as floats.
+
+relu, |z|, sign, gelu, sinh and products of these with polynomials are sums of such terms. One set of formulas runs in
+sympy's and in mpmath's arithmetic. Floats are computed at two precisions and accepted where they agree, so that
+cancellation cannot pass unnoticed and exact zeros are recognised.
+
+With u_j = E[f(z) He_j(z)] = sqrt(j!) c_j, and E[f He_j] = E[f^(j)] by parts:
+
+    exp(q z² + b z)   u_(j+1) = (b/v) u_j + j (1/v - 1) u_(j-1),  u_0 = v^(-1/2) exp(b²/(2v)),  v = 1 - 2q > 0
+    sin(a z + b)      u_j = a^j exp(-a²/2) sin(b + jπ/2); cos likewise
+    erf(a z + b)      u_0 = erf(b / sqrt(1 + 2a²)),  u_j = (2a/√π) E[exp(-(a z + b)²) He_(j-1)]
+    step at z_0       u_0 = Φ(-z_0),  u_j = φ(z_0) He_(j-1)(z_0)
+    z f               u_j -> u_(j+1) + j u_(j-1)
+    z^n               u_(n-2k) = n! / (2^k k!)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hermite.polynomials import MAX_DEGREE
+from hermite.text.formulas import Expression, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermite.arrays import Array
+
+    Family: TypeAlias = Callable[[tuple[Any, ...], int, "Arithmetic"], "Parts"]
+
+_DIGITS = (60, 120, 240, 480, 960)
+_MAX_TERMS = 400
+
+Number: TypeAlias = Any
+"""A sympy or an mpmath number."""
+
+Parts: TypeAlias = list[tuple[Any, list[Any]]]
+"""Moments as a sum of factor times sequence, the sequences being rational wherever the parameters are."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term a z^n f(z): `kind` names f, `parameters` are its sympy numbers."""
+
+    coefficient: Expression
+    power: int
+    kind: str
+    parameters: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class GivenTerms:
+    """Exact coefficients that the user gave, the nonzero ones by degree: int, Fraction or sympy numbers."""
+
+    terms: tuple[tuple[int, object], ...]
+
+    def exact(self, order: int) -> tuple[Number, ...]:
+        """Return c_0 ... c_order as sympy numbers."""
+        import sympy
+
+        given = dict(self.terms)
+        return tuple(sympy.sympify(given.get(j, 0)) for j in range(order + 1))
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """A sum of terms whose Hermite coefficients are known for every order."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def degree(self) -> int | None:
+        """Degree, where the sum is a polynomial (0 for the zero polynomial), else None."""
+        if any(term.kind != "one" for term in self.terms):
+            return None
+        return max((term.power for term in self.terms), default=0)
+
+    def floats(self, order: int) -> Array:
+        """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
+        before = _values(self.terms, order, _DIGITS[0])
+        for digits in _DIGITS[1:]:
+            now = _values(self.terms, order, digits)
+            settled = [_settle(x, y) for x, y in zip(before, now, strict=True)]
+            if None not in settled:
+                break
+            before = now
+        # Whatever still moves at 960 digits is smaller than rounding by hundreds of orders.
+        return np.array([value or 0.0 for value in settled])
+
+    def exact(self, order: int) -> tuple[Number, ...]:
+        """Return c_0 ... c_order as sympy numbers."""
+        import sympy
+
+        sums = _moments(self.terms, order, exact_arithmetic())
+        zero = self.floats(order) == 0.0
+        return tuple(
+            sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
+            for j, u in enumerate(sums)
+        )
+
+
+#: A source of exact coefficients.
+ExactSource: TypeAlias = GivenTerms | ClosedForm
+
+
+def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
+    """Return c_0 ... c_order as mpmath numbers of so many digits."""
+    import mpmath
+
+    with mpmath.workdps(digits):
+        sums = _moments(terms, order, floating_arithmetic())
+        return [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
+
+
+def _settle(x: Number, y: Number) -> float | None:
+    """Return the float on which two precisions agree, 0 where the value shrinks with it, else None."""
+    if abs(x - y) <= 1e-20 * abs(y):
+        return float(y)
+    return 0.0 if abs(y) < 1e-30 * abs(x) else None
+
+
+def _moments(terms: tuple[Term, ...], order: int, field: Arithmetic) -> list[Number]:
+    """Return E[σ He_j], j = 0 ... order, in the arithmetic of `field`."""
+    totals = [field.number(0)] * (order + 1)
+    for term in terms:
+        scale = field.number(term.coefficient)
+        for factor, sequence in moment_parts(term.kind, term.parameters, term.power, order, field):
+            for j in range(order + 1):
+                if sequence[j] != 0:
+                    totals[j] += scale * factor * sequence[j]
+    return totals
+
+
+def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None:
+    """Return the closed form of a formula in the real symbol z, or None where some part of it is of no known kind.
+
+    `moment` is the moment that must be finite: 2 for links, 1 for their squares. ValueError is raised where a Gaussian
+    factor grows too fast for that.
+
+    Examples
+    --------
+    >>> from hermite.text.formulas import parse
+    >>> closed_form(parse("relu(z)")).exact(2)
+    (sqrt(2)/(2*sqrt(pi)), 1/2, 1/(2*sqrt(pi)))
+    >>> closed_form(parse("tanh(z)")) is None
+    True
+    """
+    import sympy
+
+    z = variable()
+    if expression.is_polynomial(z):
+        monomials = sympy.Poly(expression, z).terms()
+        return ClosedForm(tuple(Term(value, power, "one", ()) for (power,), value in monomials if value != 0))
+    rewritten = _with_steps(expression)
+    if _count_terms(rewritten) > _MAX_TERMS:
+        return None
+    terms = []
+    for part in sympy.Add.make_args(sympy.expand(rewritten)):
+        term = _term(part, moment)
+        if term is None:
+            return None
+        terms.append(term)
+    return ClosedForm(tuple(terms))
+
+
+def _with_steps(expression: Expression) -> Expression:
+    """Return a formula with relu, |z|, sign, Max, Min, sinh, cosh and erfc written by steps, exponentials and erf."""
+    import sympy
+
+    z, half = variable(), sympy.Rational(1, 2)
+
+    def step(argument: Expression) -> Expression:
+        # H(a z + b) is the unit step at -b/a, from below where a < 0; its value at the point does not matter.
+        line = _quadratic(argument)
+        if line is None or line[0] != 0 or line[1] == 0:
+            return sympy.Heaviside(argument, half)
+        place = sympy.Heaviside(z + line[2] / line[1], half)
+        return place if line[1].is_positive else 1 - place
+
+    def maximum(*arguments: Expression) -> Expression:
+        result = arguments[0]
+        for other in arguments[1:]:
+            result = other + (result - other) * step(result - other)
+        return result
+
+    rules = [
+        (sympy.Max, maximum),
+        (sympy.Min, lambda *arguments: -maximum(*[-argument for argument in arguments])),
+        (sympy.Abs, lambda argument: argument * (2 * step(argument) - 1)),
+        (sympy.sign, lambda argument: 2 * step(argument) - 1),
+        (sympy.Heaviside, lambda argument, *_: step(argument)),
+        (sympy.sinh, lambda argument: (sympy.exp(argument) - sympy.exp(-argument)) / 2),
+        (sympy.cosh, lambda argument: (sympy.exp(argument) + sympy.exp(-argument)) / 2),
+        (sympy.erfc, lambda argument: 1 - sympy.erf(argument)),
+    ]
+    for kind, rule in rules:
+        expression = expression.replace(kind, rule)
+    return expression
+
+
+def _count_terms(expression: Expression) -> int:
+    """Return a bound on the number of terms of the expanded expression, so that expanding it stays cheap."""
+    import sympy
+
+    if isinstance(expression, sympy.Add):
+        return sum(_count_terms(part) for part in expression.args)
+    if isinstance(expression, sympy.Mul):
+        return math.prod(_count_terms(part) for part in expression.args)
+    if isinstance(expression, sympy.Pow) and expression.exp.is_Integer and expression.exp > 0:
+        terms, power = _count_terms(expression.base), int(expression.exp)
+        return 1 if terms == 1 else math.comb(power + terms - 1, power)
+    return 1
+
+
+def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression] | None:
+    """Return (q, b, c) of q z² + b z + c, or None where the argument is of another form."""
+    import sympy
+
+    z = variable()
+    if not argument.is_polynomial(z):
+        return None
+    polynomial = sympy.Poly(argument, z)
+    if polynomial.degree() > 2:
+        return None
+    return polynomial.nth(2), polynomial.nth(1), polynomial.nth(0)
+
+
+def _term(part: Expression, moment: int) -> Term | None:
+    """Return one product a z^n f(z) as a term, None where f is of no known kind."""
+    import sympy
+
+    z = variable()
+    coefficient, power, exponent, others = sympy.Integer(1), 0, sympy.Integer(0), set()
+    for factor in sympy.Mul.make_args(part):
+        base, times = factor.as_base_exp()
+        if not factor.has(z):
+            coefficient *= factor
+        elif base == z and times.is_Integer and times > 0:
+            power += int(times)
+        elif isinstance(factor, sympy.exp):
+            exponent += factor.args[0]
+        elif isinstance(base, sympy.Heaviside) and times.is_positive:
+            others.add(base)  # H^n = H almost everywhere
+        elif times == 1:
+            others.add(factor)
+        else:
+            return None
+    if power > MAX_DEGREE or len(others) > 1 or (others and exponent != 0):
+        return None
+    if others:
+        return _atom(coefficient, power, others.pop())
+    shape = _quadratic(sympy.expand(exponent))
+    if shape is None:
+        return None
+    if (1 - 2 * moment * shape[0]).is_positive is not True:
+        msg = f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent})."
+        raise ValueError(msg)
+    coefficient *= sympy.exp(shape[2])
+    if shape[:2] == (0, 0):
+        return Term(coefficient, power, "one", ())
+    return Term(coefficient, power, "gaussian", shape[:2])
+
+
+def _atom(coefficient: Expression, power: int, factor: Expression) -> Term | None:
+    """Return the term of a sine, cosine, error function or step of a linear argument, None for anything else."""
+    import sympy
+
+    kinds = {sympy.sin: "sin", sympy.cos: "cos", sympy.erf: "erf", sympy.Heaviside: "step"}
+    line = _quadratic(factor.args[0]) if factor.args else None
+    if factor.func not in kinds or line is None or line[0] != 0:
+        return None
+    kind = kinds[factor.func]
+    if kind == "step":
+        return Term(coefficient, power, kind, (-line[2],)) if line[1] == 1 else None
+    return Term(coefficient, power, kind, line[1:])
+
+
+# --- moments ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Numbers of one kind, and what the formulas need of them."""
+
+    sqrt: Callable[[Number], Number]
+    exp: Callable[[Number], Number]
+    sin: Callable[[Number], Number]
+    cos: Callable[[Number], Number]
+    erf: Callable[[Number], Number]
+    pi: Number
+    #: Converts an exact number.
+    number: Callable[[Number], Number]
+    #: Simplifies a sum.
+    tidy: Callable[[Number], Number]
+
+
+def exact_arithmetic() -> Arithmetic:
+    """Return the arithmetic of sympy numbers."""
+    import sympy
+
+    return Arithmetic(
+        *(sympy.sqrt, sympy.exp, sympy.sin, sympy.cos, sympy.erf, sympy.pi),
+        number=sympy.sympify,
+        tidy=lambda value: value if value.is_Rational else value.expand(),
+    )
+
+
+def floating_arithmetic() -> Arithmetic:
+    """Return the arithmetic of mpmath numbers at the working precision."""
+    import mpmath
+    import sympy
+
+    return Arithmetic(
+        *(mpmath.sqrt, mpmath.exp, mpmath.sin, mpmath.cos, mpmath.erf, +mpmath.mp.pi),
+        number=lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))),
+        tidy=lambda value: value,
+    )
+
+
+def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: int, field: Arithmetic) -> Parts:
+    """Return the moments u_j of z^n f(z), j = 0 ... order, as pairs: u_j is the sum of factor times sequence[j].
+
+    f is "one", "gaussian", "sin", "cos", "erf" or "step", with exact parameters (), (q, b), (a, b), (a, b), (a, b) or
+    (z_0,).
+
+    Examples
+    --------
+    >>> moment_parts("one", (), 4, 4, exact_arithmetic())
+    [(1, [3, 0, 12, 0, 24])]
+    """
+    if kind == "one":
+        return [(field.number(1), _moments_of_power(power, order, field))]
+    parts = FAMILIES[kind](tuple(field.number(value) for value in parameters), order + power, field)
+    for _ in range(power):
+        parts = [(factor, _times_z(moments, field)) for factor, moments in parts]
+    return parts
+
+
+def _times_z(moments: list[Number], field: Arithmetic) -> list[Number]:
+    """Return the moments of z f from those of f."""
+    inner = (field.tidy(moments[j + 1] + j * moments[j - 1]) for j in range(1, len(moments) - 1))
+    return [moments[1], *inner]
+
+
+def _moments_of_power(power: int, order: int, field: Arithmetic) -> list[Number]:
+    """Return the moments of z^power."""
+    moments = [field.number(0)] * (order + 1)
+    for k in range(power // 2 + 1):
+        if power - 2 * k <= order:
+            moments[power - 2 * k] = field.number(math.factorial(power) // (2**k * math.factorial(k)))
+    return moments
+
+
+def _gaussian(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
+    q, b = parameters
+    v = 1 - 2 * q
+    moments = [field.number(1), b / v]
+    for j in range(1, last):
+        moments.append(field.tidy(b / v * moments[j] + j * (1 / v - 1) * moments[j - 1]))
+    return [(field.exp(b**2 / (2 * v)) / field.sqrt(v), moments[: last + 1])]
+
+
+def _wave(parameters: tuple[Number, ...], last: int, field: Arithmetic, quarter: int) -> Parts:
+    """Return the moments of sin(a z + b + quarter π/2)."""
+    a, b = parameters
+    zero, parts = field.number(0), []
+    # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn.
+    for shift, phase in ((0, field.sin(b)), (1, field.cos(b))):
+        moments = [zero] * (last + 1)
+        for j in range(last + 1):
+            n = j + quarter - shift
+            if n % 2 == 0:
+                moments[j] = field.tidy(a**j * (-1) ** (n // 2))
+        parts.append((field.exp(-(a**2) / 2) * phase, moments))
+    return parts
+
+
+def _error_function(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
+    a, b = parameters
+    zero = field.number(0)
+    [(factor, moments)] = _gaussian((-(a**2), -2 * a * b), max(last - 1, 1), field)
+    mean = field.erf(b / field.sqrt(1 + 2 * a**2))
+    slope = 2 * a / field.sqrt(field.pi) * field.exp(-(b**2)) * factor
+    return [(mean, [field.number(1), *[zero] * last]), (slope, [zero, *moments][: last + 1])]
+
+
+def _step(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
+    [place] = parameters
+    zero, one = field.number(0), field.number(1)
+    polynomials = [one, place]
+    for j in range(1, last):
+        polynomials.append(field.tidy(place * polynomials[j] - j * polynomials[j - 1]))
+    density = field.exp(-(place**2) / 2) / field.sqrt(2 * field.pi)
+    upper = (1 - field.erf(place / field.sqrt(2 * one))) / 2
+    return [(upper, [one, *[zero] * last]), (density, [zero, *polynomials][: last + 1])]
+
+
+FAMILIES: dict[str, Family] = {
+    "gaussian": _gaussian,
+    "sin": lambda parameters, last, field: _wave(parameters, last, field, 0),
+    "cos": lambda parameters, last, field: _wave(parameters, last, field, 1),
+    "erf": _error_function,
+    "step": _step,
+}

@@ -1,5 +1,0 @@
-"""Hermite coefficients and moments that are known in closed form."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
