@@ -1,4 +1,4 @@
-"""Exact Hermite coefficients of sums of terms a z^n f(z), for every order, as sympy numbers and as floats.
+"""Exact Hermite coefficients of sums of terms a z^n f(z) to any order, as sympy numbers and as floats.
 
 relu, |z|, sign, gelu, sinh and products of these with polynomials are sums of such terms. One set of formulas runs in
 sympy's and in mpmath's arithmetic. Floats are computed at two precisions and accepted where they agree, so that
@@ -68,7 +68,7 @@ class GivenTerms:
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """A sum of terms whose Hermite coefficients are known for every order."""
+    """A sum of terms with Hermite coefficients that are known to any order."""
 
     terms: tuple[Term, ...]
 
@@ -284,7 +284,7 @@ def _atom(coefficient: Expression, power: int, factor: Expression) -> Term | Non
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Numbers of one kind, and what the formulas need of them."""
+    """Numbers of one kind, and the functions of them that the formulas take."""
 
     sqrt: Callable[[Number], Number]
     exp: Callable[[Number], Number]

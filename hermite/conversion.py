@@ -284,7 +284,7 @@ def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -
     tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
     return HermiteExpansion(
         name=name,
-        # Zero in the one place where it is decided, so that everyone after may ask for `!= 0`.
+        # Coefficients are set to 0 here alone, so that callers may ask for `!= 0`.
         coefficients=np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0),
         link=link,
         coefficient_error=result.coefficient_error,

@@ -340,7 +340,7 @@ class HermiteExpansion:
 
 
 def link_in_a_line(link: HermiteExpansion) -> str:
-    """Return the series of a link in HTML, after its name where it is no polynomial."""
+    """Return the series of a link in HTML; the name comes first unless the link is a polynomial."""
     from hermite.text.series import clean, series_as_html
 
     series = series_as_html(_rounded(link), MOST_TERMS)
@@ -365,7 +365,7 @@ def _known(text: Callable[[], str], otherwise: str) -> str:
 
 @dataclass(frozen=True)
 class SeriesLink:
-    """A finite series Σ_j c_j h_j, whose last coefficient is not zero unless the series is constant."""
+    """A finite series Σ_j c_j h_j. Its last coefficient is not zero unless the series is constant."""
 
     coefficients: tuple[float, ...]
 
@@ -419,7 +419,7 @@ class CallableLink:
     function: Callable[[Any], Any]
 
     def value(self, z: ArrayLike) -> Array:
-        """Return σ(z), checking what the function returns."""
+        """Return σ(z); check the type and the shape of the values."""
         points = np.asarray(z, dtype=np.float64)
         name = callable_name(self.function)
         rule = "Argument `x` must be a vectorised callable (array in, real array of the same shape out)"
@@ -438,7 +438,7 @@ class CallableLink:
         return value
 
     def _called(self, points: Array) -> Any:
-        """Return what the function returns of an array, or of a tensor where torch is in use and it takes no array."""
+        """Return the values at an array; a function that fails there gets a tensor if torch is loaded."""
         try:
             return self.function(points)
         except Exception as of_array:

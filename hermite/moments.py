@@ -127,7 +127,7 @@ def _half_diagrams(hat: Array, e: int) -> Integers:
 
 
 def _padded(means: ArrayLike, size: int) -> Array:
-    """Return the first `size` entries, with zeros behind those that there are."""
+    """Return the first `size` entries, filled up with zeros."""
     given = np.asarray(means, dtype=np.float64)[:size]
     return np.pad(given, (0, size - given.size))
 

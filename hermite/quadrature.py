@@ -227,7 +227,7 @@ def _support(function: Function) -> float:
 
 
 def finite_values(function: Function, z: Array) -> Array:
-    """Return the values of the function, or raise one sentence that says where it is not finite."""
+    """Return the values of the function, or raise ValueError with a point at which it is not finite."""
     with np.errstate(all="ignore"):
         values = function(z)
     bad = ~np.isfinite(values)

@@ -1,4 +1,4 @@
-"""Checks of single arguments: numbers, lists of them, choices, switches, and what must fit into memory.
+"""Checks of single arguments: numbers, lists of them, choices, switches, and sizes that must fit into memory.
 
 Each returns the value that was given, converted, or raises one sentence that names the argument.
 """
@@ -32,7 +32,7 @@ LARGEST_SEED = 2**32 - 1
 SMALLEST_RTOL = 1e-14
 #: File in which Linux has the bytes that the processes of a container may take together, or "max".
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
-#: Bytes that are assumed where the system does not say what it has.
+#: Bytes of memory that are assumed if the system does not tell.
 UNKNOWN_MEMORY = 2**36
 #: Numbers for which no machine is asked how much memory it has.
 SURELY_FIT = 1 << 18
@@ -41,7 +41,7 @@ ARRAYS_OF_FLOW = 30
 
 
 def checked_real(value: object, name: str) -> float:
-    """Return a real number as a float, infinite where it is beyond the largest one."""
+    """Return a real number as a float, infinite beyond the largest float."""
     value = as_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         msg = f"Argument `{name}` must be a real number, but is {shown(value)}."
@@ -107,7 +107,7 @@ def checked_increasing(values: object, name: str, *, minimum: int, fewest: int =
 
 
 def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
-    """Return a sequence of integers of at least 0, or raise one sentence that says what is wanted."""
+    """Return a sequence of integers of at least 0; the sentence of refusal names `wanted`."""
     try:
         return tuple(checked_integer(value, name, minimum=0) for value in values)
     except TypeError:

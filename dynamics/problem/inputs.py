@@ -92,7 +92,7 @@ class Inputs(Frozen):
 
     __slots__ = ("alpha", "eigenvalues", "multiplicities")
 
-    #: None for a power law, whose eigenvalues depend on the dimension.
+    #: None for a power law: its eigenvalues depend on the dimension.
     eigenvalues: Array | None
     multiplicities: Integers | None
     #: Decay of `power_law`.
@@ -186,7 +186,7 @@ class Inputs(Frozen):
     # --- to and from a dataset ----------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, float | None]:
-        """Return what a file says of them beside `arrays`."""
+        """Return the parameters that a file holds with `arrays`."""
         return {"alpha": self.alpha}
 
     def arrays(self) -> dict[str, tuple[tuple[str, ...], Array]]:

@@ -1,4 +1,4 @@
-"""`Problem`: what is asked, one frozen, picklable value that every solver, prediction and experiment reads.
+"""`Problem`: one frozen, picklable value that every solver, prediction and experiment reads.
 
 Light to import: numpy and the Hermite expansion, without compiler, dataset library or solver.
 """
@@ -61,13 +61,13 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
-#: What a problem descends.
+#: The functions that a problem may descend.
 SQUARED, CORRELATION = "squared", "correlation"
 #: Fields that an answer or an engine takes only if it declares so, each with the value that all of them take.
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
-#: |w_i| at the start where it is not given: of a neuron whose second layer is |w_i|², and of any other.
+#: |w_i| at the start by default: of a neuron with the second layer |w_i|², and of any other.
 SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
 
@@ -161,7 +161,7 @@ class Problem:
     learned_definition: Literal["degrees 3 and above", "all degrees"] = field(default="degrees 3 and above", repr=False)
 
     if TYPE_CHECKING:
-        # What callers may pass; the attributes above are what they find.
+        # Types that callers may pass; those of the attributes are above.
         def __init__(
             self,
             *,
@@ -407,7 +407,7 @@ class Problem:
         return table_of_pairs(caption, rows)
 
     def __eq__(self, other: object) -> bool:
-        """Compare what is asked, not how it was written: 0.8 h4 equals 4/5 h4."""
+        """Compare values, not how they were written: 0.8 h4 equals 4/5 h4."""
         if not isinstance(other, Problem):
             return NotImplemented
         mine, theirs = self.arrays(), other.arrays()
@@ -422,7 +422,7 @@ class Problem:
         return hash((self._identity(), self.teacher))
 
     def _identity(self) -> tuple[object, ...]:
-        """Return scalars and links, by which problems are compared."""
+        """Return the scalars and links that problems are compared by."""
         links = ("activation", "teacher_activation")
         scalars = {name: value for name, value in self.parameters().items() if name not in links}
         return (
@@ -431,11 +431,11 @@ class Problem:
         )
 
 
-# --- checks of the arguments beside each other ------------------------------------------------------------------------
+# --- checks of several arguments together -----------------------------------------------------------------------------
 
 
 def _check_student(problem: Problem) -> None:
-    """Refuse what a `Student` has already, and a teacher or a missing link or width with a student that has a name."""
+    """Refuse arguments that a `Student` has already; of a named student missing ones and an unfit teacher."""
     student, teacher = problem.student, problem.teacher
     if isinstance(student, Student):
         for name in ("activation", "width", "order"):
@@ -464,7 +464,7 @@ def _check_student(problem: Problem) -> None:
 
 
 def _default_norm(problem: Problem) -> float:
-    """Return |w_i| at the start where it is not given; that of a frame gives the network a mean square of order 1."""
+    """Return the usual |w_i| at the start; that of a frame gives the network a mean square of order 1."""
     if problem.kind == FRAME:
         return float(float(problem.width) ** -0.25)
     return UNIT_NORM if problem.kind in (SPHERICAL, NETWORK) else SMALL_NORM
@@ -677,7 +677,7 @@ def is_frame(problem: object) -> bool:
 
 
 def is_network(problem: object) -> bool:
-    """Return whether the student of a problem is a `Student`, with layers of its own."""
+    """Return whether the student of a problem is a `Student`, which has its own layers."""
     return getattr(problem, "kind", None) == NETWORK
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Kind -> class of the problems of that kind. Files of problems with Gaussian inputs name none.
 GAUSSIAN = "gaussian"
-#: Kind of a user's own system of equations, whose class no file names.
+#: Kind of a user's own system of equations; no file names its class.
 OWN = "system"
 KINDS = {
     GAUSSIAN: "dynamics.problem.problem:Problem",
@@ -31,7 +31,7 @@ class Question(Protocol):
 
     @property
     def kind(self) -> str:
-        """What the registry of answers knows it by."""
+        """Its name in the registry of answers."""
         ...
 
     def parameters(self) -> dict[str, Any]:

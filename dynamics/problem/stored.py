@@ -46,7 +46,7 @@ def _axes_of_problem(dataset: Any) -> list[str]:
 
 
 def _stored(dataset: Any) -> dict[str, Any]:
-    """Return the stored problem, with what the axes of a sweep say at the point that is left."""
+    """Return the stored problem, changed by the axes of a sweep at the point that is left."""
     stored: dict[str, Any] = json.loads(dataset.attrs["parameters"])["problem"]
     # The order is that of the link, which another axis may set.
     for name in sorted(_axes_of_problem(dataset), key=lambda each: each == "order"):

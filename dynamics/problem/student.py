@@ -48,7 +48,7 @@ BIASES = ("none", "fixed", "trained")
 FIRST_LAYERS = ("free", "sphere")
 #: Output scales that depend on the width.
 SCALES = {"1/m": lambda m: 1.0 / m, "1/sqrt(m)": lambda m: 1.0 / np.sqrt(m)}
-#: Second layers that are named, with what they require of the width.
+#: Second layers that are named.
 NAMED_STARTS = ("signs", "pairs")
 
 
@@ -120,7 +120,7 @@ class Student:
     order: int | None = field(default=None, repr=False)
 
     if TYPE_CHECKING:
-        # What callers may pass; the attributes above are what they find.
+        # Types that callers may pass; those of the attributes are above.
         def __init__(
             self,
             *,
@@ -153,7 +153,7 @@ class Student:
         assign("scale", _checked_scale(self.scale))
         assign("rates", _checked_rates(self.rates))
         of_first, of_second = _checked_numbers("decay", self.decay, ("κ_w", "κ_v"))
-        # What is fixed does not decay.
+        # Fixed layers do not decay.
         first, second = self.first_layer == "free", self.second_layer == "trained"
         assign("decay", (of_first if first else 0.0, of_second if second else 0.0))
 
@@ -187,7 +187,7 @@ class Student:
 
     @property
     def learning_rates(self) -> tuple[float, float, float]:
-        """ε_w, ε_v, ε_b; 0 for what is fixed or absent."""
+        """ε_w, ε_v, ε_b; 0 for layers that are fixed or absent."""
         w, v, b = (float(self.width),) * 3 if isinstance(self.rates, str) else self.rates
         return w, v if self.second_layer == "trained" else 0.0, b if self.biases == "trained" else 0.0
 

@@ -380,7 +380,7 @@ class Teacher(Frozen):
         return EMERGENCE_LEVEL if most == 1 else EVEN_SHARE / most
 
     def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
-        """Return the units, those without a link of their own with the one given; none for a polynomial.
+        """Return the units; those without a link take the one given. A polynomial has none.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-#: What each law takes for x: the power of the number r of learned directions, from that of the times, β.
+#: Law -> from the power β of the times in the number r of learned directions, that of its x.
 IDEAL_LAWS: dict[str, Callable[[float], float]] = {
     "loss-time": lambda beta: beta,
     "loss-samples": lambda beta: beta,

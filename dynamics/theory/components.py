@@ -1,4 +1,4 @@
-r"""What is known of the components of a polynomial teacher before anything is integrated: blindness, and escape times.
+r"""Components of a polynomial teacher before anything is integrated: blindness, escape times, how long to follow them.
 
 A neuron of bias b sees the component α through the mean derivative D_j(Q, b) = E σ^(j)(√Q z + b), j = |α|. Alone on a
 sphere, near the saddle M = 0, it climbs the monomial
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NETWORK_FACTOR = 20.0
 #: Orders of a unit's link that are looked at, and the part of the largest rate below which a rate counts as none.
 UNIT_ORDERS, NO_RATE = 6, 1e-9
-#: Sizes of D_|α| √(Q^|α|/|α|!) beside the norm of the link below which they are zero but for rounding.
+#: Sizes of D_|α| √(Q^|α|/|α|!) relative to the norm of the link below which they are rounding errors.
 ZERO = 1e-11
 #: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
 LENGTHS, SHIFTS = (0.6, 1.0, 1.7), (0.0, 0.37, -0.81)

@@ -60,7 +60,7 @@ class PowerLawFit:
 
 @lru_cache
 def widening(samples: int) -> float:
-    """Return by what the standard error from so many samples is widened, so that ± 2 of it are Student's 95.4 %.
+    """Return the factor of the standard error from this many samples, so that ± 2 of it are Student's 95.4 %.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
 
 
 class Slope(NamedTuple):
-    """Exponent and prefactor of y = b x^s, and the standard error of s; NaN where there are too few points."""
+    """Exponent and prefactor of y = b x^s, and the standard error of s; NaN with too few points."""
 
     exponent: float
     standard_error: float
@@ -324,7 +324,7 @@ class Transfer:
     #: δℓ and δη; 0 for the largest width.
     loss_gap: Array
     rate_drift: Array
-    #: L(m, η*(M)) / L(m, η*(m)) − 1, what the largest width's best step costs a narrower network; 0 for itself.
+    #: L(m, η*(M)) / L(m, η*(m)) − 1, the cost of the largest width's best step to a narrower network; 0 for itself.
     transfer_cost: Array
     #: The error of η* is relative, the others are absolute.
     best_rate_error: Array
@@ -341,7 +341,7 @@ class Transfer:
     #: "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a rate of
     #: false alarms of 5 % over all widths.
     verdict: str
-    #: Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: what the step costs beside what
+    #: Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: the cost of the step over that
     #: the width does, drift or not. Of widths whose gap is clear of scatter; NaN if none is.
     cost_share: float
 
@@ -429,7 +429,7 @@ def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
 
 
 def _spread(values: list[Array], like: Array) -> Array:
-    """Return the standard deviation over resamples; NaN where fewer than half of them are known."""
+    """Return the standard deviation over resamples; NaN unless at least half of them are known."""
     if not values:
         return np.full_like(like, np.nan)
     stacked = np.stack(values)

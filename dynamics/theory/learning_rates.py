@@ -283,7 +283,7 @@ class Squares(NamedTuple):
         D = D * self.a[:, None]
         own, cross, away = np.diagonal(D), D[:, :L] - np.diag(np.diagonal(D)), D[:, L:]
         row, column, beyond = cross.sum(axis=1), cross.sum(axis=0), away @ self.counts[L:]
-        # A source (q, j) counts as apart from the target, where it has the mean `apart`; what is more is added.
+        # A source (q, j) counts as apart from the target, with the mean `apart`; the excess is added.
         apart = v * v * (row.sum() + beyond.sum()) + o * v * own.sum()
         of_p = (aa - v * v) * (row + beyond) + v * (ab - v) * column + (oa - o * v) * own
         of_l = v * (ab - v) * (row + beyond) + 2.0 * v * v * column + v * (ob - o) * own

@@ -42,7 +42,7 @@ class LinearTimes(NamedTuple):
     """Times of the linearised flow per direction (P,), inf if never, NaN if that would take too long to find out."""
 
     emergence: Array
-    #: NaN where this flow does not come to it: the degrees from 3 on, which turn neurons to directions, do not move it.
+    #: NaN where this flow does not come to it: the degrees 3, 4, …, which turn neurons to directions, do not move it.
     learned: Array
     #: When half of the weight is carried, the degrees 0, 1 and 2 counted: then the loss has fallen.
     carried: Array

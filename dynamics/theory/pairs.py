@@ -52,7 +52,7 @@ _LISTED = 5
 _LARGEST, _LOWER = 36.0, 20.0
 #: Times the interval of a time is halved: to rounding.
 _HALVINGS = 53
-#: What an overlap that never emerges is worth.
+#: The equivalent of an overlap that never emerges.
 _NEVER = 1e-100
 #: How far a pair is followed: so many times the leading-order time to emerge, the time to grow to be learned.
 EMERGENCE_FACTOR, LEARNING_FACTOR = 50.0, 20.0
@@ -60,7 +60,7 @@ RTOL, ATOL = 1e-11, 1e-13
 
 
 def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
-    r"""Return the neuron matched with each direction, the strongest pair first, −1 where there is none.
+    r"""Return the neuron matched with each direction, the strongest pair first, −1 for none.
 
     .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
 
@@ -90,7 +90,7 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
 def match_by_strength(
     a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
 ) -> tuple[Integers, Integers]:
-    """Return the neurons (P,) that come to each direction first, and those that learn it; −1 where there is none.
+    """Return the neurons (P,) that come to each direction first, and those that learn it; −1 for none.
 
     The score is a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0. A direction
     whose first neuron does not learn it is learned by the next one that does (`learns`, shape (m, P)).
@@ -223,7 +223,7 @@ class FarSide:
 
     @property
     def share(self) -> float:
-        """r: what a neuron at rest on this side has of the direction, in units of g(1)."""
+        """r: the part of the direction of a neuron at rest on this side, in units of g(1)."""
         table = self._table(-1)
         return max(float(table.end_signal / table.norm), 0.0)
 
@@ -261,7 +261,7 @@ class FarSide:
         return found
 
     def half_learned(self, overlap: Array, ratio: Array) -> Array:
-        """Return τ = a t until neurons of negative overlap have half of what they end with, n g(C) = r² a g(1) / 2.
+        """Return τ = a t until neurons of negative overlap have half of their final weight, n g(C) = r² a g(1) / 2.
 
         `ratio` is a / n_0 at the start; shape of both.
 
@@ -347,7 +347,7 @@ def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
 
 
 def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Array) -> Array:
-    """Return T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), `strength` being a_p s_p; inf where there is no pair."""
+    """Return T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), `strength` being a_p s_p; inf without a pair."""
     k = link.information_exponent
     scale = k * (k - 2) * link.coefficients[k] ** 2 * strength
     with np.errstate(over="ignore"):
@@ -368,7 +368,7 @@ class _OfOneTable(NamedTuple):
 
 
 def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[tuple[Array, Array]]:
-    """Return emergence and learned times of the pairs of each problem; inf where there is no pair."""
+    """Return emergence and learned times of the pairs of each problem; inf without a pair."""
     found = [(np.full(pairs.overlap.size, np.inf), np.full(pairs.overlap.size, np.inf)) for _, pairs in asked]
     by_table: dict[TransitTable, list[_OfOneTable]] = {}
     for which, (problem, pairs) in enumerate(asked):

@@ -103,12 +103,12 @@ class EmergencePrediction:
     learning_neuron: Integers
     learning_overlap: Array
     learning_squared_norm: Array
-    #: r of `dynamics.theory.pairs`: what a neuron at −θ has of a direction; None where it has all or nothing.
+    #: r of `dynamics.theory.pairs`: the part of a direction that a neuron at −θ has; None for all or nothing.
     far_side_share: float | None = None
     #: Times of the steps of the sum formula, where they are not those at which directions are learned: for k ≤ 2, when
     #: half of the weight is carried, the degrees 0, 1 and 2 of the link counted.
     carried_time: Array | None = None
-    #: What the numbers do not model.
+    #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
     #: "matched pairs" (k ≥ 3) or "linearised flow" (k ≤ 2).
     theory: str = PAIRS
@@ -343,7 +343,7 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
         finite = np.isfinite(learned)
         if finite.any():
             emerged = float(prediction.predicted_emergence_time[finite].min())
-            # What the start carries already counts as learned before it has emerged.
+            # Weight that the start carries counts as learned before the direction has emerged.
             last = LAST_LEARNED_FACTOR * max(float(learned[finite].max()), emerged)
             first = 0.1 * emerged
             return SaveAt.geometric(max(first, 1e-3 * last / DEFAULT_COUNT, 1e-12), max(last, 1e-9), DEFAULT_COUNT)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem, Teacher
     from hermite.arrays import Array
 
-#: Quantiles by which means over the noise of a start are taken.
+#: Quantiles for means over the noise of a start.
 _SHARES = (np.arange(256) + 0.5) / 256
 #: The power law of the loss is looked for from the time of this direction to that of the m-th over it.
 FIRST_RANK = 3
@@ -174,9 +174,9 @@ def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Arra
 
 
 class FrameEscape(NamedTuple):
-    """What the noise of single samples does to the alignment of each direction (P,), at leading order."""
+    """Effect of the noise of single samples on the alignment of each direction (P,), at leading order."""
 
-    #: ln(1/(1 − η/η*_j)), what the drag adds to the logarithm of the time; inf where η ≥ η*_j.
+    #: ln(1/(1 − η/η*_j)), added by the drag to the logarithm of the time; inf where η ≥ η*_j.
     drag: Array
     #: Logarithm of the mean distance to alignment over that of the flow: noise adds to the start, below 0.
     advance: Array

@@ -182,7 +182,7 @@ def largest_label(near: Array, far: Array) -> float:
 
 
 def label_function(transform: object) -> Function:
-    """Return T as a function of labels, checked where it is called."""
+    """Return T as a function of labels that checks its values."""
     if isinstance(transform, str) and transform == LABELS:
         return lambda y: y
     if not callable(transform):
@@ -266,7 +266,7 @@ def outlier(law: LabelLaw, ratio: float) -> Outlier:
 
 
 def threshold_ratio(law: LabelLaw) -> float:
-    """Return the n/d from which on the first eigenvector leans on the direction; infinite if it never does."""
+    """Return the least n/d at which the first eigenvector leans on the direction; infinite if it never does."""
     z, T, mean = law.z, law.label, law.mean
 
     def excess(level: float) -> float:
@@ -330,7 +330,7 @@ class Estimator:
         return self.degree == 2 and not np.isfinite(self.law.top)
 
     def threshold(self, dimension: int) -> float:
-        """Return n_c, the samples from which on the direction shows; infinite if it never does, 0 at degree 1."""
+        """Return n_c, the fewest samples at which the direction shows; infinite if it never does, 0 at degree 1."""
         d, signal = float(dimension), self.signal
         if self.degree == 1:
             return 0.0
@@ -357,7 +357,7 @@ class Estimator:
         return self._signed(outlier(self.law, samples / dimension))
 
     def outlier_of_sample(self, dimension: int, samples: int, seed: int) -> Outlier:
-        """Return what the sample of a seed shows at degree 2, by sums over its own labels."""
+        """Return the outlier of the sample of a seed at degree 2, by sums over its labels."""
         z, y = first_coordinates(self.link, self.noise, samples, seed)
         labels = self.transform(y)
         law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))

@@ -1,4 +1,4 @@
-r"""What the noise of steps of SGD does to the times of the flow, at leading order in the learning rate.
+r"""Effect of the noise of steps of SGD on the times of the flow, at leading order in the learning rate.
 
 Until a neuron emerges its output is negligible, and its overlap alone decides: `escape_bias`. After that the neuron
 grows, and the residual of its own pair is a part of the noise, so that overlap C and ln n move together:
@@ -222,7 +222,7 @@ class EscapeBias:
     search_growth: Array
     #: Whether the drift vanishes on the way.
     trapped: NDArray[np.bool_]
-    #: What the numbers do not model.
+    #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
 
 
@@ -378,7 +378,7 @@ class LearnedBias:
 def learned_bias(
     problem: Problem, learning_rate: float, prediction: EmergencePrediction, escape: EscapeBias, direction: int
 ) -> LearnedBias:
-    r"""Return delay and scatter of the learned time of direction p, whose number here is from 0, by the rate η.
+    r"""Return delay and scatter of the learned time of a direction, counted from 0, by the rate η.
 
     .. math:: \frac{dx}{dt} = b + \eta\, b_2, \qquad \frac{d\Sigma}{dt} = J \Sigma + \Sigma J^T + \mathrm{Cov}(e\, m),
         \qquad \mathrm{Var}\, T = \eta\, \frac{\nabla h^T \Sigma\, \nabla h}{(\nabla h \cdot x')^2}
@@ -422,7 +422,7 @@ def learned_bias(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearningPair:
-    """One neuron and its direction, beside the noise that all other directions make."""
+    """One neuron and its direction, with the noise that all other directions make."""
 
     link: HermiteExpansion
     coefficient: float
@@ -440,7 +440,7 @@ class LearningPair:
     products: Array
     #: Increasing times at which the loss of the other directions falls, and that loss before each and after the last.
     stairs: tuple[Array, Array]
-    #: E[σ² (z² − 1)] E σ'² / E σ²: what the mean of e² σ'² |x_⊥|² has beyond d − 1 times the noise, per loss of others.
+    #: E[σ² (z² − 1)] E σ'² / E σ²: excess of the mean of e² σ'² |x_⊥|² over d − 1 times the noise, per loss of others.
     surplus: float
 
     @classmethod
@@ -455,7 +455,7 @@ class LearningPair:
         products = np.stack([slope**2 * y**2, output * slope * y, output**2, slope**2])
         powers = link.coefficients**2
         square, stretch = (weights * each**2 for each in (link.value(nodes), link.derivative(nodes)))
-        # Its own step never comes: what is left beside it is the loss of the others.
+        # Without the step of this direction the loss is that of the others.
         learned = prediction.predicted_learned_time.copy()
         learned[direction] = np.inf
         when, loss = sorted_stairs(problem, replace(prediction, predicted_learned_time=learned))
@@ -544,7 +544,7 @@ class LearningPair:
 
 
 class Rivals(NamedTuple):
-    """What rivals of its pair mean for every direction, shape (P,).
+    """Effect of the rivals of its pair on each direction, shape (P,).
 
     `settled`: there are none. `earlier`: what they take from the mean of ln T at most. `elsewhere`: whether the neuron
     may take another direction.

@@ -1,4 +1,4 @@
-"""Command line: `python -m hermite.exponents LINK`, what a link, or a function of several directions, asks for."""
+"""Command line: `python -m hermite.exponents LINK`, exponents and samples of a link or of a function of directions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
 
 def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
-    """Return what the command prints of a link: values that JSON takes, and lines of text."""
+    """Return the exponents of a link as values for JSON and as lines of text."""
     from hermite.conversion import expand
     from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
 
@@ -113,7 +113,7 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
 
 
 def leaps(function: str) -> tuple[dict[str, Any], str]:
-    """Return what the command prints of a function of several directions: values that JSON takes, and lines of text."""
+    """Return the leaps of a function of several directions as values for JSON and as lines of text."""
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
 
@@ -151,7 +151,7 @@ def _as_lines(laws: dict[str, SampleLaw]) -> list[str]:
 
 
 def _digits(value: float) -> str:
-    """Return a share of 1 with five digits after the point, 0 where it is zero to rounding."""
+    """Return a share of 1 with five digits after the point; rounding errors become 0."""
     return "0" if value < 1e-12 else f"{value:.5f}" if value >= 1e-5 else f"{value:.1e}"
 
 

@@ -1,4 +1,4 @@
-"""Generative exponent of a link: the first degree in which the label tells something about z, and what it costs.
+"""Generative exponent of a link: the first degree in which the label tells something about z.
 
 Labels are binned. The line is cut into the intervals that a link sends into each bin: pre-images of bins, by root
 finding. Levels that separate bins are values of the link on a fine irregular grid. Cells between grid points and
@@ -258,7 +258,7 @@ def _turning_points(function: Function, grid: Array, values: Array) -> Array:
 
 
 def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> Array:
-    """Return increasing levels: values on the grid, and both sides of what a whole cell or a turning point holds.
+    """Return increasing levels: values on the grid, and both sides of values at turning points and on constant cells.
 
     Two levels that rounding cannot tell apart would make a bin of noise, so that one of them is left out. `at_points`,
     the values between which levels cross, decides how many there may be; `usual` is the function's usual size.

@@ -244,7 +244,7 @@ def _by_cells(function: PointFunction, rows_of: Callable[[Cells, int], dict[Mult
         grids = [cells_of(function, known, turned @ rest, coarse, slices) for turned in _rotations(len(rest))]
         for degree in range(1, HIGHEST_DEGREE + 1):
             matrices = [direction_matrix(rows_of(cells, degree), len(rest), degree) for cells in grids]
-            # What a grid adds to a λ_k² that is zero depends on how it stands to the function.
+            # A grid adds an error to a λ_k² of zero, which depends on its orientation to the function.
             if min(float(np.trace(matrix)) for matrix in matrices) > THRESHOLD:
                 cells = cells_of(function, known, rest, fine, slices)
                 return degree, direction_matrix(rows_of(cells, degree), len(rest), degree)
@@ -267,7 +267,7 @@ def _rotations(axes: int) -> list[Array]:
 
 
 def _complement(known: Array) -> Array:
-    """Return an orthonormal basis, in rows, of what is orthogonal to orthonormal rows; without any, the axes."""
+    """Return an orthonormal basis, in rows, of the space orthogonal to orthonormal rows; without any, the axes."""
     count = known.shape[1]
     if not len(known):
         return np.eye(count)

@@ -122,13 +122,13 @@ def variable() -> Expression:
 
 
 def refuse(what: str, end: str = ".") -> NoReturn:
-    """Raise the ValueError of a formula that is not accepted: a clause that says what is wrong, and its end."""
+    """Raise the ValueError of a formula that is not accepted, from a clause and the end of the sentence."""
     msg = f"Argument `x` must be a formula, but {what}{end}"
     raise ValueError(msg) from None
 
 
 def check_degree(degree: int | None) -> None:
-    """Raise ValueError for a polynomial of degree beyond 300; None is the degree of what is no polynomial."""
+    """Raise ValueError for a polynomial of degree beyond 300; a degree of None stands for other functions."""
     if degree is not None and degree > MAX_DEGREE:
         refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
 
@@ -258,7 +258,7 @@ def _walked(text: str, walker: _Walker) -> Expression:
 
 
 def _name_hint(text: str) -> str:
-    """Return the end of a sentence, with the name of a link that the text may have meant, or what it lacks."""
+    """Return the end of a sentence: the link that the text may have meant, or the fault of its brackets or products."""
     if text.count("(") != text.count(")"):
         return "; its brackets do not match."
     # A digit at the end of a name is no factor.
@@ -268,7 +268,7 @@ def _name_hint(text: str) -> str:
 
 
 def _refuse_node(node: ast.expr) -> NoReturn:
-    """Refuse what no formula has; a known function of a module is written without it."""
+    """Raise ValueError for a syntax node that formulas do not have, with a hint for functions of modules."""
     text = repr(ast.unparse(node))
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
@@ -334,7 +334,7 @@ class _Walker:
             refuse(f"contains {value}, which is not a number")
         if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
             refuse(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
-        # The shortest decimal of the float, read exactly: what the user typed.
+        # The shortest decimal of the float is the text of the user, and is read exactly.
         exact = self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
         return _Node(exact, float(value), 0)
 
@@ -455,7 +455,7 @@ def _bounded(operation: Callable[[float, float], float], first: float, second: f
 
 
 def _constant(expression: Expression) -> float:
-    """Return the float of a constant expression, refusing what is not a finite real number."""
+    """Return the float of a constant expression; raise ValueError unless it is finite and real."""
     value = complex(expression.evalf())
     if value.imag != 0.0 or not math.isfinite(value.real) or abs(value.real) > _MAX_NUMBER:
         refuse(f"contains {expression}, which is not a finite real number of moderate size")

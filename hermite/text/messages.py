@@ -1,4 +1,4 @@
-"""Values in sentences: what was given, in one line and cut where it is long, and numbers rounded by their errors.
+"""Values in sentences: arguments in one line, cut if long, and numbers rounded by their errors.
 
 Numbers follow one rule in tables, figures, pages and verdicts.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200
-#: Characters of a word from which on it is taken for a part of another.
+#: Fewest characters of a word that is taken for a part of another.
 FEWEST_CHARACTERS = 3
-#: Likeness, of at most 1, from which on another word is taken for the one that was meant.
+#: Least likeness, of at most 1, of the word that was meant.
 NEAR = 0.65
 #: Errors that begin with less than this keep two digits.
 TWO_DIGITS = 3.55
@@ -22,7 +22,7 @@ SMALLEST_PLAIN, LARGEST_PLAIN = -4, 5
 
 
 def shown(value: object) -> str:
-    """Return the representation of a value in one line, cut where it is long.
+    """Return the representation of a value in one line, cut if it is long.
 
     Examples
     --------
@@ -126,5 +126,5 @@ def _places(value: float, error: float) -> tuple[int, int]:
 
 
 def _short(value: float, digits: int) -> str:
-    """Return a number with so many significant digits, "-" where it is unknown."""
+    """Return a number with so many significant digits, "-" for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}g}"

@@ -30,7 +30,7 @@ _TERM = re.compile(
 
 
 def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: int | None = None) -> str:
-    """Return Σ c_j h_j as text, "0" where there is no term.
+    """Return Σ c_j h_j as text, "0" without terms.
 
     Nonzero coefficients by degree print as their `str`. `formal` writes "0.8*h4(z)", which can be read back, instead of
     "0.8 h4"; `limit` is the number of terms before "…".

@@ -67,7 +67,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def _walk(node: ast.expr, depth: int) -> Monomials:
-    """Return the monomials of a syntax tree, or refuse what is no polynomial."""
+    """Return the monomials of a syntax tree; raise ValueError unless it is a polynomial."""
     if depth > _MAX_DEPTH:
         _refuse(f"is nested more than {_MAX_DEPTH} deep")
     match node:
@@ -93,7 +93,7 @@ def _walk(node: ast.expr, depth: int) -> Monomials:
 def _number(value: float) -> Any:
     import sympy
 
-    # The shortest decimal of the float, read exactly: what the user typed.
+    # The shortest decimal of the float is the text of the user, and is read exactly.
     return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(repr(value))
 
 
