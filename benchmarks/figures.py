@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.work_precision import TARGET_LOSS, TARGET_TIME
-from dynamics.report.figures.panels import figure_style, log_ticks
+from dynamics.report.figures import figure_style, log_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -40,7 +40,7 @@ CATALOGUE = Catalogue(
     description="Study how finite networks approach their mean field.",
     examples=EXAMPLES,
     studies=STUDIES,
-    findings="dynamics.report.chaos:chaos_findings",
+    findings="dynamics.report.mean_field:chaos_findings",
 )
 
 

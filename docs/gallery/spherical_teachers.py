@@ -9,7 +9,7 @@ from pathlib import Path
 
 import dynamics
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
-from dynamics.report.figures.teachers import save_teacher
+from dynamics.report.mean_field import save_teacher
 
 
 def draw(name: str, folder: Path, *, dimension: int = 16, width: int = 256, particles: int = 8192) -> Path:

@@ -52,8 +52,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _report(parsed: argparse.Namespace) -> int:
-    from dynamics.report.document import check_page, read_subject, write_page
-    from dynamics.report.figures.animation import animate
+    from dynamics.report.animation import animate
+    from dynamics.report.page import check_page, read_result, write_page
     from dynamics.runs.storage import StorageError
     from dynamics.runs.tables import main_part
 
@@ -65,16 +65,16 @@ def _report(parsed: argparse.Namespace) -> int:
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="--output")) from None
     try:
-        subject = read_subject(source)
+        result, resumable = read_result(source)
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="FILE")) from None
     try:
         if parsed.animate:
-            animate(main_part(subject.result), parsed.animate, overwrite=parsed.overwrite)
+            animate(main_part(result), parsed.animate, overwrite=parsed.overwrite)
     except (StorageError, ValueError) as error:
         raise UsageError(as_typed(error, (), path="--animate", dataset="FILE")) from None
     try:
-        write_page(subject, target, overwrite=parsed.overwrite)
+        write_page(result, target, source, resumable=resumable, overwrite=parsed.overwrite)
     except StorageError as error:
         say(f"error: {error}")
         return EXIT_FAILED

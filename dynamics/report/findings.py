@@ -1,4 +1,4 @@
-"""What a result shows, as values that text, JSON and pages render, and the function that finds them for each answer.
+"""What a result shows, as values from which text, JSON, pages and notebooks are made; the functions that find it.
 
 The functions for answers of this package are in `FINDINGS`; other installed packages add theirs as entry points of the
 group `feature_emergence.findings`, named by the answer, so that reports of `dynamics` show their results too.
@@ -11,46 +11,62 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from importlib import metadata
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.as_json import jsonable
-from dynamics.report.as_text import Rounded, table_lines
+from dynamics.report.figures import figure_style, one_panel, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.tables import main_part
 from dynamics.solve.registry import ANSWERS
 from hermite.text.messages import rounded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import xarray as xr
     from matplotlib.figure import Figure
 
     from dynamics.report.chart import Chart
+
+    Rows = list[dict[str, Any]]
 
 LAWS = ("scaling", "quadratic-scaling", "finite-size", "compute-frontier", "transfer")
 #: Answer -> function of a result that returns `Findings`, or None if the result is of another family.
 FINDINGS = {
     **{answer.name: answer.findings for answer in ANSWERS},
     **dict.fromkeys(LAWS, "dynamics.report.laws:law_findings"),
-    "recovery": "dynamics.report.recovery:recovery_findings",
+    "recovery": "dynamics.report.laws:recovery_findings",
     "sweep": "dynamics.report.sweep:sweep_findings",
 }
 ENTRY_POINTS = "feature_emergence.findings"
-#: Rows of a table that a terminal shows, where fewer than all tell enough.
-MOST_LINES = 20
+#: Rows of a long table that a terminal and a notebook show.
+MOST_LINES, MOST_ROWS = 20, 12
 
 
 class Tone(StrEnum):
-    """How a result is to be taken."""
+    """Whether a result is sound."""
 
     GOOD = "good"
     CAUTION = "caution"
     BAD = "bad"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+class Rounded(float):
+    """A number with the text that its error leaves of it."""
+
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Rounded:
+        """Return the number with its text."""
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +76,9 @@ class Table:
     caption: str
     #: Numbers, text or None.
     rows: Sequence[Mapping[str, Any]]
-    #: What must be known to read it.
+    #: Sentences that explain the columns.
     note: str = ""
-    #: What a row is, in the plural, if a part of the rows tells enough; "" if all are shown.
+    #: Name of the rows in the plural, if a part of them tells enough; "" if all are shown.
     each: str = ""
     #: The columns that a terminal has room for -> their titles there; empty for all columns.
     short: Mapping[str, str] = field(default_factory=dict)
@@ -70,17 +86,31 @@ class Table:
     digits: int = 4
     #: Columns of numbers -> those of their standard errors, by which both are rounded.
     errors: Mapping[str, str] = field(default_factory=dict)
-    #: Lines that a terminal shows in place of the table.
+    #: Lines that a terminal shows instead of the table.
     in_words: Sequence[str] | None = None
 
     def spread(self, most: int) -> tuple[list[Mapping[str, Any]], str]:
-        """Return the rows that are shown where there is room for `most`, and the note."""
+        """Return at most `most` rows, or all if they are few or all are shown, and the note."""
         count = len(self.rows)
         if not self.each or count <= most:
             return [self._rounded(row) for row in self.rows], self.note
         chosen = spread_rows(count, most)
         note = f"{self.note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
         return [self._rounded(self.rows[at]) for at in chosen], note
+
+    def lines(self) -> list[str]:
+        """Return the lines of a terminal, after an empty one: text at the left of its column, numbers at the right."""
+        if self.in_words is not None or not self.rows:
+            return []
+        rows, note = self.spread(MOST_LINES)
+        columns = []
+        for name, title in (self.short or {title: title for title in rows[0]}).items():
+            values = [row[name] for row in rows]
+            cells = [title, *(number_text(value, self.digits) for value in values)]
+            side = "<" if any(isinstance(value, str) for value in values) else ">"
+            columns.append([f"{cell:{side}{max(map(len, cells))}}" for cell in cells])
+        lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+        return ["", *lines, *([note] if note else [])]
 
     def _rounded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a row with its numbers as their errors leave them."""
@@ -93,13 +123,19 @@ class Table:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure, drawn when it is asked for; what it shows; and the same in words for those who do not see it."""
+    """A figure that is drawn when it is asked for."""
 
     draw: Callable[[], Figure]
     caption: str
+    #: The figure in words for readers who do not see it.
     alt: str
+
+
+def panel_drawing(plot: Callable[..., object], *arguments: Any, caption: str, more: str = "") -> Drawing:
+    """Return the drawing of one panel by a function of some arguments and the axes; `more` follows its caption."""
+    return Drawing(partial(one_panel, plot, *arguments), caption, f"{caption} {more}".rstrip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,29 +143,27 @@ class Findings:
     """What a result shows."""
 
     tone: Tone
-    #: What is to be read first: how the run ended, or what a comparison says.
+    #: The first sentence: how the run ended, or what a comparison says.
     verdict: str
-    #: What else must be known before any number is read, one sentence each.
+    #: Warnings that come before all numbers, one sentence each.
     cautions: Sequence[str] = ()
-    #: Paragraphs beside the tables.
+    #: Paragraphs.
     sentences: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
     #: Returns the curves that a page lets its reader explore.
     chart: Callable[[], Chart] | None = None
-    #: Lines for a terminal, which a page tells in sections of its own: notes, method, seconds.
+    #: Lines for a terminal that are sections of a page: notes, method, seconds.
     remarks: Sequence[str] = ()
-    #: The numbers of all this under the names that JSON gives them.
+    #: The numbers under the names that JSON gives them.
     values: Mapping[str, Any] = field(default_factory=dict)
     #: Draws the figure that a command writes, everything in one.
     overview: Callable[[], Figure] | None = None
-    #: Command that goes on with a run that has not ended, with "{file}" in place of its file.
+    #: Command that goes on with a run that has not ended, with "{file}" for its file.
     go_on: str = ""
 
     def drawn(self, style: str) -> Figure:
         """Return the figure that a command writes in a style; there must be one."""
-        from dynamics.report.figures.style import figure_style
-
         if self.overview is None:
             msg = "This result has no figure."
             raise ValueError(msg)
@@ -138,15 +172,10 @@ class Findings:
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
         """Return what a terminal shows: a line per sentence, the verdict first, then tables, then the files written."""
-        tables = []
-        for table in self.tables:
-            if table.in_words is None and table.rows:
-                rows, note = table.spread(MOST_LINES)
-                lines = table_lines(rows, table.short or {title: title for title in rows[0]}, table.digits)
-                tables += ["", *lines, *([note] if note else [])]
-        told = [line for table in self.tables for line in table.in_words or ()]
+        tables = [line for table in self.tables for line in table.lines()]
+        in_words = [line for table in self.tables for line in table.in_words or ()]
         written = ", ".join(file for file in files.values() if file)
-        end = [*([""] if tables else []), *told, *self.remarks, f"written: {written}"]
+        end = [*([""] if tables else []), *in_words, *self.remarks, f"written: {written}"]
         return "\n".join([self.verdict, *self.cautions, *self.sentences, *tables, *end])
 
     def as_json(self, files: Mapping[str, str | None]) -> str:
@@ -154,20 +183,73 @@ class Findings:
         return json.dumps(jsonable({**self.values, **files}))
 
 
+def run_findings(dataset: xr.Dataset, *, cautions: Sequence[str] = (), **parts: Any) -> Findings:
+    """Return findings that begin with how a run ended; `parts` are other fields of `Findings`."""
+    tone, verdict = end_of_run(dataset, cautions)
+    return Findings(tone=tone, verdict=verdict, cautions=cautions, **parts)
+
+
+def records(columns: Mapping[str, Any]) -> Rows:
+    """Return rows of plain values: one mapping for each entry of the columns, which have one length."""
+    values = (np.asarray(column).tolist() for column in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Rows:
+    """Return the rows of a table: titles of columns -> values that the given rows have under other names."""
+    return [{title: row[name] for title, name in columns.items()} for row in rows]
+
+
+def spread_times(count: int, most: int) -> list[int]:
+    """Return the places of at most `most` of `count` times, spread evenly."""
+    chosen: list[int] = np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()
+    return chosen
+
+
+def number_text(value: Any, digits: int = 5) -> str:
+    """Return a value as text: "-" where it is unknown, "never" for a time that is infinite."""
+    if isinstance(value, Rounded):
+        return value.text
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, float):
+        return "never" if math.isinf(value) else f"{value:.{digits}g}"
+    return str(value)
+
+
+def jsonable(value: Any) -> Any:
+    """Return plain values for JSON: a number that is not finite becomes None."""
+    if isinstance(value, dict):
+        return {key: jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [jsonable(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if not isinstance(value, float) or math.isfinite(value) else None
+
+
+# --- by answer --------------------------------------------------------------------------------------------------------
+
+
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
     """Return what a result shows, or None if no installed package knows its answer."""
-    for path in _paths(answer_of(main_part(result))):
+    answer = answer_of(main_part(result))
+    # Two families may use one word.
+    entries = metadata.entry_points(group=ENTRY_POINTS, name=answer)
+    for path in [*([FINDINGS[answer]] if answer in FINDINGS else []), *(entry.value for entry in entries)]:
         found: Findings | None = resolve_name(path)(result)
         if found is not None:
             return found
     return None
 
 
-def _paths(answer: str) -> Iterator[str]:
-    """Yield the functions that may know an answer; two families may use one word."""
-    if answer in FINDINGS:
-        yield FINDINGS[answer]
-    yield from (entry.value for entry in metadata.entry_points(group=ENTRY_POINTS, name=answer))
+def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
+    """Return what a result shows, or how it ended if no installed package knows its answer."""
+    found = find_findings(result)
+    if found is not None:
+        return found
+    tone, verdict = end_of_run(main_part(result))
+    return Findings(tone=tone, verdict=verdict, cautions=["No family of results knows this answer."])
 
 
 def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
@@ -185,34 +267,155 @@ def answer_of(dataset: xr.Dataset) -> str:
 
 
 def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone, str]:
-    """Return how a run ended, in a sentence or two; an answer without a run is complete.
+    """Return the tone of a run and how it ended, in a sentence or two; an answer without a run is complete.
 
-    A good end with cautions is to be taken with caution.
+    A good end with cautions has the tone of a caution.
     """
     good = Tone.CAUTION if cautions else Tone.GOOD
     if "stop_reason" not in dataset.attrs:
         return good, "Complete: this answer needs no time stepping."
     word = str(dataset.attrs["stop_reason"])
+    words = word.replace("_", " ")
     if word not in set(StopReason):
-        return Tone.BAD, f"Failed ({word.replace('_', ' ')})."
+        return Tone.BAD, f"Failed ({words})."
     reason = StopReason(word)
-    if reason is StopReason.REACHED_END:
-        return good, f"Reached its end. {reason.advice}"
-    if reason is StopReason.STEADY_STATE:
-        return good, f"Reached a steady state. {reason.advice}"
+    if reason in (StopReason.REACHED_END, StopReason.STEADY_STATE):
+        end = "its end" if reason is StopReason.REACHED_END else "a steady state"
+        return good, f"Reached {end}. {reason.advice}"
     where = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
     if reason.failed:
-        return Tone.BAD, f"Failed{where} ({word.replace('_', ' ')}). {reason.advice}"
-    return Tone.CAUTION, f"Unfinished: stopped early{where} ({word.replace('_', ' ')}). {reason.advice}"
+        return Tone.BAD, f"Failed{where} ({words}). {reason.advice}"
+    return Tone.CAUTION, f"Unfinished: stopped early{where} ({words}). {reason.advice}"
 
 
-def renamed(records: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of a table: titles of columns -> values that records have under other names."""
-    return [{title: record[name] for title, name in columns.items()} for record in records]
+def system_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `dynamics.solve_system` shows: how the run of a user's system ended, and its events."""
+    attrs, rows = dataset.attrs, event_rows(dataset)
+    names = ("stop_reason", "end_time", "solve_seconds")
+    return run_findings(
+        dataset,
+        sentences=[f"{attrs['title']}, by method {attrs['method']}."],
+        tables=[Table(caption="When events happened", rows=rows, each="events")] if rows else [],
+        values={"title": str(attrs["title"]), **{name: attrs.get(name) for name in names}, "events": rows},
+    )
 
 
-def spread_rows(count: int, most: int) -> list[int]:
-    """Return which of `count` rows are shown: all, or at most `most`, spread evenly in the logarithm."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(x) - 1 for x in np.geomspace(1, count, most)})
+def event_rows(dataset: xr.Dataset) -> Rows:
+    """Return event, time and, where it was estimated, its error as rows."""
+    rows: Rows = []
+    for name in str(dataset.attrs.get("event_times", "")).split():
+        times, error = dataset[name], dataset.get(f"{name}_error")
+        for place in np.ndindex(times.shape):
+            labels = [str(dataset[dim].values[at]) for dim, at in zip(times.dims, place, strict=True)]
+            found = {"event": " ".join([name.replace("_", " "), *labels]), "time": float(times.values[place])}
+            rows.append(found | ({} if error is None else {"error": float(error.values[place])}))
+    return rows
+
+
+#: Columns of studies -> those of their standard errors.
+_STUDY_ERRORS = {
+    "measured": "error",
+    "pairs": "error",
+    "sum formula": "sum error",
+    "ideal sum": "ideal error",
+    **{name: f"{name} error" for name in ("gap", "drift", "cost", "function gap exponent", "coupling exponent")},
+    "exponent": "standard error",
+    "steps": "s.e.",
+    "samples": "s.e.",
+    "disagree": "s.e.",
+}
+
+
+def study_findings(
+    dataset: xr.Dataset, summary: dict[str, Any], sentences: Sequence[str], draw: Callable[[], Figure]
+) -> Findings:
+    """Return what a study shows: a list of rows `points`, perhaps one of `fits`, and single numbers in `summary`."""
+    attrs = dataset.attrs
+    tone, verdict = end_of_run(dataset)
+    if "verdict" in attrs:
+        word = f"{str(attrs['verdict']).capitalize()}."
+        verdict = f"{word} {verdict}" if tone is Tone.GOOD else f"{verdict} {word}"
+        tone = Tone.CAUTION if tone is Tone.GOOD and attrs["verdict"] == "undecided" else tone
+    tables = [
+        Table(
+            caption=name.capitalize(),
+            rows=[{title.replace("_", " "): value for title, value in row.items()} for row in summary[name]],
+            errors=_STUDY_ERRORS,
+            in_words=in_words,
+        )
+        for name, in_words in (("points", None), ("fits", ()))  # the sentences say the fits
+        if name in summary
+    ]
+    title, seconds = str(attrs.get("title", attrs["answer"])), attrs.get("wall_seconds")
+    alt = f"Figure of the study: {title}. Its numbers are in the tables above."
+    return Findings(
+        tone=tone,
+        verdict=verdict,
+        sentences=sentences,
+        tables=tables,
+        drawings=[Drawing(draw, f"{title}.", alt)],
+        remarks=[] if seconds is None else [f"time: {seconds:.0f} s"],
+        values={"study": attrs["answer"], "stop_reason": attrs.get("stop_reason"), "wall_seconds": seconds, **summary},
+        overview=draw,
+    )
+
+
+# --- notebooks --------------------------------------------------------------------------------------------------------
+
+
+class Summary:
+    """What an answer shows, verdict first: printed in lines, in a notebook with its tables; made by `summary`."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+
+    def __repr__(self) -> str:
+        """Return the lines that a command prints on the answer, the verdict in front."""
+        found = self._findings
+        return "\n".join([found.verdict, *found.cautions, *found.sentences, *found.remarks])
+
+    def _repr_html_(self) -> str:
+        from dynamics.report.page import element, table, verdict_elements
+
+        found = self._findings
+        parts = [*verdict_elements(found), *(element("p", text) for text in found.sentences)]
+        for each in found.tables:
+            parts += table(each.caption, *each.spread(MOST_ROWS))
+        return ElementTree.tostring(element("div", *parts), encoding="unicode", method="html")
+
+
+def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
+    """Return what an answer shows, to be printed or left as the last line of a cell of a notebook.
+
+    First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
+    before a number is read, and the tables that the command of the answer prints.
+
+    Parameters
+    ----------
+    answer : Dataset or DataTree
+        What a solve, prediction, simulation, comparison, study or sweep returned, or `dynamics.load` read.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    TypeError
+        If the answer is of another type.
+
+    Examples
+    --------
+    >>> import dynamics
+    >>> problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([0.8, 0.6]), width=2, dimension=64)
+    >>> answer = dynamics.predict_emergence(problem, save_at=dynamics.SaveAt.at([1.0, 10.0]))
+    >>> str(dynamics.summary(answer)).splitlines()[0]
+    'Complete: this answer needs no time stepping.'
+    """
+    import xarray as xr
+
+    given: object = answer
+    if not isinstance(given, (xr.Dataset, xr.DataTree)):
+        msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(given).__name__}."
+        raise TypeError(msg)
+    return Summary(any_findings(answer))

@@ -1,4 +1,4 @@
-"""Findings of the answers along teacher directions: emergence against prediction, exponents, overlaps and loss."""
+"""Answers along teacher directions: emergence against prediction, exponents, overlaps and loss."""
 
 from __future__ import annotations
 
@@ -8,24 +8,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.as_text import number_text
-from dynamics.report.explored import PREDICTED_TIME, explored
-from dynamics.report.exponents import WINDOW_ALONE, exponent_table, exponents, limits_in_words
-from dynamics.report.figures.flows import (
-    HISTORIES,
-    plot_emergence,
-    plot_emergence_times,
-    plot_loss,
-    summary_figure,
+from dynamics.problem import Problem
+from dynamics.problem.checks import check_switch
+from dynamics.report.chart import OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
+from dynamics.report.figures import (
+    BAND,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    axes_or_new,
+    check_drawable,
+    draw_histories,
+    finish_panel,
+    headline,
+    new_panels,
+    power,
+    spread_rows,
 )
-from dynamics.report.figures.panels import one_panel
-from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
-from dynamics.report.samples import samples_in_words
+from dynamics.report.findings import (
+    Drawing,
+    Findings,
+    Table,
+    number_text,
+    panel_drawing,
+    records,
+    renamed,
+    run_findings,
+)
+from dynamics.runs.dataset import stored_exponents
+from dynamics.runs.variables import axis_label
 from dynamics.solve.overlaps import GRAM_WARNING
+from dynamics.theory.fits import default_window, fit_power_law
+from dynamics.theory.learning_rates import learning_rate_limit
+from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from collections.abc import Callable, Mapping, Sequence
 
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
 #: Columns of the table of times, and those that a terminal has room for.
@@ -39,7 +63,7 @@ COLUMNS = {
     "learned, pair": "predicted_learned_time",
     "learned": "learned_time",
 }
-#: Titles of predicted times that are not of matched pairs, but of the linearised flow (k <= 2).
+#: Titles of predicted times of the linearised flow (k <= 2), which has no matched pairs.
 LINEARISED = {
     "T_p, exact pair": "T_p, linearised",
     "emerged / pair": "emerged / linearised",
@@ -54,23 +78,24 @@ SHORT = {
     "emerged / pair": "ratio",
     "learned": "learned",
 }
-#: What the predicted times and their ratio mean: of matched pairs, and of the linearised flow.
+#: Meanings of the predicted times and their ratio: of matched pairs, and of the linearised flow.
 PAIRS = """\
 Predicted: one neuron and one direction alone, exactly; leading: to leading order in the starting overlap.
 Ratio: emerged / predicted; far above 1 where another direction took or delayed that neuron.
 """
 LINEAR = "Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n"
-#: What a curve says.
-EXPLORED = {
+#: Facts of a curve.
+FACTS = {
     "direction": "direction",
     "a_p =": "teacher_coefficient",
     PREDICTED_TIME: "predicted_emergence_time",
     "emerged at t =": "emergence_time",
     "learned at t =": "learned_time",
 }
-#: What tables say of learned times where the link defines none.
+#: Text for learned times of a link that defines none.
 NOT_DEFINED = "not defined"
 TIMES = (
+    "direction",
     "teacher_coefficient",
     "matched_neuron",
     "leading_order_time",
@@ -79,34 +104,51 @@ TIMES = (
     "emergence_time",
     "learned_time",
 )
+#: Least number of emergence times whose power law in the direction is fitted.
+FEWEST_TIMES = 8
+#: Number of samples above which it is written with a power of ten.
+LONG_COUNT = 1e7
+#: Name of the asymptotic slope, since the fit is of one start and finitely many directions.
+LIMIT = "asymptotic (P, d → ∞)"
+MOST_POINTS = 2000
+#: Relative errors of times below this are smaller than the points.
+VISIBLE_ERROR = 0.01
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
 
 
 def flow_findings(dataset: xr.Dataset) -> Findings:
     """Return what an answer of `solve_overlaps` and its relatives shows."""
-    cautions = _cautions(dataset)
-    tone, verdict = end_of_run(dataset, cautions)
     values = flow_values(dataset)
-    laws = values["exponents"]
-    limits = limits_in_words(laws, dataset.sizes["direction"])
+    laws, rows = values["exponents"], values["directions"]
+    limits = []
+    if any(math.isfinite(law["asymptotic"]) for law in laws):
+        limits = [
+            f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another "
+            "x.",
+            "The asymptotic x is the limit of many directions P and a large dimension d, where the steps are a power "
+            "law.",
+        ]
     in_words = [*(f"{law['what']}: {law['text']}" for law in laws), *limits]
-    return Findings(
-        tone=tone,
-        verdict=verdict,
-        cautions=cautions,
+    note = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
+    expected = {"x, sum formula at this size": "sum_formula"}
+    return run_findings(
+        dataset,
+        cautions=_cautions(dataset),
         sentences=[
             outcome(values),
-            *_learned_before(values),
-            *_at_the_far_side(dataset, values),
+            *_order_of_learning(dataset, rows),
             *numerical_errors(dataset),
             *samples_in_words(dataset),
         ],
         tables=[
             _times(dataset, values),
-            *exponent_table(laws, in_words, note=" ".join([WINDOW_ALONE, *limits])),
+            *exponent_table(laws, in_words, expected, " ".join([note, *limits])),
             *level_table(values),
         ],
         drawings=_drawings(dataset),
-        chart=explored(dataset, renamed(told_directions(values), EXPLORED)),
+        chart=history_chart(dataset, renamed(told_directions(values), FACTS)),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),
@@ -114,16 +156,12 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return the result as plain values: times per direction, exponents, how the run ended."""
-    attrs = dataset.attrs
-    loss = dataset["loss"].values
+def run_values(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return how a run ended, its last loss and its notes as plain values."""
+    attrs, loss = dataset.attrs, dataset["loss"].values
     finite = loss[np.isfinite(loss)]
-    columns = {name: dataset[name].values.tolist() for name in TIMES}
-    numbers = dataset["direction"].values.tolist()
     return {
         "title": attrs["title"],
-        "information_exponent": int(attrs["information_exponent"]),
         "method": attrs.get("method"),
         "solve_seconds": attrs.get("solve_seconds"),
         "stop_reason": attrs.get("stop_reason", "reached_end"),
@@ -131,16 +169,24 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
         # A difference of two sums, which rounding can take below 0.
         "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
-        "directions": [{"direction": p, **{name: columns[name][at] for name in TIMES}} for at, p in enumerate(numbers)],
-        "learned_undefined": dataset["learned_time"].attrs.get("undefined", ""),
-        "exponents": exponents(dataset),
-        "loss_levels": _loss_levels(dataset),
         "notes": attrs.get("notes", ""),
         "scaling_notes": attrs.get("scaling_notes", ""),
     }
 
 
-def outcome(values: dict[str, Any]) -> str:
+def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the result as plain values: times per direction, exponents, how the run ended."""
+    levels = {"level": "loss_level", "time": "loss_level_time"} if "loss_level_time" in dataset else {}
+    return run_values(dataset) | {
+        "information_exponent": int(dataset.attrs["information_exponent"]),
+        "directions": records({name: dataset[name] for name in TIMES}),
+        "learned_undefined": dataset["learned_time"].attrs.get("undefined", ""),
+        "exponents": exponents(dataset),
+        "loss_levels": records({key: dataset[name] for key, name in levels.items()}),
+    }
+
+
+def outcome(values: Mapping[str, Any]) -> str:
     """Return how many directions were learned, or why that is not defined, and the last loss, in a sentence."""
     rows = values["directions"]
     learned = sum(math.isfinite(row["learned_time"]) for row in rows)
@@ -150,47 +196,41 @@ def outcome(values: dict[str, Any]) -> str:
     return text if values["final_loss"] is None else f"{text}; loss at the end: {values['final_loss']:.4g}"
 
 
-def told_directions(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the times by direction as tables say them: "not defined" where the link defines no learned times."""
-    rows: list[dict[str, Any]] = values["directions"]
-    unsaid = {"predicted_learned_time", "learned_time"} if values["learned_undefined"] else set()
-    return [row | dict.fromkeys(unsaid & set(row), NOT_DEFINED) for row in rows]
+def told_directions(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the times by direction for tables, with "not defined" if the link defines no learned times."""
+    unknown = ("predicted_learned_time", "learned_time") if values["learned_undefined"] else ()
+    return [row | dict.fromkeys(unknown, NOT_DEFINED) for row in values["directions"]]
 
 
-def _learned_before(values: dict[str, Any]) -> list[str]:
-    """Say which directions are learned before they emerge, and what that means."""
-    early = [row["direction"] for row in values["directions"] if row["learned_time"] < row["emergence_time"]]
-    if not early:
-        return []
-    return [
-        f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
-        "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
-        "learned mass say more than emergence."
-    ]
-
-
-def _at_the_far_side(dataset: xr.Dataset, values: dict[str, Any]) -> list[str]:
-    """Say which directions emerged without being learned where a neuron at −θ has a part of a direction alone."""
-    share, rows = dataset.attrs.get("far_side_share"), values["directions"]
+def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return sentences on directions that are learned before they emerge, or emerge at −θ without being learned."""
+    found, share = [], dataset.attrs.get("far_side_share")
+    early = [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]
+    if early:
+        found.append(
+            f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
+            "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
+            "learned mass say more than emergence."
+        )
     here = [r["direction"] for r in rows if math.isfinite(r["emergence_time"]) and not math.isfinite(r["learned_time"])]
-    if share is None or not here:
-        return []
-    return [
-        f"Emerged, but not learned: direction {', '.join(map(str, here))}. The link has no parity: a neuron at -theta "
-        f"has {share:.2g} of the direction and leaves {1.0 - share**2:.2g} of its loss, until another "
-        "comes to theta."
-    ]
+    if share is not None and here:
+        found.append(
+            f"Emerged, but not learned: direction {', '.join(map(str, here))}. The link has no parity: a neuron at "
+            f"-theta has {share:.2g} of the direction and leaves {1.0 - share**2:.2g} of its loss, until another "
+            "comes to theta."
+        )
+    return found
 
 
-def remarks(values: dict[str, Any]) -> list[str]:
+def remarks(values: Mapping[str, Any]) -> list[str]:
     """Return notes, method and seconds, line by line."""
     leads = {"notes": "note", "scaling_notes": "scaling laws"}
     found = [f"{lead}: {values[name]}" for name, lead in leads.items() if values[name]]
     return found + ([f"method: {values['method']}, {values['solve_seconds']:.2f} s"] if values["method"] else [])
 
 
-def level_table(values: dict[str, Any]) -> list[Table]:
-    """Return the table of when the loss fell below each level, where it was looked for."""
+def level_table(values: Mapping[str, Any]) -> list[Table]:
+    """Return the table of the times at which the loss falls below levels, if any were asked for."""
     levels = values["loss_levels"]
     if not levels:
         return []
@@ -221,42 +261,33 @@ def _cautions(dataset: xr.Dataset) -> list[str]:
 
 
 def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list[str]:
-    """Say how large errors of the loss and of some times are, by integration and by a cut series, where known."""
-    rtol = dataset.attrs.get("rtol", np.nan)
-    ends = {
-        "error": ("Largest estimated numerical error", f" at rtol = {rtol:g}."),
-        "truncation_error": (
+    """Return sentences on known errors of the loss and of some times, by integration and by a cut series."""
+    of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
+    sentences = []
+    for kind, lead, end in (
+        ("error", "Largest estimated numerical error", f" at rtol = {dataset.attrs.get('rtol', np.nan):g}."),
+        (
+            "truncation_error",
             "Largest estimated error by cutting the series of the link",
             ", beside that of integration.",
         ),
-    }
-    return [
-        f"{lead} {' and '.join(found)}{end}"
-        for kind, (lead, end) in ends.items()
-        if (found := _errors(dataset, times, kind))
-    ]
+    ):
+        found = []
+        for name, what in (("loss", "of the loss"), (times, of_time)):
+            error = dataset[f"{name}_{kind}"].values if f"{name}_{kind}" in dataset else np.empty(0)
+            if name == times and error.size:
+                late = dataset[times].values > 0  # a time at the start has no relative error
+                error = error[late] / dataset[times].values[late]
+            if np.isfinite(error).any():
+                found.append(f"{what} {np.nanmax(error):.2g}")
+        if found:
+            sentences.append(f"{lead} {' and '.join(found)}{end}")
+    return sentences
 
 
-def _errors(dataset: xr.Dataset, times: str, kind: str) -> list[str]:
-    """Return the largest known error of one kind of the loss, and that of some times, in words."""
-    found = []
-    of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
-    for name, what in ((f"loss_{kind}", "of the loss"), (f"{times}_{kind}", of_time)):
-        error = dataset[name].values if name in dataset else np.empty(0)
-        if what != "of the loss" and error.size:
-            late = dataset[times].values > 0  # what is there at the start has no relative error
-            error = error[late] / dataset[times].values[late]
-        if np.isfinite(error).any():
-            found.append(f"{what} {np.nanmax(error):.2g}")
-    return found
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
+def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
     """Return emergence against T_p per direction."""
-    directions = [
+    rows = [
         {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
         for row in told_directions(values)
     ]
@@ -264,7 +295,7 @@ def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
     titles = LINEARISED if linear else {}
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
-        rows=renamed(directions, {titles.get(title, title): name for title, name in COLUMNS.items()}),
+        rows=renamed(rows, {titles.get(title, title): name for title, name in COLUMNS.items()}),
         note=(LINEAR if linear else PAIRS)
         + "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
@@ -273,40 +304,309 @@ def _times(dataset: xr.Dataset, values: dict[str, Any]) -> Table:
     )
 
 
-def _loss_levels(dataset: xr.Dataset) -> list[dict[str, float]]:
-    """Return when the loss fell below each level; nothing where that was not looked for."""
-    if "loss_level_time" not in dataset:
-        return []
-    levels, times = dataset["loss_level"].values.tolist(), dataset["loss_level_time"].values.tolist()
-    return [{"level": level, "time": time} for level, time in zip(levels, times, strict=True)]
-
-
-# --- drawings ---------------------------------------------------------------------------------------------------------
-
-
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:
-    drawings = []
-    count, emerged = dataset.sizes["direction"], _finite(dataset, "emergence_time")
-    if any(name in dataset for name in HISTORIES):
+    drawings, count, emerged = [], dataset.sizes["direction"], _finite(dataset, "emergence_time")
+    if any(name in dataset for name in OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
         more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
-        drawings.append(_drawing(plot_emergence, dataset, caption, more))
+        drawings.append(panel_drawing(plot_emergence, dataset, caption=caption, more=more))
     loss = dataset["loss"].values
     known = loss[np.isfinite(loss)]
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
-    drawings.append(_drawing(plot_loss, dataset, caption, more))
+    drawings.append(panel_drawing(plot_loss, dataset, caption=caption, more=more))
     predicted = np.isfinite(dataset["predicted_emergence_time"].values)
     if (predicted & np.isfinite(dataset["emergence_time"].values)).any():
         caption = "Measured against predicted emergence times; the line is equality."
         more = f"{int(predicted.sum())} directions have a prediction, {emerged} of {count} emerged."
-        drawings.append(_drawing(plot_emergence_times, dataset, caption, more))
+        drawings.append(panel_drawing(plot_emergence_times, dataset, caption=caption, more=more))
     return drawings
-
-
-def _drawing(plot: Any, dataset: xr.Dataset, caption: str, more: str) -> Drawing:
-    return Drawing(draw=partial(one_panel, plot, dataset), caption=caption, alt=f"{caption} {more}".rstrip())
 
 
 def _finite(dataset: xr.Dataset, name: str) -> int:
     return int(np.isfinite(dataset[name].values).sum())
+
+
+# --- power laws -------------------------------------------------------------------------------------------------------
+
+
+def exponent_table(
+    laws: Sequence[Mapping[str, Any]], in_words: list[str], expected: Mapping[str, str], note: str
+) -> list[Table]:
+    """Return the table of fitted laws with what is expected of them as {column: key}; none if there is no law."""
+    if not laws:
+        return []
+    columns = {"law": "what", "x, fitted": "fitted", "standard error": "standard_error", "from": "from", "to": "to"}
+    rows = [{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws]
+    return [
+        Table(
+            caption="Exponents",
+            rows=renamed(rows, columns | dict(expected) | {"x, asymptotic": "asymptotic"}),
+            note=note,
+            errors={"x, fitted": "standard error"},
+            in_words=in_words,
+        )
+    ]
+
+
+def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return fitted exponents, those of the sum formula at this size, and the asymptotic ones."""
+    window = default_window(dataset)
+    if window is None:
+        return []
+    laws = stored_exponents(dataset)
+    time, loss = dataset["time"].values, dataset["loss"].values
+    found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, _predicted_loss(dataset))]
+    emerged = dataset["emergence_time"].values
+    seen = np.isfinite(emerged) & (emerged > 0)
+    if seen.sum() >= FEWEST_TIMES and np.isfinite(laws.emergence_time_direction):
+        p = dataset["direction"].values[seen].astype(float)
+        asymptotic = laws.emergence_time_direction
+        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
+    return found
+
+
+def _law(
+    what: str, x: Array, y: Array, window: tuple[float, float], asymptotic: float, predicted: Array | None
+) -> dict[str, Any]:
+    """Return the power law of y in x, of the sum formula for y if there is one, and the asymptotic one."""
+    good = np.isfinite(y) & (y > 0) & (x > 0)
+    fit = fit_power_law(x[good], y[good], window=window)
+    text = fit_in_words(fit.exponent, fit.standard_error, fit.window)
+    finite_size = None
+    if predicted is not None:
+        good &= predicted > 0
+        finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
+        text += f"; sum formula at this size {finite_size:.3f}"
+    return {
+        "what": what,
+        "fitted": fit.exponent,
+        "standard_error": fit.standard_error,
+        "window": list(fit.window),
+        "asymptotic": asymptotic,
+        "sum_formula": finite_size,
+        "text": text + asymptotic_in_words(asymptotic),
+    }
+
+
+def fit_in_words(exponent: float, error: float, window: Sequence[float]) -> str:
+    """Return a fitted exponent with its error and its window."""
+    return f"x = {with_error(exponent, error)} on [{window[0]:.3g}, {window[1]:.3g}]"
+
+
+def asymptotic_in_words(exponent: float) -> str:
+    """Return the end of a sentence on an asymptotic exponent, NaN if there is none."""
+    return f"; asymptotic {exponent:.3f}" if math.isfinite(exponent) else "; no asymptotic law"
+
+
+# --- flow time in samples of online SGD -------------------------------------------------------------------------------
+
+
+def samples_of_one(dataset: xr.Dataset) -> tuple[float, str] | None:
+    """Return the samples in one unit of flow time, and the learning rate in words; None where no rate is known.
+
+    The rate is that of the answer, and a tenth of `learning_rate_limit` for a flow, which has none.
+    """
+    attrs = dataset.attrs
+    if "step_theory" in attrs:
+        rate, size = float(attrs["learning_rate"]), int(attrs["batch_size"])
+        return size / rate, f"learning rate {rate:.3g}" + ("" if size == 1 else f" and {size} samples per step")
+    try:
+        limit = learning_rate_limit(Problem.from_dataset(dataset))
+    except ValueError:  # c_1 ≠ 0, oblique directions, or another student
+        return None
+    return 10.0 / limit, f"learning rate {limit / 10.0:.3g}, a tenth of the largest stable one"
+
+
+def samples_in_words(dataset: xr.Dataset) -> list[str]:
+    """Return sentences on flow time in samples, with the last emergence as example; none for gradient descent."""
+    if "learning_rate" in dataset.attrs and "step_theory" not in dataset.attrs:
+        return []  # gradient descent on the mean loss draws no samples
+    one = samples_of_one(dataset)
+    if one is None:
+        return ["Flow time is learning rate times steps of SGD."]
+    count, rate = one
+    found = [f"Flow time in samples of SGD: t = 1 is {count_text(count)} at {rate}."]
+    late = [time for time in dataset["emergence_time"].values.tolist() if 0.0 < time < math.inf]
+    if late:
+        found.append(f"The last emergence, t = {max(late):.5g}, is after {count_text(count * max(late))} samples.")
+    return found
+
+
+def count_text(count: float) -> str:
+    """Return a number of samples with three digits that count.
+
+    Examples
+    --------
+    >>> count_text(26041.7), count_text(123456789.0)
+    ('26,000', '1.23e+08')
+    """
+    return f"{count:.3g}" if count >= LONG_COUNT else f"{float(f'{count:.3g}'):,.0f}"
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, style: str | None = None) -> Axes:
+    """Draw loss against time on log axes, with the sum formula, the fitted exponent and the asymptotic slope.
+
+    The fit is drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference
+    line beside it and never part of the fit.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Any answer with `loss(time)`.
+    ax : Axes, optional
+    fit : bool, default True
+        Draw the fitted power law.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    check_switch("fit", fit)
+    check_drawable(dataset, loss=("time",))
+    ax = axes_or_new(ax, style)
+    time, loss = dataset["time"].values, dataset["loss"].values
+    shown = np.isfinite(loss) & (time > 0)
+    label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
+    ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
+    sums = _predicted_loss(dataset)
+    if sums is not None:
+        positive = sums > 0
+        ax.loglog(time[positive], sums[positive], color=PREDICTED, lw=1.0, drawstyle="steps-post", label="sum formula")
+    window = default_window(dataset) if fit else None
+    if window is not None:
+        law = fit_power_law(time[shown], loss[shown], window=window)
+        slope = stored_exponents(dataset).loss_time
+        draw_fit(ax, law.window, law.prefactor, (law.exponent, law.standard_error), slope, LIMIT)
+    positive_loss = loss[shown][loss[shown] > 0]
+    if positive_loss.size:
+        ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
+    finish_panel(ax, axis_label("time"), axis_label("loss"))
+    return ax
+
+
+def draw_fit(
+    ax: Axes, window: Sequence[float], prefactor: float, fitted: tuple[float, float], asymptotic: float, limit: str
+) -> None:
+    """Draw a fitted power law of time over its window, and the asymptotic slope, named `limit`, above it if any."""
+    span, (exponent, error) = np.array(window), fitted
+    ax.loglog(span, prefactor * span**exponent, "k--", lw=1.2, label=f"fit: {power('t', exponent, error)}")
+    if np.isfinite(asymptotic):
+        middle = np.sqrt(span[0] * span[1])
+        line = 2.5 * prefactor * middle**exponent * (span / middle) ** asymptotic
+        ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {power('t', asymptotic)}")
+
+
+def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw the squared overlap of each direction against time; ticks below mark the predicted emergence times.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with overlap histories: `teacher_overlap`, `max_overlap` or `overlap`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no overlap history.
+    """
+    check_drawable(dataset, predicted_emergence_time=("direction",))
+    squared = squared_overlap(dataset)
+    ax = axes_or_new(ax, style)
+    ax.set_ylim(-0.08, 1.05)
+    names = range(1, squared.shape[1] + 1)
+    predicted = dataset["predicted_emergence_time"].values
+    draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    time = f"{axis_label('time')} (ticks: predicted)"
+    finish_panel(ax, time, axis_label("largest_squared_overlap"), loc="center left")
+    return ax
+
+
+def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw measured emergence times against the predicted ones, with the diagonal; unlearned directions as arrows.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer with `emergence_time` and the predictions.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    names = ("predicted_emergence_time", "leading_order_time", "emergence_time")
+    check_drawable(dataset, **dict.fromkeys(names, ("direction",)))
+    ax = axes_or_new(ax, style)
+    exact, leading, measured = (dataset[name].values for name in names)
+    both = _has_both_times(dataset)
+    if not both.any():
+        ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
+        return ax
+    points = np.flatnonzero(both)[spread_rows(int(both.sum()), MOST_POINTS)]
+    ax.loglog(leading[points], measured[points], "s", mfc="none", color=REFERENCE, ms=5, label="leading order")
+    ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label="exact transit of the pair")
+    if "emergence_time_error" in dataset:
+        errors = dataset["emergence_time_error"].values
+        seen = points[errors[points] > VISIBLE_ERROR * measured[points]]
+        bars: dict[str, Any] = {"fmt": "none", "color": MEASURED, "capsize": 2}
+        ax.errorbar(exact[seen], measured[seen], yerr=BAND * errors[seen], **bars)
+    times = np.concatenate([exact[points], measured[points]])
+    ends = np.array([0.7 * times.min(), 1.4 * times.max()])
+    ax.loglog(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=1)
+    late = np.isfinite(exact) & ~np.isfinite(measured)
+    end = float(dataset["time"].values[-1])
+    if late.any():
+        ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
+    time = axis_label("emergence_time")
+    finish_panel(ax, f"predicted {time}", f"measured {time}")
+    return ax
+
+
+def summary_figure(dataset: xr.Dataset) -> Figure:
+    """Return one figure with overlaps, loss and emergence times."""
+    plots: list[Callable[[xr.Dataset, Axes], Axes]] = [plot_loss]
+    if any(name in dataset for name in OVERLAPS.variables):
+        plots.insert(0, plot_emergence)
+    if _has_both_times(dataset).any():
+        plots.append(plot_emergence_times)
+    # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
+    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
+    size = (13.0 if len(plots) > 1 else 6.8, 4.2)
+    figure, panels = new_panels(size, 1, len(plots), margins=margins, squeeze=False)
+    for plot, ax in zip(plots, panels[0], strict=True):
+        plot(dataset, ax)
+    one = samples_of_one(dataset)
+    meaning = "" if one is None else f"\nflow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
+    figure.suptitle(headline(dataset) + meaning, fontsize="medium")
+    return figure
+
+
+def _has_both_times(dataset: xr.Dataset) -> Array:
+    """Return whether directions have a predicted and a measured emergence time, both after the start."""
+    exact, measured = dataset["predicted_emergence_time"].values, dataset["emergence_time"].values
+    both: Array = np.isfinite(exact) & np.isfinite(measured) & (exact > 0) & (measured > 0)
+    return both
+
+
+def _predicted_loss(dataset: xr.Dataset) -> Array | None:
+    """Return the sum-formula loss of a result, or None if it has none."""
+    if "predicted_loss" not in dataset:
+        return None
+    loss: Array = dataset["predicted_loss"].values
+    return loss if np.isfinite(loss).all() else None

@@ -1,4 +1,4 @@
-"""Findings of the studies of scaling laws: exponents by source, and what is to be said about them."""
+"""Scaling laws and laws of recovery: exponents by source, sentences on them, and the figures of studies."""
 
 from __future__ import annotations
 
@@ -7,33 +7,85 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.laws import law_title, plot_study
-from dynamics.report.studies import study_findings
+from dynamics.report.figures import (
+    IDEAL,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    StudyFigure,
+    colour_bar,
+    draw_study,
+    finish_panel,
+    formula,
+    log_band,
+    one_panel,
+    plain_text,
+    power,
+    shades,
+)
+from dynamics.report.findings import Drawing, Findings, Table, records, run_findings, study_findings
+from dynamics.runs.variables import axis_label
 from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    from dynamics.report.findings import Findings
+    from hermite.arrays import Array
 
-    #: What a study found, as plain values, and what is to be said about it.
-    Told = tuple[dict[str, Any], list[str]]
+    #: The numbers that a study found, and sentences on them.
+    Found = tuple[dict[str, Any], list[str]]
+
+#: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
+SLOPES = (
+    ("fit", 1.0, "--", "k"),
+    ("sum formula", None, "-", PREDICTED),
+    ("ideal sum", 0.55, "-.", IDEAL),
+    ("asymptotic", 0.4, ":", REFERENCE),
+)
+#: Number of points above which they are drawn as a curve.
+MOST_POINTS = 40
+TIME, SAMPLES, WIDTH, COMPUTE = map(axis_label, ("time", "samples", "width", "compute"))
+EMERGENCE = axis_label("emergence_time")
+#: Law -> itself in words and typeset, and the labels of x and y.
+LAWS = {
+    "loss-time": ("L ~ t^x", r"$L \propto t^x$", TIME, "loss"),
+    "loss-samples": ("L ~ n^x, fixed step", r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", "loss"),
+    "loss-samples-tuned": (
+        "L ~ n^x, tuned step",
+        r"$L \propto n^x$, tuned step",
+        f"{SAMPLES}, step tuned to the last direction",
+        "loss",
+    ),
+    "loss-width": ("L ~ m^x", r"$L \propto m^x$", WIDTH, axis_label("final_loss")),
+    "loss-compute": ("L ~ compute^x", r"$L \propto$ compute$^x$", COMPUTE, axis_label("least_loss")),
+    "width-compute": ("best m ~ compute^x", r"best $m \propto$ compute$^x$", COMPUTE, axis_label("best_width")),
+    "time-direction": ("T_p ~ p^x", r"$T_p \propto p^x$", axis_label("direction"), f"{EMERGENCE} $T_p$"),
+    "time-dimension": ("T ~ d^x", r"$T \propto d^x$", axis_label("dimension"), f"mean {EMERGENCE}"),
+}
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
 
 
 def law_findings(dataset: xr.Dataset) -> Findings | None:
     """Return what a study of `python -m dynamics.laws` shows; None for SGD's study of transfer, of the same name."""
-    if dataset.attrs["answer"] == "transfer" and "edge" not in dataset.attrs:
+    answer = dataset.attrs["answer"]
+    if answer == "transfer" and "edge" not in dataset.attrs:
         return None
-    summary, sentences = _TOLD[dataset.attrs["answer"]](dataset)
-    return study_findings(dataset, summary, sentences, partial(plot_study, dataset))
+    find = {"finite-size": _finite_size, "transfer": _transfer}.get(answer, _laws)
+    return study_findings(dataset, *find(dataset), partial(plot_study, dataset))
 
 
-def _laws(dataset: xr.Dataset) -> Told:
+def _laws(dataset: xr.Dataset) -> Found:
     points = []
     for name in dataset["law"].values.tolist():
         one = dataset.sel(law=name)
         window = {"from": float(one["window_low"].values), "to": float(one["window_high"].values)}
-        points.append({"law": law_title(name), **_by_source(one, "measured"), **window})
+        points.append({"law": law_formula(name, typeset=False), **_by_source(one, "measured"), **window})
     notes = dataset.attrs.get("scaling_notes", "")
     sentences = [
         "measured and sum formula: same starts, same window (from, to); ideal sum: T_p ~ p^beta exactly, at this P and "
@@ -43,12 +95,11 @@ def _laws(dataset: xr.Dataset) -> Told:
     return {"points": points, "scaling_notes": notes}, sentences
 
 
-def _finite_size(dataset: xr.Dataset) -> Told:
+def _finite_size(dataset: xr.Dataset) -> Found:
     points = []
     for beta in dataset["beta"].values.tolist():
         for count in dataset["num_directions"].values.tolist():
-            one = dataset.sel(beta=beta, num_directions=count)
-            found = _by_source(one, "pairs")
+            found = _by_source(dataset.sel(beta=beta, num_directions=count), "pairs")
             law = found["asymptotic"]
             ratios = {"ideal/asymptotic": found["ideal_sum"] / law, "pairs/asymptotic": found["pairs"] / law}
             points.append({"beta": beta, "P": count, **found, **ratios})
@@ -73,21 +124,18 @@ def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
     }
 
 
-def _transfer(dataset: xr.Dataset) -> Told:
-    summary, sentences = transfer_told(dataset)
+def _transfer(dataset: xr.Dataset) -> Found:
+    summary, sentences = transfer_values(dataset)
     edge = f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width."
     return summary, [edge, *sentences]
 
 
-def transfer_told(dataset: xr.Dataset) -> Told:
-    """Return best step, gap and drift of every width, exponents and verdict; and what is to be said of them."""
+def transfer_values(dataset: xr.Dataset) -> Found:
+    """Return best step, gap and drift of every width, exponents and verdict; and sentences on them."""
     names = {"best_rate": "best_rate", "best_loss": "best_loss", "loss_gap": "gap", "rate_drift": "drift"}
     errors = {"best_rate_error": "error", "loss_gap_error": "gap_error", "rate_drift_error": "drift_error"}
     columns = names | errors | {"transfer_cost": "cost", "transfer_cost_error": "cost_error"}
-    points = [
-        {"width": m, **{title: float(dataset[name].values[at]) for name, title in columns.items()}}
-        for at, m in enumerate(dataset["width"].values.tolist())
-    ]
+    points = records({"width": dataset["width"], **{title: dataset[name] for name, title in columns.items()}})
     numbers = ("gap_exponent", "drift_exponent", "excess")
     every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
     found = {name: float(dataset.attrs[name]) for name in every}
@@ -112,10 +160,321 @@ def transfer_told(dataset: xr.Dataset) -> Told:
     return {"points": points, **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}, sentences
 
 
-_TOLD = {
-    "scaling": _laws,
-    "quadratic-scaling": _laws,
-    "compute-frontier": _laws,
-    "finite-size": _finite_size,
-    "transfer": _transfer,
+def law_formula(name: str, *, typeset: bool) -> str:
+    """Return a law as a formula, in plain text or typeset; the part of its name after a comma says how it was found."""
+    base, comma, how = name.partition(",")
+    return LAWS[base][typeset] + comma + how
+
+
+# --- figures of studies -----------------------------------------------------------------------------------------------
+
+
+def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
+    """Draw the figure of a study of scaling laws.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Result of `scaling_study`, `quadratic_laws`, `finite_size`, `compute_frontier` or `transfer_study`.
+    axes : sequence of Axes, optional
+        Where to draw: one for each law of `scaling_study`; one for all dimensions and one for each law beside of
+        `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow;
+        three of `transfer_study`. By default a new figure.
+    style : {"screen", "paper", "talk"}, optional
+        Of a new figure; see `figure_style`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no such study's, or `axes` are not so many.
+    """
+    return draw_study(dataset, _FIGURES, axes, style)
+
+
+def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array]:
+    """Return the exponents of a law and their errors, by source, and the ends of the window of the fit."""
+    window = np.array([law["window_low"].item(), law["window_high"].item()])
+    return law["exponent"].values, law["exponent_error"].values, window
+
+
+def _draw_laws(dataset: xr.Dataset, panels: Array) -> None:
+    """One panel per law: points of all starts, the sum formula, the fit, and the asymptotic slope."""
+    for name, ax in zip(dataset["law"].values.tolist(), panels, strict=True):
+        _draw_law(dataset.sel(law=name), name, ax)
+
+
+def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
+    x = law["abscissa"].values
+    runs = law["ordinate"].sel(curve="measured").values
+    measured, sums = (log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
+    ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
+    _draw_mean(ax, x, runs, MEASURED)
+    exponent, error, span = _fitted(law)
+    known = x[np.isfinite(measured)]
+    span = np.clip(span, known.min(), known.max()) if known.size else span
+    middle = np.exp(np.log(span).mean())
+    height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
+    # Slopes are drawn apart from each other, so that each can be seen.
+    for at, (source, shift, style, colour) in enumerate(SLOPES):
+        label = f"{source}: {formula(exponent[at], error[at])}"
+        if not np.isfinite(exponent[at]):
+            continue
+        if shift is None:
+            ax.plot([], [], style, color=colour, lw=1.2, label=label)
+        else:
+            slope = shift * height * (span / middle) ** exponent[at]
+            ax.loglog(span, slope, style, color=colour, lw=1.3, label=label)
+            lowest = min(lowest, slope.min())
+    *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
+    shown = measured[np.isfinite(measured) & (measured > 0.0)]
+    if shown.size and ordinate.startswith(("loss", "least")):
+        # Points long after the window would hide the law.
+        floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
+        ax.set_ylim(0.8 * min(max(shown.min(), 0.05 * floor), lowest), 2.0 * shown.max())
+    finish_panel(ax, abscissa, ordinate, law_formula(name, typeset=True))
+
+
+def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> None:
+    """Draw the geometric mean over runs (run, x) with two standard errors: as points with bars if few, else a band."""
+    mean, low, high = log_band(runs)
+    if np.isfinite(x).sum() <= MOST_POINTS:
+        ax.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="o", color=colour, ms=3.5, capsize=2, **style)
+        return
+    ax.plot(x, mean, "-", color=colour, lw=1.6, zorder=2, **style)
+    ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+
+
+def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
+    """One panel per β: the fitted exponent against P, by pairs from random starts and by the idealised sum."""
+    betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
+    for beta, ax in zip(betas, panels, strict=True):
+        one = dataset.sel(beta=beta)
+        exponent, error = one["exponent"].values, one["exponent_error"].values
+        law = exponent[np.isfinite(exponent[:, 3]), 3]
+        # The points of one P side by side.
+        for at, shift, colour, style, label in (
+            (2, 0.9, IDEAL, "s-", "ideal sum (bars: jackknife)"),
+            (0, 1.1, MEASURED, "o", "matched pairs (bars: starts)"),
+        ):
+            bars: dict[str, Any] = {"yerr": error[:, at], "ms": 4, "capsize": 2}
+            ax.errorbar(shift * count, exponent[:, at], fmt=style, color=colour, label=label, **bars)
+        if law.size:
+            ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")
+            ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
+        ax.set_xscale("log")
+        finish_panel(ax, "number of directions $P$", r"exponent $x$ of $L \propto t^x$", rf"$\beta = {beta:g}$")
+
+
+def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
+    """Return how the losses of a frontier were computed, each with the name of its law."""
+    routes = [("matched pairs", "loss-compute"), ("coupled flow", "loss-compute, coupled")]
+    return [(route, law) for route, law in routes if law in dataset["law"].values]
+
+
+def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
+    """Loss of every width against compute with the frontier, for each route that was taken, and the best width."""
+    names = dataset["law"].values.tolist()
+    *panels, last = axes
+    for (route, law), ax in zip(_routes(dataset), panels, strict=True):
+        _draw_widths(dataset, route, ax)
+        _draw_law_lines(dataset.sel(law=law), ax)
+        title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
+        finish_panel(ax, COMPUTE, "loss", title, loc="lower left")
+    for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
+        if law in names:
+            one = dataset.sel(law=law)
+            x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
+            last.set(xscale="log", yscale="log")
+            _draw_mean(last, x, best, colour, label="coupled flow" if "coupled" in law else "pairs")
+            exponent, error, span = _fitted(one)
+            if np.isfinite(exponent[0]):
+                fitted = one["prefactor"].values[0] * span ** exponent[0]
+                label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
+                last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
+    finish_panel(last, COMPUTE, axis_label("best_width"), "best width: steps from one width to the next")
+
+
+def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
+    rate, time = dataset.attrs["learning_rate"], dataset["time"].values
+    losses = dataset["loss"].sel(curve_of=route)
+    widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
+    colours = shades(len(widths))
+    for m, colour in zip(widths, colours, strict=True):
+        loss = losses.sel(width=m).values
+        ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
+    colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
+    ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
+
+
+def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
+    """Draw the frontier with its error, its fit, and the asymptotic slope below it."""
+    exponent, error, span = _fitted(law)
+    if not np.isfinite(exponent[0]):
+        return
+    fitted = law["prefactor"].values[0] * span ** exponent[0]
+    x, (mean, low, high) = law["abscissa"].values, log_band(law["ordinate"].sel(curve="measured").values)
+    several = bool((high > low).any())
+    ax.loglog(x, mean, color="k", lw=3.0, alpha=0.3, label="frontier, two s.e." if several else "frontier")
+    ax.fill_between(x, low, high, color=REFERENCE, alpha=0.3, lw=0)
+    ax.loglog(span, fitted, "k--", lw=1.6, label=f"its fit: {formula(exponent[0], error[0])}")
+    for at, name in ((1, "sum formula"), (2, "ideal sum")):
+        if np.isfinite(exponent[at]):
+            ax.plot([], [], " ", label=f"{name}: {formula(exponent[at], error[at])}")
+    reference = 0.6 * fitted[0] * (span / span[0]) ** exponent[3]
+    ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {formula(exponent[3])}")
+
+
+def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
+    """Return the laws of the loss in time, one for each dimension, and all others."""
+    names = dataset["law"].values.tolist()
+    in_time = [name for name in names if name.startswith("loss-time")]
+    return in_time, names[len(in_time) :]
+
+
+def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    dimensions, others = _laws_in_time(dataset)
+    left, *panels = axes
+    for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
+        law = dataset.sel(law=name)
+        exponent, error, span = _fitted(law)
+        dimension = formula(float(name.partition("d = ")[2]))
+        label = f"$d =$ {dimension}: {power('t', exponent[0], error[0])}"
+        _draw_mean(left, law["abscissa"].values, law["ordinate"].sel(curve="measured").values, colour, label=label)
+        if np.isfinite(exponent[0]):
+            left.loglog(span, law["prefactor"].values[0] * span ** exponent[0], "--", color="k", lw=1.0)
+    if np.isfinite(exponent[3]):
+        slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
+        left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
+    left.set(xscale="log", yscale="log")
+    finish_panel(left, axis_label("scaled_time"), axis_label("quadratic_loss"), "dashed: fits")
+    for name, ax in zip(others, panels, strict=True):
+        _draw_law(dataset.sel(law=name), name, ax)
+
+
+def transfer_figure(unit: str, unit_name: str) -> StudyFigure:
+    """Return the figure of a study of transfer, with steps in units of the one in an attribute, `unit_name` in words.
+
+    Its three panels are the loss over step sizes for each width, and the best step and the gap against the width.
+    """
+    draw = partial(_draw_transfer, unit=unit, unit_name=unit_name)
+    return StudyFigure(draw, lambda _: 3, (14.5 / 3, 4.4))
+
+
+def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) -> None:
+    loss_ax, rate_ax, gap_ax = axes
+    scale = float(dataset.attrs[unit])
+    widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
+    for m, colour in zip(widths, shades(len(widths)), strict=True):
+        one = dataset.sel(width=m)
+        runs = one["final_loss"].values
+        known = ~np.isnan(runs).any(axis=1)
+        mean, low, high = log_band(np.minimum(runs[known], 1.0).T)
+        loss_ax.loglog(rates[known], mean, "o-", color=colour, ms=3, lw=1.1, label=f"$m = {m}$")
+        loss_ax.fill_between(rates[known], low, high, color=colour, alpha=0.2, lw=0)
+        loss_ax.loglog(float(one["best_rate"]) / scale, float(one["best_loss"]), "*", color=colour, ms=10)
+    loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
+    stars = "stars: best step; a run that blew up counts as loss 1"
+    finish_panel(loss_ax, f"step size / {unit_name}", axis_label("final_loss"), stars)
+    best, error = dataset["best_rate"].values / scale, dataset["best_rate_error"].values
+    bars = np.where(np.isfinite(error), best * error, 0.0)
+    rate_ax.errorbar(widths, best, yerr=bars, fmt="o", color=MEASURED, capsize=3)
+    rate_ax.axhline(1.0, color=REFERENCE, ls=":", lw=1.2, label=unit_name)
+    rate_ax.set_ylim(0.0, 1.25 * max(1.0, float(np.nan_to_num(best + bars).max())))
+    _finish_widths(rate_ax, widths, f"best step / {unit_name}", "bars: standard error over runs")
+    _draw_gaps(dataset, gap_ax, widths[:-1])
+
+
+def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
+    """Draw loss gap, drift of the best step and its cost against the width, all but the largest."""
+    # The points of one width side by side.
+    for name, marker, colour, label, exponent, shift in (
+        ("loss_gap", "o", MEASURED, "loss gap", "gap_exponent", 0.94),
+        ("rate_drift", "s", PREDICTED, "drift of the best step", "drift_exponent", 1.0),
+        ("transfer_cost", "^", IDEAL, "cost of the largest width's step", "", 1.06),
+    ):
+        values, spread = dataset[name].values[:-1], dataset[f"{name}_error"].values[:-1]
+        shown = values > 0.0
+        if not shown.any():
+            continue
+        slope = dataset.attrs.get(exponent, np.nan)
+        slope_error = dataset.attrs.get(f"{exponent}_error", np.nan)
+        text = label if np.isnan(slope) else f"{label}: {power('m', slope, slope_error)}"
+        below = np.minimum(np.nan_to_num(spread), 0.9 * np.abs(values))
+        bars = np.array([below, np.nan_to_num(spread)])[:, shown]
+        ax.errorbar(
+            shift * np.array(widths)[shown], values[shown], yerr=bars, fmt=marker, color=colour, capsize=3, label=text
+        )
+    if ax.containers:
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=0.1 * ax.get_ylim()[0])  # room for the legend
+    _finish_widths(ax, widths, "", f"against the largest width; transfer: {dataset.attrs['verdict']}")
+
+
+def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
+    """Finish a panel over the widths, each with a tick of its own."""
+    ax.set_xscale("log", base=2)
+    finish_panel(ax, WIDTH, y, title)
+    ax.set_xticks(widths, [f"{m:g}" for m in widths])
+    ax.minorticks_off()
+
+
+#: Study -> its figure.
+_FIGURES = {
+    "scaling": StudyFigure(_draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
+    "quadratic-scaling": StudyFigure(_draw_quadratic, lambda found: 1 + len(_laws_in_time(found)[1]), (5.25, 4.3)),
+    "finite-size": StudyFigure(_draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
+    "compute-frontier": StudyFigure(_draw_frontier, lambda found: 1 + len(_routes(found)), (5.2, 4.6)),
+    "transfer": transfer_figure("edge", "stability edge"),
 }
+
+
+# --- laws of recovery -------------------------------------------------------------------------------------------------
+
+
+def recovery_findings(dataset: xr.Dataset) -> Findings:
+    """Return what `dynamics.predict_recovery` shows: squared overlap by number of samples, and the threshold."""
+    means = dataset["predicted_overlap_squared"]
+    means = means.mean("seed") if "seed" in means.dims else means
+    columns = {"samples": np.atleast_1d(dataset["samples"]), "squared overlap": np.atleast_1d(means)}
+    rows, draw = records(columns), partial(one_panel, _plot_recovery, dataset)
+    attrs = {name: dataset.attrs.get(name) for name in ("degree", "transform", "rho_squared", "threshold_samples")}
+    caption = "Squared overlap of the estimate with the direction, by its law."
+    return run_findings(
+        dataset,
+        sentences=[recovery_sentence(dataset)],
+        tables=[Table(caption="Predicted recovery", rows=rows, each="numbers of samples")],
+        drawings=[Drawing(draw, caption, caption)],
+        values={"answer": "recovery", **attrs, "points": rows},
+        overview=draw,
+    )
+
+
+def recovery_sentence(dataset: xr.Dataset) -> str:
+    """Return the degree and transform of an estimator, and its threshold if it has one."""
+    attrs = dataset.attrs
+    threshold = attrs.get("threshold_samples")
+    where = "" if threshold is None else f"; threshold {float(threshold):.4g} samples"
+    return f"Degree {attrs['degree']}, T = {attrs['transform']}, rho^2 = {float(attrs['rho_squared']):.4g}{where}."
+
+
+def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the law at the numbers of samples that a prediction has, of single samples one dot each, and n_c."""
+    samples, law = np.atleast_1d(dataset["samples"].values), dataset["predicted_overlap_squared"]
+    order = np.argsort(samples)
+    # Of a single number of samples the prediction has no dimension for it.
+    rows = law.values.reshape(law.sizes.get("seed", 1), samples.size)[:, order]
+    ax.plot(samples[order], rows.mean(axis=0), "o-", color=PREDICTED, ms=4, lw=1.6, label="law")
+    if "seed" in law.dims:
+        ax.plot(samples[order], rows.T, ".", color=PREDICTED, ms=4, alpha=0.4)
+    threshold = dataset.attrs.get("threshold_samples")
+    if threshold is not None and np.isfinite(threshold):
+        ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, $n = {threshold:.4g}$")
+    ax.set(xscale="log", ylim=(-0.03, 1.03))
+    degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]
+    title = f"estimator of degree {degree}, $T$ = {plain_text(transform)}"
+    finish_panel(ax, SAMPLES, axis_label("overlap_squared"), title)

@@ -1,7 +1,7 @@
-"""One HTML page that needs nothing beside it: text, tables and figures as elements, every character escaped.
+"""`write_report`: any result as one HTML page, which opens from the disk, in a mail and in print.
 
-It has no link that leaves it, no resource but data inside it, and no script but one of this program, if any: a policy
-in its head enforces it, which names that script by its hash.
+Text, tables and figures are elements, and every character is escaped. The page has no link that leaves it, no resource
+but data inside it, and at most one script of this program: a policy in its head names that script by its hash.
 """
 
 from __future__ import annotations
@@ -9,24 +9,37 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import math
+import os
 import re
+import shlex
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.as_text import Rounded
+from dynamics.report.findings import Findings, Rounded, Tone, any_findings, stored_parameters
+from dynamics.runs.result import StopReason
+from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, write_file
+from dynamics.runs.tables import main_part, parts_of
+from hermite.text.messages import shown
+from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    import xarray as xr
     from matplotlib.figure import Figure
 
     Element = ElementTree.Element
+    Result = xr.Dataset | xr.DataTree
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+#: Rows of a long table that a page shows.
+MOST_ROWS = 48
 #: Bytes of a vector graphic beyond which pixels are smaller.
 LARGEST_VECTOR = 200_000
 PIXELS_PER_INCH = 160
@@ -34,11 +47,143 @@ PIXELS_PER_INCH = 160
 WIDE = 9.0
 #: Characters of one text that a page shows, and entries of one list.
 MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
+#: Characters of a text that needs room.
 LONG = 40
 #: Characters of a line on a telephone, and those that the margins of a column take.
 NARROW, COLUMN_SPACE = 42, 3
-#: What HTML forbids: control characters, halves of surrogate pairs, and code points that are no characters.
+#: Brackets of stored JSON beyond which it is shown as it stands, since nesting may exceed the stack of Python.
+MOST_BRACKETS = 200
+#: Characters that HTML forbids: control characters, halves of surrogate pairs, code points without a character.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
+_PROBLEM = {
+    "activation": "link σ",
+    "teacher_activation": "link of the teacher",
+    "student": "student",
+    "num_directions": "teacher directions P",
+    "beta": "decay β of the teacher's coefficients",
+    "width": "width m",
+    "dimension": "input dimension d",
+    "initial_norm": "norm of the starting weights",
+    "seed": "seed of the start",
+    "label_noise": "label noise τ",
+    "inputs": "covariance of the inputs",
+}
+_PROVENANCE = {
+    "source": "written by",
+    "git_commit": "commit of the source",
+    "date_created": "date",
+    "history": "command",
+    "environment": "machine and versions",
+    "references": "references",
+    "Conventions": "conventions",
+    "schema_version": "version of the file format",
+}
+_NOTES = {"notes": "", "scaling_notes": "Scaling laws: "}
+#: Attributes that other sections than the settings show.
+_ELSEWHERE = {"parameters", "title", "answer", "reasons", "loss_statement", "stop_message", "sweep"}
+_ELSEWHERE |= _PROVENANCE.keys() | _NOTES.keys()
+
+
+def write_report(
+    result: xr.Dataset | xr.DataTree | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write one HTML file on a result: how it ended, what it shows, what was asked, where it comes from.
+
+    The file needs nothing beside it and asks for nothing: figures are inside, and no link leaves the page. Its one
+    script, on pages with curves to explore, is ours and draws them; a policy forbids any other. The same result gives
+    the same bytes with the same libraries.
+
+    Parameters
+    ----------
+    result : Dataset, DataTree or path
+        Any result of this program, or its netCDF file. Of a file whose run has not ended the page says how it goes on.
+    path : path
+        File to write, usually ending in .html.
+    overwrite : bool, default False
+        Replace an existing file.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    TypeError
+        If `result` is none of these.
+    StorageError
+        If the file of the result cannot be read, or the page cannot be written.
+
+    Notes
+    -----
+    Tables and figures are those of the family that the attribute `answer` names; a result that none knows gets a page
+    with what it says of itself alone. Text of a result is escaped, whatever it holds.
+    """
+    import xarray as xr
+
+    if isinstance(result, (str, os.PathLike)):
+        target = check_page(path, result, overwrite=overwrite)
+        found, resumable = read_result(result)
+        return write_page(found, target, Path(result), resumable=resumable, overwrite=overwrite)
+    target = check_page(path, overwrite=overwrite)
+    given: object = result
+    if not isinstance(given, (xr.Dataset, xr.DataTree)):
+        msg = f"Argument `result` must be a Dataset, a DataTree or a path, but is {type(given).__name__}."
+        raise TypeError(msg)
+    return write_page(result, target, overwrite=overwrite)
+
+
+def check_page(
+    path: str | os.PathLike[str], source: str | os.PathLike[str] | None = None, *, overwrite: bool = False
+) -> Path:
+    """Return the path; raise StorageError unless a page may be written there, which is not the file of the result."""
+    target = check_target(path, overwrite=overwrite)
+    if target.suffix.lower() == ".pdf":
+        msg = f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}."
+        raise StorageError(msg)
+    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
+        msg = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
+        raise StorageError(msg)
+    return target
+
+
+def read_result(path: str | os.PathLike[str]) -> tuple[Result, bool]:
+    """Return the result in a file, and whether its run can go on; raise StorageError if it cannot be read."""
+    tree = load_tree(path)
+    answer = tree.drop_nodes(CHECKPOINT, errors="ignore")
+    return answer if answer.children else answer.to_dataset(), CHECKPOINT in tree.children
+
+
+def write_page(
+    result: Result, target: Path, source: Path | None = None, *, resumable: bool = False, overwrite: bool = False
+) -> Path:
+    """Write the page on a result, which `source` holds if any; return its path; raise StorageError if that fails."""
+    parts, main = parts_of(result), main_part(result)
+    findings, sections = _findings(result)
+    title = cell_text(main.attrs.get("title", "Result" if source is None else source.name))
+    about = " · ".join(text for text in (subtitle(main), "" if source is None else source.name) if text)
+    verdict = element("div", *verdict_elements(findings), class_=f"verdict {findings.tone}")
+    header = [element("h1", title), element("p", about, class_="about"), verdict]
+    if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
+        header += _way_on(findings.go_on, source, resumable=resumable)
+    notes = [
+        f"{lead}{dataset.attrs[name]}"
+        for dataset in parts.values()
+        for name, lead in _NOTES.items()
+        if str(dataset.attrs.get(name, ""))
+    ]
+    if notes:
+        items = (element("li", cell_text(text)) for text in dict.fromkeys(notes))
+        sections.append(_section("Notes", element("ul", *items)))
+    sections += [*_problem(main), _settings(parts), _provenance(parts), _variables(parts)]
+    text = _document(title, header, sections, "" if findings.chart is None else chart_script())
+    write_file(target, lambda path: path.write_text(text, encoding="utf-8"), replaces=overwrite)
+    return target
+
+
+# --- elements ---------------------------------------------------------------------------------------------------------
 
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
@@ -57,9 +202,12 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     return found
 
 
-def page(title: str, header: Iterable[Element], sections: Sequence[Element], footer: str, script: str = "") -> str:
-    """Return the document; `sections` are those of `section`, which a list of contents names; "" is no script."""
-    style = resources.files("dynamics.report").joinpath("page.css").read_text(encoding="utf-8")
+def _document(title: str, header: Sequence[Element], sections: Sequence[Element], script: str) -> str:
+    """Return the text of the page; the header lists the sections, and "" is no script."""
+    policy = POLICY
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+        policy = f"{POLICY}; script-src 'sha256-{digest}'"
     links = (element("li", element("a", *one[0].itertext(), href=f"#{one.get('id')}")) for one in sections)
     document = element(
         "html",
@@ -67,16 +215,16 @@ def page(title: str, header: Iterable[Element], sections: Sequence[Element], foo
             "head",
             element("meta", charset="utf-8"),
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+            element("meta", http_equiv="Content-Security-Policy", content=policy),
             element("meta", name="color-scheme", content="light dark"),
             element("title", title),
-            element("style", style),
+            element("style", _resource("page.css")),
         ),
         element(
             "body",
             element("header", *header, element("nav", element("ul", *links), aria_label="Contents")),
             element("main", *sections),
-            element("footer", element("p", footer)),
+            element("footer", element("p", f"Page by {PROGRAM}.")),
             *([element("script", script)] if script else []),
         ),
         lang="en",
@@ -84,16 +232,18 @@ def page(title: str, header: Iterable[Element], sections: Sequence[Element], foo
     return "<!DOCTYPE html>\n" + ElementTree.tostring(document, encoding="unicode", method="html") + "\n"
 
 
-def _policy(script: str) -> str:
-    """Return what the page may do: run this script and no other, wherever it came from."""
-    if not script:
-        return POLICY
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-    return f"{POLICY}; script-src 'sha256-{digest}'"
+def _resource(name: str) -> str:
+    return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def section(title: str, *children: Element, name: str) -> Element:
-    """Return a section with a heading of the second level, which `#name` leads to."""
+def chart_script() -> str:
+    """Return the script of all charts."""
+    return _resource("chart.js")
+
+
+def _section(title: str, *children: Element) -> Element:
+    """Return a section with a heading of the second level; its title in small letters is its name."""
+    name = title.lower()
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
 
@@ -101,70 +251,67 @@ def section(title: str, *children: Element, name: str) -> Element:
 def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> list[Element]:
     """Return a table, with its titles as headers of the columns and its first column as headers of the rows."""
     titles = list(rows[0]) if rows else []
-    columns = {title: _kind([row[title] for row in rows]) for title in titles}
-    head = element("tr", *(element("th", title, scope="col", **kind) for title, kind in columns.items()))
+    texts = {title: [cell_text(row[title]) for row in rows] for title in titles}
+    kinds = {title: _kind([row[title] for row in rows]) for title in titles}
+    head = element("tr", *(element("th", title, scope="col", **kinds[title]) for title in titles))
     body = [
         element(
             "tr",
-            element("th", cell_text(row[titles[0]]), scope="row"),
-            *(element("td", cell_text(row[title]), **columns[title]) for title in titles[1:]),
+            element("th", texts[titles[0]][at], scope="row"),
+            *(element("td", texts[title][at], **kinds[title]) for title in titles[1:]),
         )
-        for row in rows
+        for at in range(len(rows))
     ]
+    words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
+    width = sum(min(max(map(len, each)), LONG) + COLUMN_SPACE for each in words)
     found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    return [_scrolling(found, caption, wide=_is_wide(rows)), *([element("p", note, class_="note")] if note else [])]
+    frame = scrolling(found, caption, wide=width > NARROW)
+    return [frame, *([element("p", note, class_="note")] if note else [])]
 
 
 def figure(drawn: Figure, caption: str, alt: str) -> Element:
-    """Return a figure, as a vector graphic where that is small and as pixels elsewhere."""
+    """Return a figure, as a vector graphic if that is small, else as pixels."""
     width, height = (96.0 * float(inches) for inches in drawn.get_size_inches())
     size = {"width": f"{width:.0f}", "height": f"{height:.0f}"}
     kind = {"class_": "wide"} if width > 96.0 * WIDE else {}
     image = element("img", src=_data(drawn), alt=alt, **size, **kind)
-    return element("figure", _scrolling(image, caption, wide=True), element("figcaption", caption))
+    return element("figure", scrolling(image, caption, wide=True), element("figcaption", caption))
+
+
+def scrolling(content: Element, name: str, *, wide: bool) -> Element:
+    """Return a frame that scrolls on a narrow screen, by the keyboard too; one that is `wide` says so there."""
+    kind = "scroll wide" if wide else "scroll"
+    return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
+
+
+def verdict_elements(findings: Findings) -> list[Element]:
+    """Return the verdict and the list of cautions."""
+    cautions = [element("ul", *(element("li", text) for text in findings.cautions))] if findings.cautions else []
+    return [element("p", element("strong", findings.verdict)), *cautions]
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as a page shows it: a dash where there is none, "never" for a time that is infinite."""
+    """Return a value as a page shows it: a dash if there is none, "never" for a time that is infinite."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
-    if value is None or value == "":
+    if isinstance(value, Rounded):
+        return value.text
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return _number(value)
+        return "never" if math.isinf(value) else f"{value:.5g}"
     if isinstance(value, (list, tuple)):
         entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
         rest = len(value) - len(entries)
         return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or "–"
     text = str(value)
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    return f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
-
-
-def _number(value: float) -> str:
-    if isinstance(value, Rounded):
-        return value.text
-    return "–" if math.isnan(value) else "never" if math.isinf(value) else f"{value:.5g}"
-
-
-def _scrolling(content: Element, name: str, *, wide: bool) -> Element:
-    """Return a frame that scrolls where the screen is narrow, by the keyboard too; what is `wide` says so there."""
-    kind = "scroll wide" if wide else "scroll"
-    return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
-
-
-def _is_wide(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the columns of a table together are wider than the screen of a telephone."""
-    columns = ([title, *(cell_text(row[title]) for row in rows)] for title in (rows[0] if rows else ()))
-    longest = [min(max(max(map(len, re.split(r"\s", text)), default=0) for text in column), LONG) for column in columns]
-    return sum(longest) + COLUMN_SPACE * len(longest) > NARROW
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
 
 def _kind(values: Sequence[Any]) -> dict[str, str]:
-    """Return the class of cells that hold these values: numbers stand below each other, long text needs room."""
+    """Return the class of cells with these values: numbers stand below each other, long text needs room."""
     known = [value for value in values if value is not None and not isinstance(value, bool)]
     if known and all(isinstance(value, (int, float, np.number)) for value in known):
         return {"class_": "number"}
@@ -175,18 +322,157 @@ def _data(drawn: Figure) -> str:
     """Return a figure as data in an address; the same figure gives the same bytes."""
     import matplotlib as mpl
 
+    buffer, kind = io.BytesIO(), "svg+xml"
     with mpl.rc_context({"svg.hashsalt": "report"}):
-        found, kind = _rendered(drawn, "svg", metadata={"Date": None}), "svg+xml"
-    if len(found) > LARGEST_VECTOR:
-        found, kind = _rendered(drawn, "png", dpi=PIXELS_PER_INCH), "png"
-    return f"data:image/{kind};base64,{base64.b64encode(found).decode('ascii')}"
-
-
-def _rendered(drawn: Figure, kind: str, **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    drawn.savefig(buffer, format=kind, **options)
-    return buffer.getvalue()
+        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    if buffer.tell() > LARGEST_VECTOR:
+        buffer, kind = io.BytesIO(), "png"
+        drawn.savefig(buffer, format="png", dpi=PIXELS_PER_INCH)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def _clean(text: str) -> str:
     return _FORBIDDEN.sub("\ufffd", text)
+
+
+# --- sections ---------------------------------------------------------------------------------------------------------
+
+
+def subtitle(dataset: xr.Dataset) -> str:
+    """Return link and sizes of the problem in one line, "" where they are not stored."""
+    problem = stored_parameters(dataset)["problem"]
+    symbols = {"activation": "σ", "num_directions": "P", "width": "m", "dimension": "d", "beta": "β"}
+    known = {name: problem[name] for name in symbols if problem.get(name) is not None}
+    return ", ".join(f"{symbols[name]} = {cell_text(_problem_value(name, value))}" for name, value in known.items())
+
+
+def _findings(result: Result) -> tuple[Findings, list[Element]]:
+    """Return what a result shows, and the sections on it; a result that lacks what its answer promises shows less."""
+    from dynamics.report.chart import chart_element
+
+    try:
+        found = any_findings(result)
+        content = [element("p", sentence) for sentence in found.sentences]
+        for one in found.tables:
+            content += table(one.caption, *one.spread(MOST_ROWS))
+        content += [figure(one.draw(), one.caption, one.alt) for one in found.drawings]
+        sections = [_section("Findings", *content)] if content else []
+        if found.chart is not None:
+            sections.append(_section("Explore", chart_element(found.chart())))
+    except Exception as error:  # a file may hold anything, and the rest of the page is still true
+        reason = f"{type(error).__name__}: {error}"
+        missing = f"Tables and figures could not be made: the result is not as its answer should be ({reason})."
+        return Findings(tone=Tone.CAUTION, verdict="Incomplete or foreign result.", cautions=[missing]), []
+    return found, sections
+
+
+def _way_on(command: str, source: Path, *, resumable: bool) -> list[Element]:
+    """Say how a run that has not ended goes on."""
+    if not resumable:
+        return [element("p", "The file holds no checkpoint, so the run cannot go on from it.")]
+    if not command:
+        return [element("p", "Go on with dynamics.resume or sgd_check.resume, from Python.")]
+    code = element("code", command.format(file=shlex.quote(str(source))))
+    return [element("p", "Go on with:"), element("pre", code)]
+
+
+def _problem(dataset: xr.Dataset) -> list[Element]:
+    """Return the section of the problem; nothing if it is not stored."""
+    problem = stored_parameters(dataset)["problem"]
+    if not problem:
+        return []
+    rows = {_PROBLEM.get(name, name): _problem_value(name, value) for name, value in problem.items()}
+    # A sweep has coefficients of its own at every point.
+    if "teacher_coefficient" in dataset and dataset["teacher_coefficient"].ndim == 1:
+        rows["teacher coefficients a_p"] = dataset["teacher_coefficient"].values
+    return [_section("Problem", *_pairs("What was asked", rows))]
+
+
+def _settings(parts: Mapping[str, xr.Dataset]) -> Element:
+    """Return the section of the arguments of the call, and of the method and the counts of the run."""
+    found = []
+    for path, dataset in parts.items():
+        stored = {**stored_parameters(dataset)["solver"], **dataset.attrs}
+        rows = {name: value for name, value in stored.items() if name not in _ELSEWHERE and not _is_cost(name)}
+        found += _pairs(f"Settings and counts{_of(path)}", _named(rows))
+    return _section("Settings", *found)
+
+
+def _provenance(parts: Mapping[str, xr.Dataset]) -> Element:
+    """Return the section on the origin of each part: program, machine, date, command, seeds, seconds."""
+    found = []
+    for path, dataset in parts.items():
+        stored = {**stored_parameters(dataset)["solver"], **dataset.attrs}
+        rows = {word: _plain(dataset.attrs[name]) for name, word in _PROVENANCE.items() if name in dataset.attrs}
+        rows |= _named({name: value for name, value in stored.items() if _is_cost(name)})
+        found += _pairs(f"Where the result comes from{_of(path)}", rows)
+    return _section("Provenance", *found)
+
+
+def _variables(parts: Mapping[str, xr.Dataset]) -> Element:
+    """Return the section of all variables with meaning, dims, units and range."""
+    found = []
+    for path, dataset in parts.items():
+        rows = [_variable(str(name), array) for name, array in dataset.variables.items()]
+        found += table(f"Variables{_of(path)}", rows, "Least and largest: of the values that are finite.")
+    return _section("Variables", *found)
+
+
+def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
+    sizes = ", ".join(f"{dim}: {size}" for dim, size in array.sizes.items())
+    row: dict[str, Any] = {
+        "name": name,
+        "meaning": str(array.attrs.get("long_name", "")),
+        "shape": f"({sizes})" if sizes else "one value",
+        "units": str(array.attrs.get("units", "")),
+        **dict.fromkeys(("least", "largest", "finite values")),
+    }
+    values = array.values
+    if np.issubdtype(values.dtype, np.number) or values.dtype == bool:
+        finite = values[np.isfinite(values)]
+        if finite.size:
+            row |= {"least": finite.min(), "largest": finite.max()}
+        row["finite values"] = "all" if finite.size == values.size else f"{finite.size} of {values.size}"
+    return row
+
+
+def _pairs(caption: str, rows: Mapping[str, Any]) -> list[Element]:
+    return table(caption, [{"name": name, "value": cell_text(value)} for name, value in rows.items()]) if rows else []
+
+
+def _is_cost(name: str) -> bool:
+    return name == "seeds" or name.endswith("_seconds")
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", " "): _plain(value) for name, value in values.items()}
+
+
+def _of(path: str) -> str:
+    return "" if path == "/" else f" of {path}"
+
+
+def _problem_value(name: str, value: Any) -> Any:
+    """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
+    if name == "inputs":
+        if value is None:
+            return "the identity"
+        alpha = value["alpha"]
+        return "diagonal, by its eigenvalues" if alpha is None else f"eigenvalues l^(-{alpha:g})"
+    if name not in ("activation", "teacher_activation"):
+        return value
+    return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return a stored value without the marks of JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        if value.count("{") + value.count("[") > MOST_BRACKETS:
+            return value
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return value
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {cell_text(_plain(entry))}" for name, entry in value.items())
+    return value

@@ -1,22 +1,20 @@
-"""Findings of a sweep: how its points ended, their losses, and emergence along the first axis that is a number."""
+"""Sweeps: the end of each point, losses, and emergence along the first axis that is a number."""
 
 from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures.flows import LOSS
-from dynamics.report.figures.panels import finish_panel, one_panel
-from dynamics.report.figures.style import shades
-from dynamics.report.findings import Drawing, Findings, Table, Tone, spread_rows
+from dynamics.report.figures import finish_panel, shades, spread_rows
+from dynamics.report.findings import Drawing, Findings, Table, Tone, panel_drawing
 from dynamics.runs.result import StopReason
+from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -32,31 +30,32 @@ MOST_POINTS, MOST_CURVES, MOST_FAILURES, MOST_VALUES = 48, 12, 10, 8
 def sweep_findings(dataset: xr.Dataset) -> Findings:
     """Return what a sweep over a grid shows."""
     settings = json.loads(dataset.attrs["sweep"])
-    axes: list[str] = list(settings["axes"])
+    labels: dict[str, list[Any]] = settings["axes"]
+    axes = list(labels)
     shape = [dataset.sizes[name] for name in axes]
     count = math.prod(shape)
+
+    def place(at: int) -> dict[str, int]:
+        return dict(zip(axes, map(int, np.unravel_index(at, shape)), strict=True))
+
     reasons = dataset["failure"].transpose(*axes).values.ravel()
     failures = [
-        {"point": _place(settings["axes"], np.unravel_index(at, shape)), "reason": str(reasons[at])}
-        for at in np.flatnonzero(reasons != "")
+        {"point": ", ".join(f"{name}={labels[name][at]}" for name, at in place(p).items()), "reason": str(reasons[p])}
+        for p in np.flatnonzero(reasons != "").tolist()
     ]
     variables = {str(name): list(map(str, array.dims[len(axes) :])) for name, array in dataset.data_vars.items()}
-    early = _early(dataset)
-    # Point by point, so that nothing is read but what is shown.
-    points = [
-        dataset.isel(dict(zip(axes, np.unravel_index(at, shape), strict=True)))
-        for at in spread_rows(count, MOST_POINTS)
-    ]
+    # Point by point, so that nothing is read but the shown points.
+    points = [dataset.isel(place(at)) for at in spread_rows(count, MOST_POINTS)]
     failed = [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
     if len(failures) > MOST_FAILURES:
         failed.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")
-    ended = f"{count - len(failures)} of {count} points were answered." + (
-        f" {len(failures)} failed." if failures else ""
-    )
+    early, unfinished = _early(dataset)
+    ended = f"{count - len(failures)} of {count} points were answered."
+    ended += f" {len(failures)} failed." if failures else ""
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,
-        verdict=f"Unfinished: {ended}" if _is_unfinished(dataset) else ended,
+        verdict=f"Unfinished: {ended}" if unfinished else ended,
         cautions=early,
         tables=[
             Table(
@@ -65,7 +64,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
                 note=f"Shown: {len(points)} of {count} points." if len(points) < count else "",
                 in_words=failed,
             ),
-            Table(caption="Grid", rows=[{"key": name, "values": _values(settings["axes"][name])} for name in axes]),
+            Table(caption="Grid", rows=[{"key": name, "values": _values(labels[name])} for name in axes]),
         ],
         drawings=[*_losses(points, axes), *_emergence(dataset, axes)],
         remarks=[f"study: {settings.get('study')}", f"variables, each over {', '.join(axes)}: {over}"],
@@ -73,12 +72,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def _place(labels: dict[str, list[Any]], position: Sequence[Any]) -> str:
-    """Return where in the grid a point is."""
-    return ", ".join(f"{name}={values[at]}" for (name, values), at in zip(labels.items(), position, strict=True))
-
-
-def _values(labels: list[Any]) -> str:
+def _values(labels: Sequence[Any]) -> str:
     """Return the values of an axis, the first and the last of many."""
     shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels]
     if len(shown) <= MOST_VALUES:
@@ -86,25 +80,20 @@ def _values(labels: list[Any]) -> str:
     return f"{', '.join(shown[:3])}, ..., {shown[-1]} ({len(shown)})"
 
 
-def _early(dataset: xr.Dataset) -> list[str]:
-    """Say how many points did not reach their end."""
+def _early(dataset: xr.Dataset) -> tuple[list[str], bool]:
+    """Return how many points did not reach their end, in sentences, and whether some can go on."""
     if "stop_reason" not in dataset:
-        return []
+        return [], False
     reasons, counts = np.unique(dataset["stop_reason"].values.astype(str), return_counts=True)
-    return [
+    sentences = [
         f"{count} points ended early ({reason.replace('_', ' ')})."
         for reason, count in zip(reasons.tolist(), counts.tolist(), strict=True)
-        if reason not in ("", "reached_end", "steady_state")
+        if reason not in ("", StopReason.REACHED_END, StopReason.STEADY_STATE)
     ]
+    return sentences, any(reason in reasons for reason in StopReason if reason.resumable)
 
 
-def _is_unfinished(dataset: xr.Dataset) -> bool:
-    """Return whether a point was ended from outside."""
-    resumable = [str(reason) for reason in StopReason if reason.resumable]
-    return "stop_reason" in dataset and bool(np.isin(dataset["stop_reason"].values.astype(str), resumable).any())
-
-
-def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:
+def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, Any]:
     row = {name.replace("_", " "): point[name].values.item() for name in axes}
     ended = str(point["stop_reason"].values) if "stop_reason" in point else "answered"
     row["outcome"] = str(point["failure"].values) or ended.replace("_", " ")
@@ -118,46 +107,45 @@ def _row(point: xr.Dataset, axes: list[str]) -> dict[str, Any]:
 
 
 def _has_curve(point: xr.Dataset) -> bool:
-    """Return whether a point has a loss over its times; a study of the user's own may have others."""
+    """Return whether a point has a loss over its times; a study of the user's own may lack it."""
     if "loss" not in point or "time" not in point:
         return False
     return point["time"].ndim == 1 and point["time"].dims[0] in point["loss"].dims
 
 
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
-    """Return time and loss of a point where both are known, the median over runs if there are several."""
+    """Return known times and losses of a point, the median over runs if there are several."""
     time = point["time"].values.astype(np.float64)
     loss = point["loss"].transpose(..., *point["time"].dims).values.astype(np.float64).reshape(-1, time.size)
     known = np.isfinite(time) & np.isfinite(loss).any(axis=0)
     return time[known], np.nanmedian(loss[:, known], axis=0)
 
 
-def _losses(points: list[xr.Dataset], axes: list[str]) -> list[Drawing]:
+def _losses(points: Sequence[xr.Dataset], axes: Sequence[str]) -> list[Drawing]:
     if not _has_curve(points[0]):
         return []
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
     caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    alt = f"{caption} The last losses are in the table above."
-    return [Drawing(draw=partial(one_panel, _plot_losses, drawn, axes), caption=caption, alt=alt)]
+    return [panel_drawing(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")]
 
 
-def _plot_losses(points: list[xr.Dataset], axes: list[str], ax: Axes) -> None:
+def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:
     varied = [name for name in axes if len({str(point[name].values) for point in points}) > 1]
     for point, colour in zip(points, shades(len(points), 0.9), strict=True):
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    finish_panel(ax, "flow time $t$", LOSS)
+    finish_panel(ax, axis_label("time"), axis_label("loss"))
 
 
-def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
+def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     """Draw the time of the first direction along the first axis of several numbers, one line per other choice."""
     along = [name for name in axes if dataset.sizes[name] > 1 and np.issubdtype(dataset[name].dtype, np.number)]
     if not along or "emergence_time" not in dataset or "direction" not in dataset["emergence_time"].dims:
         return []
-    name, *rest = along[0], *(other for other in axes if other != along[0])
+    name, rest = along[0], [other for other in axes if other != along[0]]
     first = dataset["emergence_time"].isel(direction=0).transpose(*axes, ...)
-    # One number per point: the median over its runs, of which those without emergence are the latest.
+    # One number per point: the median over its runs, among which those without emergence are the latest.
     runs = [dim for dim in first.dims if dim not in axes]
     first = first.fillna(np.inf).median(runs)
     first = first.where(np.isfinite(first))
@@ -167,36 +155,27 @@ def _emergence(dataset: xr.Dataset, axes: list[str]) -> list[Drawing]:
     shown = lines.isel(line=spread_rows(lines.sizes["line"], MOST_CURVES))
     caption = f"Emergence time of direction 1 along {name.replace('_', ' ')}, by the rest of the grid."
     varied = [other for other in rest if dataset.sizes[other] > 1]
-    return [
-        Drawing(
-            draw=partial(one_panel, _plot_emergence, shown, name, varied),
-            caption=caption,
-            alt=f"{caption} Lines: {shown.sizes['line']}.",
-        )
-    ]
+    more = f"Lines: {shown.sizes['line']}."
+    return [panel_drawing(_plot_emergence, shown, name, varied, caption=caption, more=more)]
 
 
-def _plot_emergence(lines: xr.DataArray, name: str, varied: list[str], ax: Axes) -> None:
+def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for line, colour in zip(lines.transpose("line", ...), shades(lines.sizes["line"], 0.9), strict=True):
         ax.plot(line[name].values, line.values, "o-", color=colour, ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
-    _scale(ax, lines[name].values)
-    finish_panel(ax, name.replace("_", " "), "emergence time of direction 1")
-
-
-def _scale(ax: Axes, values: Array) -> None:
-    """Give an axis over values of the grid the scale and the ticks that fit them."""
-    from matplotlib.ticker import MaxNLocator
-
+    values = lines[name].values
     if values.min() > 0 and values.max() >= LONG * values.min():
         ax.set_xscale("log")
     elif np.issubdtype(values.dtype, np.integer):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish_panel(ax, name.replace("_", " "), f"{axis_label('emergence_time')} of direction 1")
 
 
-def _label(place: xr.Dataset | xr.DataArray, names: list[str]) -> str:
-    """Return where in the grid a curve belongs."""
-    values = {name: place[name].values.item() for name in names}
+def _label(place: xr.Dataset | xr.DataArray, names: Sequence[str]) -> str:
+    """Return the place of a curve in the grid."""
+    values: Mapping[str, Any] = {name: place[name].values.item() for name in names}
     return ", ".join(
         f"{name} = {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in values.items()
     )

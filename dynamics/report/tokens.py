@@ -1,4 +1,4 @@
-"""Findings of what is learned from tokens: times of all components beside their closed forms."""
+"""Learning from tokens: the times of all components, their closed forms, recovery after one step, and the figures."""
 
 from __future__ import annotations
 
@@ -7,75 +7,79 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.explored import PROGRESS, explored
-from dynamics.report.figures.tokens import progress_figure, recovery_figure
-from dynamics.report.findings import Drawing, Findings, Table, end_of_run, renamed
+from dynamics.report.chart import PROGRESS, history_chart
+from dynamics.report.figures import (
+    MEASURED,
+    ONE_PANEL,
+    PREDICTED,
+    axes_or_new,
+    check_drawable,
+    finish_panel,
+    mean_band,
+    new_panels,
+    shades,
+)
+from dynamics.report.findings import Drawing, Findings, Table, records, renamed, run_findings
+from dynamics.report.flows import RESUME_SOLVE
+from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-
-#: What a curve says, the time in closed form among it.
+#: Facts of a curve, and the marked one.
 CLOSED = "closed form t ="
-EXPLORED = {"component": "component", CLOSED: "closed", "learned at t =": "learned"}
+FACTS = {"component": "component", CLOSED: "closed", "learned at t =": "learned"}
+#: Components that a legend names.
+MOST_NAMES = 12
+#: Width of a predicted curve, on which runs are drawn as thin black lines.
+WIDE = 3.0
 
 
 def token_findings(dataset: xr.Dataset) -> Findings:
     """Return what an answer of `dynamics.tokens.solve` shows."""
     if "recovery" in dataset:
         return _recovery_findings(dataset)
-    tone, verdict = end_of_run(dataset)
-    rows = component_rows(dataset)
-    rate = dataset.attrs.get("learning_rate")
+    attrs, rows = dataset.attrs, component_rows(dataset)
+    rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
     how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
-    never = [row["component"] for row in rows if row["learned"] is None or not np.isfinite(row["learned"])]
-    sentences = [f"{dataset.attrs['title']}, by {how}; closed forms are of the flow."]
+    never = [row["component"] for row in rows if not np.isfinite(row["learned"])]
+    sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
     if never:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
     draw = partial(progress_figure, dataset)
-    notes = str(dataset.attrs.get("notes", ""))
-    return Findings(
-        tone=tone,
-        verdict=verdict,
+    drawing = Drawing(
+        draw,
+        "Progress of every component, with its time in closed form as a tick, and the loss.",
+        "Progress and loss over time. The times are in the table above.",
+    )
+    names = ("stop_reason", "end_time", "solve_seconds")
+    values = {"title": attrs["title"], "learning_rate": rate, **{name: attrs.get(name) for name in names}}
+    return run_findings(
+        dataset,
         sentences=sentences,
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],
-        drawings=[
-            Drawing(
-                draw=draw,
-                caption="Progress of every component, with its time in closed form as a tick, and the loss.",
-                alt="Progress and loss over time. The times are in the table above.",
-            )
-        ],
-        chart=explored(dataset, renamed(rows, EXPLORED), PROGRESS, CLOSED),
+        drawings=[drawing],
+        chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
-        values={
-            "title": dataset.attrs["title"],
-            "learning_rate": rate,
-            "stop_reason": dataset.attrs.get("stop_reason"),
-            "end_time": dataset.attrs.get("end_time"),
-            "solve_seconds": dataset.attrs.get("solve_seconds"),
-            "components": rows,
-            "notes": notes,
-        },
+        values={**values, "components": rows, "notes": notes},
         overview=draw,
-        go_on="python -m dynamics.solve --resume {file}",
+        go_on=RESUME_SOLVE,
     )
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
     """Return what one step with Gaussian embeddings shows: the recovery of every rank."""
-    tone, verdict = end_of_run(dataset)
     count, draw = float(dataset["recovered_count"]), partial(recovery_figure, dataset)
     columns = {"rank": "rank", "items": "rank_count", "recovered": "recovery"}
-    values = [dataset[name].values.tolist() for name in columns.values()]
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    rows = records({title: dataset[name] for title, name in columns.items()})
     caption = "Share of items that are recovered after one step, by rank."
-    return Findings(
-        tone=tone,
-        verdict=verdict,
+    return run_findings(
+        dataset,
         sentences=[f"{dataset.attrs['title']}: {count:.4g} items are recovered."],
         tables=[Table(caption="Recovery by rank", rows=rows, each="ranks")],
-        drawings=[Drawing(draw=draw, caption=caption, alt=f"{caption} The numbers are in the table above.")],
+        drawings=[Drawing(draw, caption, f"{caption} The numbers are in the table above.")],
         remarks=[f"note: {dataset.attrs['notes']}"],
         values={"title": dataset.attrs["title"], "recovered_count": count, "ranks": rows},
         overview=draw,
@@ -86,9 +90,87 @@ def component_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     """Return component, learned time, closed form, their ratio, and plateau, as rows."""
     learned, closed = dataset["learned_time"].values, dataset["predicted_learned_time"].values
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = learned / closed
-    columns = {"learned": learned, "closed": closed, "ratio": ratio, "plateau": dataset["plateau"].values}
-    return [
-        {"component": str(name), **{title: float(values[at]) for title, values in columns.items()}}
-        for at, name in enumerate(dataset["component"].values.tolist())
-    ]
+        times = {"learned": learned, "closed": closed, "ratio": learned / closed}
+    return records({"component": dataset["component"].values.astype(str), **times, "plateau": dataset["plateau"]})
+
+
+def plot_progress(
+    prediction: xr.Dataset, simulation: xr.Dataset | None = None, ax: Axes | None = None, *, style: str | None = None
+) -> Axes:
+    """Draw the progress of every component over time.
+
+    Lines are the prediction, thin black ones runs, orange ticks at ½ the times in closed form, where there are any.
+
+    Parameters
+    ----------
+    prediction : Dataset
+        Of `dynamics.tokens.solve`.
+    simulation : Dataset, optional
+        Of `sgd_check.tokens.simulate`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the dataset is of another answer.
+    """
+    check_drawable(prediction, progress=("time", "component"))
+    ax = axes_or_new(ax, style)
+    names = prediction["component"].values.tolist()
+    for at, colour in enumerate(shades(len(names), 0.85)):
+        label = str(names[at]) if len(names) <= MOST_NAMES or at in (0, len(names) - 1) else None
+        ax.plot(prediction["time"].values, prediction["progress"].values[:, at], color=colour, lw=WIDE, label=label)
+        if simulation is not None:
+            for run in simulation["progress"].values[:, :, at]:
+                ax.plot(simulation["time"].values, run, color="k", lw=0.6, alpha=0.7)
+        closed = prediction["predicted_learned_time"].values[at]
+        if np.isfinite(closed):
+            ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color=PREDICTED, zorder=5)
+    ax.set_ylim(-0.03, 1.03)
+    _use_log_axis(prediction, ax)
+    finish_panel(ax, axis_label("step_time"), axis_label("progress"))
+    return ax
+
+
+def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None) -> Figure:
+    """Return the figure of progress and of the loss with its plateaus."""
+    figure, (left, right) = new_panels((11.0, 4.2), 1, 2)
+    plot_progress(prediction, simulation, left)
+    if simulation is not None:
+        right.plot(simulation["time"].values, simulation["loss"].values.T, color="k", lw=0.6, alpha=0.7)
+    right.plot(prediction["time"].values, prediction["loss"].values, color="0.6", lw=WIDE, zorder=1.5)
+    for level in np.unique(prediction["plateau"].values[np.isfinite(prediction["plateau"].values)])[-MOST_NAMES:]:
+        right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
+    _use_log_axis(prediction, right)
+    finish_panel(right, axis_label("step_time"), "loss (dotted: plateaus)")
+    return figure
+
+
+def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None) -> Figure:
+    """Return the figure of the share of items that are recovered after one step against their rank."""
+    figure, ax = new_panels(ONE_PANEL)
+    if simulation is not None:
+        mean, error = mean_band(simulation["recovery"].transpose("seed", ...).values)
+        bars: dict[str, Any] = {"fmt": "o", "color": MEASURED, "ms": 3, "capsize": 2}
+        several = error if simulation.sizes["seed"] > 1 else None
+        ax.errorbar(simulation["rank"], mean, yerr=several, **bars, label="mean over draws, two s.e.")
+    ax.semilogx(prediction["rank"], prediction["recovery"], color=PREDICTED, lw=WIDE / 2, label="closed form")
+    finish_panel(ax, axis_label("rank"), axis_label("recovery"))
+    return figure
+
+
+def _use_log_axis(prediction: xr.Dataset, ax: Axes) -> None:
+    """Show time as it was saved, geometrically or linearly, from shortly before the first component is learned."""
+    time, learned = prediction["time"].values, prediction["learned_time"].values
+    known = learned[np.isfinite(learned) & (learned > 0)]
+    if known.size and time.size > 2 and time[-1] - time[-2] > 2.0 * (time[1] - time[0]):
+        ax.set_xscale("log")
+        # Before the first component is learned there is room for the legend, a third of the axis.
+        first, last = float(known.min()), float(time[-1])
+        ax.set_xlim(min(0.02 * first, first * (first / last) ** 0.5), last)

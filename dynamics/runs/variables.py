@@ -1,4 +1,4 @@
-"""Names, dimensions and labels of every variable of every answer, in one table."""
+"""Names, dims, meanings, units and symbols of all variables, and the labels of the axes that are drawn over them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,28 @@ class Variable(NamedTuple):
     def units(self) -> str:
         """Its unit: all is dimensionless but the seconds of a clock."""
         return "s" if "wall-clock seconds" in self.long_name else "1"
+
+
+def axis_label(name: str, *, plain: bool = False) -> str:
+    """Return the label of an axis over a quantity: with formulas as mathtext, or in plain text.
+
+    Parameters
+    ----------
+    name : str
+        Variable, or one of the quantities that figures derive from variables, which the table of labels names.
+    plain : bool, default False
+        Return the label without mathtext.
+
+    Examples
+    --------
+    >>> axis_label("time"), axis_label("time", plain=True)
+    ('flow time $t$', 'flow time t')
+    """
+    if name in _AXES:
+        typeset, text = _AXES[name]
+    else:
+        typeset, text = f"{VARIABLES[name].long_name} ${VARIABLES[name].symbol}$", ""
+    return (text or typeset.replace("$", "")) if plain else typeset
 
 
 @cache
@@ -272,3 +294,59 @@ def _read(row: str) -> tuple[str, Variable]:
 
 #: Every variable of every answer.
 VARIABLES = dict(_read(row) for row in re.split(r"\n(?! )", _TABLE.strip()))
+
+#: Name | label of an axis | the same in plain text, unless that is the label without its dollar signs. First come
+#: variables, then quantities that figures derive from variables.
+_AXIS_TABLE = r"""
+time | flow time $t$
+loss | loss $\mathrm{E}(f-f^*)^2$
+final_loss | loss at the end
+sample_loss | loss reached
+direction | direction $p$
+dimension | dimension $d$
+width | width $m$
+samples | samples $n$
+step_size | step size $\eta$
+ratio | $n/d$
+emergence_time | emergence time
+alignment | alignment $A_p$ | alignment
+progress | progress
+rank | rank of the item
+recovery | share recovered
+overlap_density | density
+overlap_squared | squared overlap
+overlap_quantile | overlap with direction
+function_gap | $m\,\mathrm{E}(f_m - f_\infty)^2$
+coupling_error | $\sqrt{m}\,\cdot$ rms $|\Delta_i|$
+linear_error | $\sqrt{m}\,\cdot$ rms $|\Delta|$ | √m · rms |Δ|
+linear_error_bound | its bound
+noise_size | $\sqrt{m}\,\cdot$ rms $|\epsilon|$ | √m · rms |ε|
+step_time | time, $\eta\times$ steps | time, η × steps
+summed_time | flow time $t = \Sigma\,\eta$
+scaled_time | scaled time $4 a_1 t / \ln(d/m)$
+emergence_in_flow_time | emergence in flow time $\eta\times$ step
+squared_overlap | squared overlap $C^2$ | squared overlap C²
+largest_squared_overlap | largest squared overlap $C^2$
+axis_overlap | largest squared overlap with an axis
+component_share | component over the teacher's, $f_\alpha/f^*_\alpha$ | component over the teacher's
+component_part | component $f_\alpha / f^*_\alpha$
+mass_share | learned mass $/\, a_p$ | learned mass over a_p
+sensitivity_share | sensitivity over the teacher's, $\lambda_i / \lambda^*_i$
+quadratic_loss | loss $|Q - A|^2$
+teacher_share | share of $\mathrm{E}f^{*2}$, of the end
+end_share | learned mass, share of its end
+width_exponent | exponent in the width $m$
+linearised_distance | linearised distance from the mean field
+compute | compute, $m\times$ steps
+best_width | best width $m$
+least_loss | least loss over widths
+"""
+
+
+def _read_axis(row: str) -> tuple[str, tuple[str, str]]:
+    name, _, labels = row.partition(" | ")
+    label, _, plain = labels.partition(" | ")
+    return name, (label, plain)
+
+
+_AXES = dict(map(_read_axis, _AXIS_TABLE.strip().splitlines()))

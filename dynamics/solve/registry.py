@@ -133,7 +133,7 @@ ANSWERS = (
         equations=("quadratic",),
         check="dynamics.solve.quadratic:check",
         schedule="dynamics.solve.quadratic:default_quadratic_schedule",
-        findings="dynamics.report.quadratic:quadratic_findings",
+        findings="dynamics.report.networks:quadratic_findings",
         lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
     ),
     Answer(
@@ -171,7 +171,7 @@ ANSWERS = (
         methods=NETWORK_METHODS,
         check="dynamics.solve.network:check",
         schedule="dynamics.theory.components:default_network_schedule",
-        findings="dynamics.report.network:network_findings",
+        findings="dynamics.report.networks:network_findings",
     ),
     Answer(
         name="mean-field",
@@ -181,7 +181,7 @@ ANSWERS = (
         methods=PARTICLE_METHODS,
         check="dynamics.solve.mean_field:check",
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",
-        findings="dynamics.report.particles:mean_field_findings",
+        findings="dynamics.report.mean_field:mean_field_findings",
         lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
     ),
     Answer(
@@ -189,7 +189,7 @@ ANSWERS = (
         function="dynamics.solve.spherical:solve_coupling",
         students=("spherical",),
         equations=("spherical",),
-        findings="dynamics.report.particles:coupling_findings",
+        findings="dynamics.report.mean_field:coupling_findings",
         lacks={
             **dict.fromkeys(
                 ("watch", "resume"), "it is one linear equation along a mean field that it solves itself, in seconds"
@@ -204,7 +204,7 @@ ANSWERS = (
         function="dynamics.laws.chaos:propagation_of_chaos",
         students=("spherical",),
         equations=("spherical", "mean_field"),
-        findings="dynamics.report.chaos:chaos_findings",
+        findings="dynamics.report.mean_field:chaos_findings",
         lacks={
             "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
             "resume": "its runs are short: the answer is begun anew",
@@ -228,7 +228,7 @@ ANSWERS = (
         function="dynamics.solve.system:solve_system",
         students=(OWN,),
         methods=METHODS,
-        findings="dynamics.report.system:system_findings",
+        findings="dynamics.report.findings:system_findings",
         lacks={"sound": "what must hold of a state is known to the author of the system alone"},
     ),
 )

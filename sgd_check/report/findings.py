@@ -1,4 +1,4 @@
-"""What SGD shows: a comparison with theory, runs alone, or a study.
+"""What SGD shows: a comparison with theory, runs alone, estimates of a direction, or a study.
 
 The functions are entry points of the group `feature_emergence.findings`, declared in `pyproject.toml`: `dynamics` finds
 them by the answer of a result without knowing this package.
@@ -6,80 +6,546 @@ them by the answer of a result without knowing this package.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dynamics.report import Findings, study_findings
-from sgd_check.report.comparison import comparison_values, has_learned, learned_table, panel_drawings, times_table
-from sgd_check.report.curves import by_curves, curves_table
-from sgd_check.report.explored import explored_check
-from sgd_check.report.figures.comparison import plot_comparison
-from sgd_check.report.figures.studies import plot_study
-from sgd_check.report.mean_field import distance_table, mean_field_values, width_drawing
-from sgd_check.report.recovery import estimate_findings, law_drawing, law_table, law_values
-from sgd_check.report.simulation import simulation_findings
-from sgd_check.report.studies import study_told
-from sgd_check.report.tokens import TOKENS, token_comparison_findings
-from sgd_check.report.verdict import said_first
-from sgd_check.verdicts.mean_field import THEORY
+import numpy as np
+
+from dynamics.report import (
+    AXES,
+    COMPONENTS,
+    MASSES,
+    PREDICTED_AT,
+    PREDICTED_TIME,
+    Drawing,
+    Findings,
+    Table,
+    Tone,
+    history_chart,
+    jsonable,
+    one_panel,
+    panel_drawing,
+    records,
+    recovery_sentence,
+    renamed,
+    run_findings,
+    study_findings,
+)
+from dynamics.runs import StopReason
+from hermite.text.messages import with_error
+from sgd_check.report import figures
+from sgd_check.report.figures import by_curves
+from sgd_check.report.studies import plot_study, study_values
+from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
+from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import xarray as xr
 
-    from dynamics.report import Drawing, Table
+    from dynamics.report import Chart
+    from hermite.arrays import Array
 
-__all__ = ["comparison_findings", "estimate_findings", "sgd_study_findings", "simulation_findings"]
+    Rows = list[dict[str, Any]]
+
+#: Theory of runs on tokens.
+TOKENS = "tokens"
+#: Compared times that a table shows.
+MOST_TIMES = 10
+_TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
+_VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagree.", "undecided": "Undecided."}
+#: Answer of a file that a comparison was given -> title of its times.
+_GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
+_SEEN = "seen from: the least error of a predicted time that this check sees with probability 0.8."
+#: Theory -> meaning of the columns of the table of times.
+_COLUMNS = {
+    "flow": f"delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) from its band; "
+    f"{_SEEN}",
+    "finite step": "ratio: SGD over finite step; delay: expected of the mean time against the flow; z: distance of the "
+    f"mean of ln(ratio) from its band in standard errors; {_SEEN}",
+    "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
+}
+_SHORT = {"SGD, median": "SGD median", "seen from, %": "seen %", "runs without": "censored"}
+_MEASURED = "SGD, median t ="
+#: Facts of a curve of overlaps -> keys of a direction's row, and the same of an axis of a network's teacher.
+_FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_TIME: "predicted"}
+_AXIS_FACTS = {"axis": "direction", PREDICTED_AT: "predicted"}
+_EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
+_ESTIMATES = "Squared overlap of every estimate with the direction"
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
 
 
 def comparison_findings(tree: xr.DataTree) -> Findings:
     """Return what `sgd_check.compare` says, with its numbers and figures."""
     attrs = tree["comparison"].attrs
-    if attrs["theory"] == TOKENS:
+    theory = attrs["theory"]
+    if theory == TOKENS:
+        from sgd_check.report.tokens import token_comparison_findings
+
         return token_comparison_findings(tree)
-    word, rate = str(attrs["verdict"]), float(attrs["false_alarm_rate"])
-    tone, verdict = said_first(tree, "SGD")
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
-    tables, drawings, numbers = _parts(tree)
-    return Findings(
-        tone=tone,
-        verdict=verdict,
+    find = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts}.get(theory, _time_parts)
+    tables, drawings, values = find(tree)
+    return judged_findings(
+        tree,
+        "SGD",
+        "; if the theory is right, it is rejected at that rate.",
         cautions=[f"{blown} of {blown + runs} runs blew up and are left out."] if blown else [],
-        sentences=[
-            f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs; if the theory is right, it is rejected "
-            "at that rate.",
-            *([str(attrs["loss_statement"])] if "loss_statement" in attrs else []),
-        ],
         tables=tables,
         drawings=drawings,
-        values={
-            "verdict": word,
-            "theory": attrs["theory"],
-            "reasons": attrs["reasons"],
-            "false_alarm_rate": rate,
-            "usable_runs": runs,
-            "blown_up_count": blown,
-            **numbers,
-        },
-        chart=explored_check(tree),
-        overview=partial(plot_comparison, tree),
+        values={"blown_up_count": blown, **values},
+        chart=_chart(tree),
+        overview=partial(figures.plot_comparison, tree),
     )
 
 
-def _parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
-    """Return tables, figures and numbers by what was compared."""
-    theory = tree["comparison"].attrs["theory"]
-    if theory == THEORY:
-        return [distance_table(tree)], [width_drawing(tree)], mean_field_values(tree)
-    if theory == LAW:
-        return [law_table(tree)], [law_drawing(tree)], law_values(tree)
-    curves = [curves_table(tree)] if by_curves(tree) else []
-    # The curves of a network have its times among them.
-    times = [] if curves and "teacher_coefficient" not in tree["comparison"] else [times_table(tree)]
-    learned = [learned_table(tree)] if has_learned(tree) else []
-    return [*curves, *times, *learned], panel_drawings(tree), comparison_values(tree)
+def judged_findings(tree: xr.DataTree, measured: str, end: str, **parts: Any) -> Findings:
+    """Return findings that begin with the verdict of a comparison of theory with `measured`, in words.
+
+    The sentence on the verdict ends with `end`; `parts` are other fields of `Findings`.
+    """
+    attrs = tree["comparison"].attrs
+    word, reasons = str(attrs["verdict"]), str(attrs["reasons"])
+    rate, runs = float(attrs["false_alarm_rate"]), int(attrs["usable_runs"])
+    verdict = f"{_VERDICTS[word].format(measured)} {reasons}"
+    early = _cut_short(tree)
+    if early and "stopped early" in reasons:
+        verdict = f"Unfinished: {verdict[0].lower()}{verdict[1:]}"
+    elif early:
+        verdict = f"Unfinished: {early}. {verdict}"
+    said = f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"
+    values = {"verdict": word, "theory": attrs["theory"], "reasons": attrs["reasons"]}
+    values |= {"false_alarm_rate": rate, "usable_runs": runs, **parts.pop("values")}
+    sentences = [said, *([str(attrs["loss_statement"])] if "loss_statement" in attrs else [])]
+    return Findings(tone=_TONES[word], verdict=verdict, sentences=sentences, values=values, **parts)
+
+
+def _cut_short(tree: xr.DataTree) -> str:
+    """Return which part was ended from outside before its end, and why; empty if none was."""
+    for node in tree.subtree:
+        reason = node.attrs.get("stop_reason")
+        if any(reason == each and each.resumable for each in StopReason):
+            what = "the prediction" if node.path.startswith("/prediction") else "the runs"
+            return f"{what} stopped early ({str(reason).replace('_', ' ')})"
+    return ""
+
+
+def median_over_runs(times: Array) -> Array:
+    """Return the median over runs of times (runs, …), NaN without runs; runs without count as late."""
+    late = np.where(np.isnan(times), np.inf, times)
+    return np.asarray(np.median(late, axis=0)) if len(times) else np.full(times.shape[1:], np.nan)
+
+
+def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
+    """Return the function that makes the chart of the curves that theory expects of SGD; None without."""
+    prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
+    if "component" in prediction:
+        runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
+        names = {"component": "component_name", "f* =": "teacher_component", PREDICTED_AT: "component_learned_time"}
+        facts = _facts(prediction, names) | {_MEASURED: median_over_runs(runs)}
+        return history_chart(prediction, records(facts), COMPONENTS, PREDICTED_AT)
+    if comparison.attrs["theory"] == MEAN_FIELD:
+        wide = list(tree["simulation"].children.values())[-1].to_dataset()
+        names = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_AT: "learned_time"}
+        facts = _facts(prediction, names)
+        if tell_alike("learned_time", (prediction, wide)):
+            times = median_over_runs(of_sound_runs(wide, "learned_time"))
+            facts[f"SGD of width {wide.sizes['neuron']}, median t ="] = times
+        return history_chart(prediction, records(facts), MASSES, PREDICTED_AT)
+    if "emergence_ratio" not in comparison or "seed" in prediction.dims:
+        return None
+    of_axes = "teacher_coefficient" not in comparison
+    columns = (_AXIS_FACTS if of_axes else _FACTS) | {_MEASURED: "sgd_median", "ratio": "ratio"}
+    rows = [
+        {
+            **row,
+            "ratio": with_error(*(math.nan if row[key] is None else row[key] for key in ("ratio", "standard_error"))),
+        }
+        for row in time_rows(tree)
+    ]
+    facts_of = renamed(rows, columns)
+    return history_chart(prediction, facts_of, AXES, PREDICTED_AT) if of_axes else history_chart(prediction, facts_of)
+
+
+def _facts(dataset: xr.Dataset, names: Mapping[str, str]) -> dict[str, Any]:
+    return {word: dataset[name] for word, name in names.items()}
+
+
+# --- times and curves -------------------------------------------------------------------------------------------------
+
+
+def _time_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+    """Return tables, figures and numbers of a comparison of times, and of curves if these decide."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    event, curves = event_of(simulation), by_curves(tree)
+    tables = [_curves_table(tree)] if curves else []
+    if not curves or "teacher_coefficient" in comparison:  # the curves of a network have its times among them
+        tables.append(_times_table(tree))
+    values = {
+        "p_value": float(comparison["p_value"].values),
+        "loss": comparison.attrs["loss_statement"],
+        "learning_rate": float(simulation.attrs["effective_learning_rate"]),
+        "steps": int(simulation.attrs["steps"]),
+        "stop_reason": simulation.attrs["stop_reason"],
+        "directions": time_rows(tree),
+        **({"curves": _curve_rows(tree)} if curves else {}),
+    }
+    if "learned_p_value" in comparison and np.isfinite(comparison["learned_p_value"].values).any():
+        values["learned"] = _learned_rows(tree)
+        tables.append(_learned_table(values["learned"]))
+    overlaps = "Alignments with the span" if event is ALIGNMENT else "Squared overlaps"
+    more = f"{comparison.attrs['usable_runs']} runs; verdict: {comparison.attrs['verdict']}."
+    drawings = [
+        panel_drawing(plot, tree, caption=caption, more=more)
+        for plot, caption in (
+            (figures.plot_times, f"{event.noun.capitalize()} times of SGD against the predicted ones."),
+            (figures.plot_overlaps, f"{overlaps} over time: thin lines runs, thick ones theory."),
+            (figures.plot_learning, "What is learned over time, as a part of the teacher's.")
+            if curves
+            else (figures.plot_survival, f"Share of the runs without {event.noun} over time, with theory."),
+        )
+    ]
+    loss = "Mean loss of the runs with its band, the predicted loss, the residual below."
+    return tables, [*drawings, Drawing(partial(figures.loss_figure, tree), loss, f"{loss} {more}")], values
+
+
+def time_rows(tree: xr.DataTree) -> Rows:
+    """Return one row per direction; numbers that do not exist are None."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    mean, unknown = np.exp(comparison["mean_log_ratio"].values), np.full(predicted.size, np.nan)
+    found: Rows = jsonable(
+        records(
+            {
+                "direction": np.arange(1, predicted.size + 1),
+                "teacher_coefficient": comparison.get("teacher_coefficient", unknown),
+                "given": tree["given/emergence_time"] if "given" in tree.children else predicted,
+                "predicted": predicted,
+                "sgd_median": median_over_runs(ratio[simulation["blown_up"].values == 0]) * predicted,
+                "ratio": mean,
+                "standard_error": mean * comparison["standard_error"].values,
+                "expected_delay": comparison["expected_delay"],
+                "visible_error": comparison.get("visible_error", unknown),
+                "z": comparison["z_score"],
+                "censored": comparison["censored_count"],
+            }
+        )
+    )
+    return found
+
+
+def _times_table(tree: xr.DataTree) -> Table:
+    """Return emergence times of SGD and the tested ones, and those in the file if another theory is tested."""
+    both = "given" in tree.children
+    columns = {
+        "p": "direction",
+        "a_p": "teacher_coefficient",
+        **({"in the file": "given"} if both else {}),
+        "predicted": "predicted",
+        "SGD, median": "sgd_median",
+        "ratio": "ratio",
+        "± s.e.": "standard_error",
+        "delay, %": "delay",
+        "seen from, %": "seen",
+        "z": "z",
+        "runs without": "censored",
+    }
+    rows = [
+        {**row, "delay": _percent(row["expected_delay"]), "seen": _percent(row["visible_error"])}
+        for row in time_rows(tree)
+    ]
+    short = {title: _SHORT.get(title, title) for title in columns}
+    if both:
+        given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given")
+        short |= {"in the file": given, "predicted": "finite step"}
+    note = "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
+    return Table(
+        caption=f"{event_of(tree['simulation'].to_dataset()).noun.capitalize()} times of SGD against prediction",
+        rows=renamed(rows, columns),
+        note=note if by_curves(tree) else _COLUMNS[tree["comparison"].attrs["theory"]],
+        errors={"ratio": "± s.e."},
+        each="directions, spread over p",
+        short=short,
+    )
+
+
+def _learned_rows(tree: xr.DataTree) -> Rows:
+    """Return one row on its learned times per direction; numbers that do not exist are None."""
+    comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
+    predicted = tree["prediction"].to_dataset()["learned_time"].values
+    measured = simulation["learned_time"].values[simulation["blown_up"].values == 0]
+    columns = {"direction": np.arange(1, predicted.size + 1), "predicted": predicted}
+    columns["sgd_median"] = median_over_runs(measured)
+    columns |= {name: comparison[f"learned_{name}"].values for name in ("z_score", "p_value", "visible_error")}
+    found: Rows = jsonable(records(columns | {"censored": np.count_nonzero(np.isnan(measured), axis=0)}))
+    return found
+
+
+def _learned_table(rows: Rows) -> Table:
+    """Return learned times of SGD and the tested ones."""
+    columns = {
+        "p": "direction",
+        "predicted": "predicted",
+        "SGD, median": "sgd_median",
+        "seen from, %": "seen",
+        "z": "z_score",
+        "runs without": "censored",
+    }
+    return Table(
+        caption="Learned times of SGD against prediction",
+        rows=renamed([{**row, "seen": _percent(row["visible_error"])} for row in rows], columns),
+        note="z: distance of the mean of ln(ratio) from its band in standard errors, without a number where no learned "
+        "time is predicted within the runs.",
+        each="directions, spread over p",
+        short={title: _SHORT.get(title, title) for title in columns},
+    )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100.0 * share, 1)
+
+
+def _curve_rows(tree: xr.DataTree) -> Rows:
+    """Return one row per tested curve or time: its band, and the time at which it is farthest from theory."""
+    comparison, rows = tree["comparison"].to_dataset(), []
+    for name in comparison["quantity"].values.tolist():
+        one = comparison.sel(quantity=name)
+        mean, predicted = one["look_mean"].values, one["look_prediction"].values
+        at = int(np.nanargmax(np.abs(mean - predicted)))
+        row = {"quantity": name, "looks": int(np.isfinite(mean).sum()), "time": one["look_time"].values[at]}
+        row |= {"predicted": predicted[at], "measured": mean[at], "z": one["look_z"].values[at]}
+        row |= {key: float(one[f"quantity_{key}"].values) for key in ("error", "allowance", "p_value", "power")}
+        rows.append(row)
+    found: Rows = jsonable(rows)
+    return found
+
+
+def _curves_table(tree: xr.DataTree) -> Table:
+    """Return every tested curve at the time at which SGD is farthest from theory, and every tested time."""
+    columns = {
+        "what": "quantity",
+        "at time": "time",
+        "predicted": "predicted",
+        "SGD": "measured",
+        "± s.e.": "error",
+        "allowed": "allowance",
+        "z": "z",
+        "power": "power",
+        "looks": "looks",
+    }
+    step = "SGD is extrapolated to learning rate 0 from runs at two of them. " if "finer" in tree.children else ""
+    return Table(
+        caption="Curves of SGD against prediction",
+        rows=renamed(_curve_rows(tree), columns),
+        note=f"{step}Shown is, of up to eight times of each curve, the one at which SGD is farthest from theory; z is "
+        "the distance from what is allowed in standard errors, power the probability that an error of 30 % in time is "
+        "seen. Errors of times are relative.",
+        errors={"SGD": "± s.e."},
+        each="curves",
+        short={title: title for title in columns if title != "looks"},
+        digits=3,
+    )
+
+
+# --- mean fields ------------------------------------------------------------------------------------------------------
+
+
+def _mean_field_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+    """Return the table of distances of all widths, the figure, and the numbers of the verdict."""
+    comparison = tree["comparison"].to_dataset()
+    simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
+    widths = [int(m) for m in comparison["width"].values]
+    means = {name: comparison[name].mean("seed").transpose("time", "width").values for name in ("loss", "function_gap")}
+    by_width = {name: [dict(zip(widths, row, strict=True)) for row in mean.tolist()] for name, mean in means.items()}
+    columns = {name: comparison[name] for name in ("time", "mean_field_loss", *_EXPONENTS)}
+    times: Rows = jsonable(records({**columns, **by_width}))
+    exponent = float(comparison["mean_gap_exponent"])
+    values = {
+        "exponent": exponent,
+        "exponent_error": float(comparison["mean_gap_exponent_error"]),
+        "z": float(comparison["exponent_z"]),
+        "p_value": float(comparison["p_value"]),
+        "widths": widths,
+        "starts": int(comparison.sizes["seed"]),
+        "learning_rate": float(simulations[0].attrs["effective_learning_rate"]),
+        "batch_sizes": [int(one.attrs["batch_size"]) for one in simulations],
+        "steps": int(simulations[0].attrs["steps"]),
+        "stop_reason": simulations[-1].attrs["stop_reason"],
+        "times": times,
+    }
+    caption = "Losses of all widths, scaled distances from the mean field, and their exponents in the width."
+    more = f"The tested exponent is {exponent:.3g}; theory says −1."
+    drawing = Drawing(partial(figures.plot_widths, tree), caption, f"{caption} {more}")
+    return [_distance_table(times, widths)], [drawing], values
+
+
+def _distance_table(times: Rows, widths: list[int]) -> Table:
+    """Return distances and exponents at positive times, at most ten of them, evenly spread."""
+    later = [row for row in times if row["time"] > 0.0]
+    chosen = np.linspace(0, len(later) - 1, min(len(later), MOST_TIMES)).round().astype(int)
+    titles = ("x", "± s.e. of x", "y", "± s.e. of y")
+    rows = [
+        {
+            "t": row["time"],
+            "loss": row["mean_field_loss"],
+            **{f"D, m = {m}": gap for m, gap in row["function_gap"].items()},
+            **{title: row[name] for title, name in zip(titles, _EXPONENTS, strict=True)},
+        }
+        for row in (later[at] for at in chosen)
+    ]
+    distances = {f"D, m = {m}": f"D_{m}" for m in widths}
+    return Table(
+        caption="Distances from the mean field over time",
+        rows=rows,
+        note="D_m: m E(f_m - f)^2 without the noise of SGD, mean over starts; x: exponent of D_m/m in m, theory -1; "
+        "y: that of the neurons' squared distance, beside the verdict.",
+        errors={"x": titles[1], "y": titles[3]},
+        short={"t": "t", "loss": "loss", **distances, "x": "x", titles[1]: "± s.e.", "y": "y", titles[3]: "± s.e."},
+        digits=3,
+    )
+
+
+# --- estimates of one direction ---------------------------------------------------------------------------------------
+
+
+def _law_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+    """Return the mean squared overlap and its law as a table, the figure, and the numbers of the verdict."""
+    comparison = tree["comparison"].to_dataset()
+    names = ("mean_overlap_squared", "predicted_overlap_squared", "allowed_deviation", "p_value")
+    by_direction = ("standard_error", "z_score", "visible_error")
+    values = {
+        "samples": int(tree["simulation"].attrs["samples"]),
+        **{name: float(comparison[name]) for name in names},
+        **{name: float(comparison[name].values[0]) for name in by_direction},
+    }
+    columns = {
+        "samples": "samples",
+        "mean": "mean_overlap_squared",
+        "± s.e.": "standard_error",
+        "law": "predicted_overlap_squared",
+        "± allowed": "allowed_deviation",
+        "z": "z_score",
+        "seen from": "visible_error",
+    }
+    table = Table(
+        caption="Squared overlap against its law",
+        rows=renamed([values], columns),
+        note="z: distance of the mean from what a finite d is allowed, in standard errors; seen from: the least error "
+        "of the law that this check sees with probability 0.8.",
+        errors={"mean": "± s.e."},
+    )
+    caption = f"{_ESTIMATES}, the law, and what a finite dimension is allowed."
+    return [table], [Drawing(partial(figures.plot_law_test, tree), caption, caption)], values
+
+
+def estimate_findings(dataset: xr.Dataset) -> Findings:
+    """Return what `sgd_check.estimate_direction` shows by itself."""
+    overlap = dataset["overlap_squared"].values
+    known = overlap[np.isfinite(overlap)]
+    row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(known.size)}
+    if known.size:
+        row["mean"] = float(known.mean())
+        row |= {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
+    draw = partial(one_panel, figures.plot_estimates, dataset, None)
+    return run_findings(
+        dataset,
+        sentences=[recovery_sentence(dataset)],
+        tables=[Table(caption="Squared overlap with the direction", rows=[row])],
+        drawings=[Drawing(draw, f"{_ESTIMATES}.", f"{_ESTIMATES}.")],
+        values={"answer": "direction-estimate", **row},
+        overview=draw,
+    )
+
+
+# --- runs alone -------------------------------------------------------------------------------------------------------
+
+
+def simulation_findings(dataset: xr.Dataset) -> Findings:
+    """Return what the runs of `sgd_check.simulate` show by themselves."""
+    if dataset.attrs.get("theory") == TOKENS:
+        from sgd_check.report.tokens import token_simulation_findings
+
+        return token_simulation_findings(dataset)
+    dataset = with_emergence(dataset)
+    end, event = float(dataset.attrs["end_time"]), event_of(dataset)
+    losses = f"Loss of each run against flow time to t = {end:.4g}; the thick line is the median."
+    times = f"{event.noun.capitalize()} times of the runs by direction; crosses mark the predicted time of the pair."
+    drawings = [
+        panel_drawing(figures.plot_run_losses, dataset, caption=losses),
+        panel_drawing(figures.plot_run_times, dataset, caption=times),
+    ]
+    tables = [_runs(dataset)]
+    if "component" in dataset:
+        caption = "Components of the network over the teacher's: medians of the runs, with bands between the quartiles."
+        drawings.append(panel_drawing(figures.plot_run_components, dataset, caption=caption))
+        tables.append(_component_times(dataset))
+    return run_findings(
+        dataset,
+        cautions=_cautions(dataset),
+        tables=tables,
+        drawings=drawings,
+        go_on="python -m sgd_check.run PREDICTION --resume {file}",
+    )
+
+
+def _cautions(dataset: xr.Dataset) -> list[str]:
+    attrs, runs, found = dataset.attrs, dataset.sizes["seed"], []
+    blown = int((dataset["blown_up"].values != 0).sum())
+    if blown:
+        found.append(f"{blown} of {runs} runs blew up.")
+    if attrs.get("above_limit"):
+        rate, limit = float(attrs["effective_learning_rate"]), float(attrs["learning_rate_limit"])
+        found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
+    censored = dataset["censored"].values != 0
+    if censored.any():
+        what = f"{event_of(dataset).noun}s were not seen by the end (censored)."
+        found.append(f"{int(censored.sum())} of {censored.size} {what}")
+    return found
+
+
+def _runs(dataset: xr.Dataset) -> Table:
+    """Return the quartiles of the emergence times; runs without count as later than all others."""
+    heads: dict[str, Any] = {"p": dataset["direction"]}
+    # Of a network the directions are the teacher's axes.
+    if "teacher_coefficient" in dataset:
+        predicted = dataset.get("predicted_emergence_time")
+        unknown = np.full(dataset.sizes["direction"], None)
+        heads["a_p"] = dataset["teacher_coefficient"]
+        heads["predicted, pair"] = unknown if predicted is None else predicted
+    times, event = dataset["emergence_time"].values, event_of(dataset)
+    return Table(
+        caption=f"{event.noun.capitalize()} times of the runs",
+        rows=_quartiles(times, heads, f"runs that {event.past}"),
+        note=f"Over {len(times)} runs; those in which the direction did not {event.verb} count as latest.",
+        each="directions, spread over p",
+    )
+
+
+def _component_times(dataset: xr.Dataset) -> Table:
+    """Return the quartiles of the times at which a network's components are learned."""
+    heads = {"component": dataset["component_name"], "f*_α": dataset["teacher_component"]}
+    times = dataset["component_learned_time"].values
+    return Table(
+        caption="Times at which components are learned",
+        rows=_quartiles(times, heads, "runs that learned it"),
+        note=f"Over {len(times)} runs; those in which f_α did not reach half of f*_α count as latest.",
+        each="components, in their order",
+    )
+
+
+def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
+    """Return rows that begin with the columns `heads`: the number of known times (runs, rows), and their quartiles."""
+    ordered = np.sort(np.where(np.isnan(times), np.inf, times), axis=0)
+    shares = {"first quartile": 0.25, "median": 0.5, "third quartile": 0.75}
+    quartiles = {name: ordered[round(share * (len(ordered) - 1))] for name, share in shares.items()}
+    return records({**heads, counted: np.isfinite(ordered).sum(axis=0), **quartiles})
 
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:
     """Return what a study of `python -m sgd_check.study` shows."""
-    return study_findings(dataset, *study_told(dataset), partial(plot_study, dataset))
+    return study_findings(dataset, *study_values(dataset), partial(plot_study, dataset))

@@ -1,4 +1,4 @@
-"""Findings of the studies of the step size: points, and fitted exponents beside theory's."""
+"""Studies of the step size of SGD: points, fitted exponents and those of theory, sentences, and the figures."""
 
 from __future__ import annotations
 
@@ -7,25 +7,66 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import transfer_told
+from dynamics.report import (
+    BAND,
+    COLOURS,
+    IDEAL,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    StudyFigure,
+    draw_study,
+    finish_panel,
+    formula,
+    mean_band,
+    power,
+    records,
+    shades,
+    share_bars,
+    transfer_figure,
+    transfer_values,
+)
+from dynamics.runs.variables import axis_label
 from hermite.text.messages import with_error
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-    #: What a study found, as plain values, and what is to be said about it.
-    Told = tuple[dict[str, Any], list[str]]
+    from hermite.arrays import Array
+
+    #: The numbers that a study found, and sentences on them.
+    Found = tuple[dict[str, Any], list[str]]
+
+#: Colours and hatches of "agree", "disagree" and "undecided".
+VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
+#: Markers of information exponents.
+MARKERS = ("o", "s", "^", "D")
+#: Distance of the points of one ratio as a part of the largest ratio.
+APART = 0.012
 
 
-def study_told(dataset: xr.Dataset) -> Told:
-    """Return what a study found, `points` and `fits` or single numbers, and what is to be said about it."""
-    return _TOLD[dataset.attrs["answer"]](dataset)
+# --- findings ---------------------------------------------------------------------------------------------------------
 
 
-def rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
+def study_values(dataset: xr.Dataset) -> Found:
+    """Return the numbers of a study, `points` and `fits` or single numbers, and sentences on them."""
+    find = {
+        "full-batch": _full_batch,
+        "calibration": _calibration,
+        "sample-complexity": _complexity,
+        "unstable-discretisation": _discretisation,
+        "step-size": _step_size,
+        "transfer": transfer_values,
+    }[dataset.attrs["answer"]]
+    return find(dataset)
+
+
+def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
     """Yield the curves of a study of the sample complexity: k, and e where the landscape is smoothed, and its part."""
     one = dataset.isel(direction=0)
     exponents = one["smoothing_exponent"].values.tolist() if "smoothing_exponent" in one.dims else [None]
@@ -35,40 +76,30 @@ def rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
             yield ({"k": k}, of_link) if e is None else ({"k": k, "e": e}, of_link.sel(smoothing_exponent=e))
 
 
-def _complexity(dataset: xr.Dataset) -> Told:
-    points, fits = [], []
-    for name, one in rows_of(dataset):
+def _complexity(dataset: xr.Dataset) -> Found:
+    points: list[dict[str, Any]] = []
+    fits: list[dict[str, Any]] = []
+    for name, one in _rows_of(dataset):
         rate = one["step_size"].values
         mean, error = log_means(one["emergence_step"].values)
-        for at, d in enumerate(one["dimension"].values.tolist()):
-            points.append(
-                {
-                    **name,
-                    "d": d,
-                    "eta": rate[at],
-                    "steps": np.exp(mean[at]),
-                    "s.e.": np.exp(mean[at]) * error[at],
-                    "equation": one["finite_step_time"].values[at] / rate[at],
-                    "flow": one["predicted_emergence_time"].values[at] / rate[at],
-                    "z": one["time_deviation"].values[at],
-                    "censored": one["censored_share"].values[at],
-                    "blown_up": one["blown_up_share"].values[at],
-                }
-            )
-        exponent, spread = one["exponent"].values, float(one["exponent_error"].values[0])
-        fits.append(
-            {
-                **name,
-                "exponent": exponent[0],
-                "standard_error": spread,
-                "equation": exponent[1],
-                "flow": exponent[2],
-                "asymptotic": exponent[3],
-                "z_asymptotic": (exponent[0] - exponent[3]) / spread,
-                "z_equation": (exponent[0] - exponent[1]) / spread,
-                "p_value": float(one["p_value"].values),
-            }
-        )
+        count = np.exp(mean)
+        columns = {
+            "d": one["dimension"],
+            "eta": rate,
+            "steps": count,
+            "s.e.": count * error,
+            "equation": one["finite_step_time"].values / rate,
+            "flow": one["predicted_emergence_time"].values / rate,
+            "z": one["time_deviation"],
+            "censored": one["censored_share"],
+            "blown_up": one["blown_up_share"],
+        }
+        points += [{**name, **row} for row in records(columns)]
+        (x, equation, flow, law), spread = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+        theory = {"equation": equation, "flow": flow, "asymptotic": law}
+        z = {"z_asymptotic": (x - law) / spread, "z_equation": (x - equation) / spread}
+        fit = {**name, "exponent": x, "standard_error": spread, **theory, **z}
+        fits.append(fit | {"p_value": float(one["p_value"].values)})
     return {"points": points, "fits": fits}, _complexity_sentences(fits)
 
 
@@ -92,34 +123,25 @@ def _complexity_sentences(fits: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _discretisation(dataset: xr.Dataset) -> Told:
-    limit, points = dataset.attrs["learning_rate_limit"], []
-    predicted = dataset["predicted_samples_needed"].values
-    flow = dataset["predicted_emergence_time"].values
-    for at, target in enumerate(dataset["target"].values.tolist()):
-        needed = dataset["samples_needed"].values[at]
-        mean, error = log_means(needed)
-        emerged = dataset["emergence_time"].values[at, :, target - 1]
-        points.append(
-            {
-                "wanted": target,
-                "eta/limit": float(dataset["step_size"].values[at]) / limit,
-                "loss": float(dataset["target_loss"].values[at]),
-                "samples": np.exp(mean),
-                "s.e.": np.exp(mean) * error,
-                "theory": predicted[at],
-                "z": (mean - np.log(predicted[at])) / error,
-                "last_delay": np.median(np.where(np.isnan(emerged), np.inf, emerged)) / flow[target - 1],
-                "missed": float(np.isnan(needed).mean()),
-                "blown_up": float(dataset["blown_up_share"].values[at]),
-            }
-        )
-    fits: list[dict[str, Any]] = [
-        {"source": str(source), "exponent": float(x), "standard_error": float(error)}
-        for source, x, error in zip(
-            dataset["source"].values, dataset["exponent"].values, dataset["exponent_error"].values, strict=True
-        )
-    ]
+def _discretisation(dataset: xr.Dataset) -> Found:
+    predicted, flow = dataset["predicted_samples_needed"].values, dataset["predicted_emergence_time"].values
+    targets, needed = dataset["target"].values, dataset["samples_needed"].values
+    mean, error = log_means(needed)
+    emerged = dataset["emergence_time"].values[np.arange(targets.size), :, targets - 1]
+    columns = {
+        "wanted": targets,
+        "eta/limit": dataset["step_size"].values / dataset.attrs["learning_rate_limit"],
+        "loss": dataset["target_loss"],
+        "samples": np.exp(mean),
+        "s.e.": np.exp(mean) * error,
+        "theory": predicted,
+        "z": (mean - np.log(predicted)) / error,
+        "last_delay": np.median(np.where(np.isnan(emerged), np.inf, emerged), axis=1) / flow[targets - 1],
+        "missed": np.isnan(needed).mean(axis=1),
+        "blown_up": dataset["blown_up_share"],
+    }
+    names = {"source": "source", "exponent": "exponent", "standard_error": "exponent_error"}
+    fits = records({title: dataset[name] for title, name in names.items()})
     sgd, same, large, ideal, law = (with_error(fit["exponent"], fit["standard_error"]) for fit in fits)
     sentences = [
         f"loss ~ samples^x: {sgd} by SGD (error from the scatter over runs), {same} by theory for the same problem.",
@@ -127,38 +149,38 @@ def _discretisation(dataset: xr.Dataset) -> Told:
         f"Asymptotically {law}, which is no prediction for the small problem. Last delay: median emergence of the "
         "last wanted direction over the flow's. Missed: share of runs that did not reach the loss; no fit uses them.",
     ]
-    return {"points": points, "fits": fits}, sentences
+    return {"points": records(columns), "fits": fits}, sentences
 
 
-def _step_size(dataset: xr.Dataset) -> Told:
+def _step_size(dataset: xr.Dataset) -> Found:
     attrs = dataset.attrs
     shown = int(attrs["shown_direction"]) - 1
     flow = float(dataset["predicted_emergence_time"].values[shown])
-    limit = float(attrs.get("learning_rate_limit", math.nan))
-    points = []
-    for at, rate in enumerate(dataset["learning_rate"].values.tolist()):
-        blown = float(dataset["blown_up_share"].values[at])
-        time = dataset["emergence_time"].values[at, :, shown]
-        # Runs that were lost count as infinite; those that were not run as unknown.
-        known = np.sort(np.where(np.isnan(time), math.nan if math.isnan(blown) else math.inf, time))
-        low, middle, high = (known[round(q * (known.size - 1))] for q in (0.25, 0.5, 0.75))
-        points.append(
-            {
-                "eta": rate,
-                "eta/limit": rate / limit,
-                "median/flow": middle / flow,
-                "quartile_1": low / flow,
-                "quartile_3": high / flow,
-                "equation/flow": float(dataset["finite_step_time"].values[at, shown]) / flow,
-                "not_emerged": float(dataset["censored_share"].values[at, shown]),
-                "blown_up": blown,
-            }
-        )
+    rate, limit = dataset["learning_rate"].values, float(attrs.get("learning_rate_limit", math.nan))
+    blown, time = dataset["blown_up_share"].values, dataset["emergence_time"].values[:, :, shown]
+    low, middle, high = _quartiles(time, blown)
+    columns = {
+        "eta": rate,
+        "eta/limit": rate / limit,
+        "median/flow": middle / flow,
+        "quartile_1": low / flow,
+        "quartile_3": high / flow,
+        "equation/flow": dataset["finite_step_time"].values[:, shown] / flow,
+        "not_emerged": dataset["censored_share"].values[:, shown],
+        "blown_up": blown,
+    }
     names = ("largest_faithful_rate", "largest_faithful_rate_of_equation", "half_blown_up_rate", "learning_rate_limit")
     numbers = {name: float(attrs.get(name, math.nan)) for name in names}
     errors = {f"{name}_error": float(attrs[f"{name}_error"]) for name in (names[0], names[2])}
-    summary = {"points": points, "direction": shown + 1, "flow": flow, **numbers, **errors}
+    summary = {"points": records(columns), "direction": shown + 1, "flow": flow, **numbers, **errors}
     return summary, _step_size_sentences(summary)
+
+
+def _quartiles(time: Array, blown: Array) -> Array:
+    """Return the quartiles over runs of times (rate, run), shape (3, rate): lost runs are infinite, absent ones NaN."""
+    known = np.sort(np.where(np.isnan(time), np.inf, time), axis=1)
+    known[np.isnan(blown)] = np.nan
+    return np.stack([known[:, round(q * (known.shape[1] - 1))] for q in (0.25, 0.5, 0.75)])
 
 
 def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
@@ -178,7 +200,7 @@ def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _calibration(dataset: xr.Dataset) -> Told:
+def _calibration(dataset: xr.Dataset) -> Found:
     points, limit = [], float(dataset.attrs["learning_rate_limit"])
     for rate in dataset["learning_rate"].values.tolist():
         for case in dataset["case"].values.tolist():
@@ -203,19 +225,19 @@ def _calibration(dataset: xr.Dataset) -> Told:
     return {"points": points}, sentences
 
 
-def _full_batch(dataset: xr.Dataset) -> Told:
+def _full_batch(dataset: xr.Dataset) -> Found:
     law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
+    columns = {
+        "n/d": dataset["ratio"],
+        "overlap": dataset["overlap_squared"].values.mean(axis=2),
+        "law": law,
+        "descent": dataset["descent_overlap_squared"].values.mean(axis=2),
+        "recovered": dataset["recovered_share"].values,
+    }
     points = [
-        {
-            "d": d,
-            "n/d": ratio,
-            "overlap": float(dataset["overlap_squared"].values[at, column].mean()),
-            "law": float(law[column]),
-            "descent": float(dataset["descent_overlap_squared"].values[at, column].mean()),
-            "recovered": float(dataset["recovered_share"].values[at, column]),
-        }
+        {"d": d, **row}
         for at, d in enumerate(dataset["dimension"].values.tolist())
-        for column, ratio in enumerate(dataset["ratio"].values.tolist())
+        for row in records({name: column if column.ndim == 1 else column[at] for name, column in columns.items()})
     ]
     d = dataset["online_dimension"].values
     online = (dataset["online_samples"].values.mean(axis=1) / d).tolist()
@@ -232,11 +254,283 @@ def _full_batch(dataset: xr.Dataset) -> Told:
     return {"points": points, **numbers, "online": dict(zip(map(str, d.tolist()), online, strict=True))}, sentences
 
 
-_TOLD = {
-    "full-batch": _full_batch,
-    "calibration": _calibration,
-    "sample-complexity": _complexity,
-    "unstable-discretisation": _discretisation,
-    "step-size": _step_size,
-    "transfer": transfer_told,
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
+    """Draw the figure of a study.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Result of `sample_complexity`, `unstable_discretisation`, `step_size_phases`, `full_batch_recovery`,
+        `calibration` or `sgd_transfer`.
+    axes : sequence of Axes, optional
+        Where to draw: three of `unstable_discretisation` and `sgd_transfer`, two of others; by default a new figure.
+    style : {"screen", "paper", "talk"}, optional
+        Of a new figure; see `figure_style`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the dataset is no study's, or `axes` are not so many.
+    """
+    return draw_study(dataset, _FIGURES, axes, style)
+
+
+def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
+    """Left: steps to escape against d. Right: the same times over those of the finite-step equation."""
+    steps_ax, ratio_ax = axes
+    d = dataset["dimension"].values.astype(float)
+    rows = list(_rows_of(dataset))
+    for at, (name, one) in enumerate(rows):
+        colour = COLOURS[at % len(COLOURS)]
+        marker = MARKERS[dataset["information_exponent"].values.tolist().index(name["k"]) % len(MARKERS)]
+        rate, runs = one["step_size"].values, one["emergence_step"].values
+        equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
+        logs, error = log_means(runs)
+        mean = np.exp(logs)
+        known, slopes = _row_words(name, one)
+        steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
+        bars = mean * np.array([1.0 - np.exp(-BAND * error), np.exp(BAND * error) - 1.0])
+        steps_ax.errorbar(d, mean, yerr=bars, fmt=marker, color=colour, ms=5, capsize=3, label=f"{known}: {slopes}")
+        steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
+        steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
+        ratio = mean * rate / equation
+        spread = np.array([ratio * (1.0 - np.exp(-BAND * error)), ratio * (np.exp(BAND * error) - 1.0)])
+        # The points of different rows side by side.
+        shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
+        ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
+        ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
+    for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
+        for style, label in styles.items():
+            ax.plot([], [], style, color=REFERENCE, label=label)
+    ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
+    ratio_ax.set_xscale("log")
+    over = "time over that of the finite-step equation"
+    # Room for the legend above the curves.
+    low, high = steps_ax.get_ylim()
+    steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
+    finish_panel(
+        steps_ax, axis_label("dimension"), "SGD steps until $C^2 = 1/2$", "small dots: runs, large: geometric mean"
+    )
+    finish_panel(ratio_ax, axis_label("dimension"), over, "error bars: twice the standard error")
+    for ax in axes:
+        ax.set_xticks(d, [f"{value:g}" for value in d])
+        ax.minorticks_off()
+
+
+def _row_words(name: dict[str, Any], one: xr.Dataset) -> tuple[str, str]:
+    """Return what a row is, and its slopes by SGD and in theory."""
+    (x, equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+    if "e" not in name:
+        return f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"
+    smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
+    return f"$k = {name['k']}$, {smoothing}", f"{power('d', x, dx)}, equation {equation:.2f}, limit {law:.2f}"
+
+
+def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
+    """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
+    for draw, ax in zip((_draw_large, _draw_losses, _draw_delays), axes, strict=True):
+        draw(dataset, ax)
+
+
+def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
+    loss, needed = dataset["large_target_loss"].values, dataset["large_samples_needed"].values
+    exponent = dataset["exponent"].values
+    fitted, law = float(exponent[2]), float(exponent[4])
+    error = float(dataset["exponent_error"].values[2])
+    ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
+    middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
+    for slope, style, colour, label, height in (
+        (fitted, "--", "k", f"fit: {power('n', fitted, error)}", 1.0),
+        (law, ":", REFERENCE, f"asymptotic: {power('n', law)}", 1.6),
+    ):
+        line = height * loss[middle] * (needed / needed[middle]) ** slope
+        ax.loglog(needed, line, style, color=colour, lw=1.3, label=label)
+    count = int(dataset["large_target"].values[-1])
+    title = f"theory, targets 1 to {count}, step tuned to each"
+    finish_panel(ax, axis_label("samples"), axis_label("sample_loss"), title)
+
+
+def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
+    samples, losses = dataset["samples"].values, dataset["sample_loss"].values
+    level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
+    for at, target, colour in _coloured_targets(dataset):
+        blown = float(dataset["blown_up_share"].values[at])
+        lost = f", {100 * blown:.0f} % blown up" if blown > 0 else ""
+        # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
+        ended = np.isfinite(losses[at]).any(axis=0)
+        middle = np.median(np.where(np.isnan(losses[at][:, ended]), np.inf, losses[at][:, ended]), axis=0)
+        ax.loglog(samples[ended], middle, color=colour, lw=1.1, label=f"tuned to {target}{lost}")
+        reached = needed[at][np.isfinite(needed[at])]
+        if reached.size:
+            logs = np.log(reached)
+            mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
+            bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
+            ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
+    crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
+    ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
+    law = float(dataset["exponent"].values[0])
+    error = float(dataset["exponent_error"].values[0])
+    ax.set_ylim(0.5 * level[-1], 1.6)
+    fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
+    title = f"SGD, medians; circles: target reached{fitted}"
+    finish_panel(ax, axis_label("samples"), axis_label("loss"), title)
+
+
+def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
+    a = dataset["teacher_coefficient"].values
+    flow = dataset["predicted_emergence_time"].values
+    lag = dataset["predicted_learned_time"].values - flow
+    end = dataset["step_size"].values * _last_samples(dataset)
+    late = dataset["emergence_time"].values
+    late = np.sort(np.where(np.isnan(late), np.inf, late), axis=1)
+    ratios = np.median(late, axis=1) / flow
+    low, high = (late[:, round(q * (late.shape[1] - 1))] / flow for q in (0.25, 0.75))
+    delays = (dataset["delayed_time"].values - lag) / flow
+    drawn = np.concatenate([ratios, high, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
+    top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
+    for at, target, colour in _coloured_targets(dataset):
+        noise = a[target - 1] / a
+        # Directions that the flow itself would not have time for say nothing of the noise.
+        seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
+        found = seen & np.isfinite(ratios[at])
+        bars = np.abs(np.array([low[at], np.minimum(high[at], top)])[:, found] - ratios[at][found])
+        thin: dict[str, Any] = {"ms": 4, "elinewidth": 0.6, "label": f"tuned to {target}"}
+        ax.errorbar(noise[found], ratios[at][found], yerr=bars, fmt="o", color=colour, **thin)
+        ax.semilogx(noise[seen], delays[at][seen], "-", color=colour, lw=1.0)
+        lost = seen & ~found
+        ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
+    ax.axhline(1.0, color=REFERENCE, lw=0.8)
+    ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
+    x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
+    finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
+
+
+def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
+    """Return place, number of wanted directions and colour of each target."""
+    targets = dataset["target"].values.tolist()
+    return list(zip(range(len(targets)), targets, shades(len(targets), 0.85), strict=True))
+
+
+def _last_samples(dataset: xr.Dataset) -> Any:
+    """Return the last recorded number of samples of each target."""
+    recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
+    return dataset["samples"].values[recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)]
+
+
+def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
+    """Above: emergence time against the step size. Below: shares of the runs that blew up or never emerged."""
+    time_ax, share_ax = axes
+    shown = int(dataset.attrs["shown_direction"]) - 1
+    rate = dataset["learning_rate"].values
+    time = dataset["emergence_time"].values[..., shown]
+    flow = float(dataset["predicted_emergence_time"].values[shown])
+    finite = dataset["finite_step_time"].values[:, shown]
+    blown, lost = dataset["blown_up_share"].values, dataset["censored_share"].values[:, shown]
+    time_ax.loglog(np.repeat(rate, time.shape[1]), time.ravel(), ".", color=MEASURED, ms=4, alpha=0.3, label="SGD runs")
+    top = float(np.nanmax(time))
+    low, middle, high = np.minimum(_quartiles(time, blown), 10 * top)
+    time_ax.fill_between(rate, low, high, color=MEASURED, alpha=0.15, lw=0, label="quartiles, lost runs as late")
+    shown_middle = np.where(middle < 10 * top, middle, np.nan)
+    time_ax.loglog(rate, shown_middle, "o-", color=MEASURED, ms=5, lw=1.2, label="median")
+    time_ax.axhline(flow, color="k", lw=1.0, ls="--", label="flow")
+    time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
+    time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
+    for share, style, colour, label in ((blown, "o-", PREDICTED, "blown up"), (lost, "s-", REFERENCE, "not emerged")):
+        bars = share_bars(share, time.shape[1])
+        share_ax.errorbar(rate, share, yerr=bars, fmt=style, color=colour, ms=4, lw=1.2, capsize=2, label=label)
+    share_ax.set_ylim(-0.04, 1.04)
+    if "learning_rate_limit" in dataset.attrs:
+        for ax in axes:
+            ax.axvline(dataset.attrs["learning_rate_limit"], color=IDEAL, lw=1.4, ls="-.", label="limit of stability")
+    finish_panel(time_ax, "", axis_label("emergence_in_flow_time"), loc="upper left")
+    finish_panel(share_ax, axis_label("step_size"), "share of runs, 95 %", loc="upper left")
+
+
+def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
+    """Shares of the verdicts, one bar for each case, one panel for each of up to two learning rates."""
+    limit, cases = float(dataset.attrs["learning_rate_limit"]), dataset["case"].values.tolist()
+    for ax, rate in zip(axes, dataset["learning_rate"].values.tolist(), strict=False):
+        counts = dataset["verdict_count"].sel(learning_rate=rate).values
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+        left = np.zeros(len(cases))
+        looks = zip(dataset["verdict"].values.tolist(), VERDICT_COLOURS, VERDICT_HATCHES, strict=True)
+        for at, (verdict, colour, hatch) in enumerate(looks):
+            ax.barh(cases, shares[:, at], left=left, color=colour, hatch=hatch, edgecolor="white", label=verdict)
+            left += shares[:, at]
+        ax.set_xlim(0.0, 1.0)
+        title = rf"$\eta$ = {rate / limit:.3g} of the limit of stability"
+        finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+    axes[0].invert_yaxis()
+    for unused in axes[dataset.sizes["learning_rate"] :]:
+        unused.remove()
+
+
+def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
+    """Left: squared overlaps and exact recoveries against n/d. Right: samples of online SGD over d against d."""
+    _draw_reused(dataset, axes[0])
+    _draw_online(dataset, axes[1])
+
+
+def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
+    ratio = dataset["ratio"].values
+    law = dataset["predicted_overlap_squared"]
+    ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label=r"law, $d\to\infty$")
+    threshold = float(dataset.attrs["threshold_ratio"])
+    ax.axvline(threshold, color=PREDICTED, ls="--", lw=1.0, label="its threshold")
+    sizes = dataset["dimension"].values.tolist()
+    for at, (d, colour) in enumerate(zip(sizes, shades(len(sizes), 0.85), strict=True)):
+        # Overlaps and shares of all dimensions side by side.
+        place, share_place = (ratio + APART * ratio[-1] * (2 * at + s - len(sizes) + 0.5) for s in (0, 1))
+        runs = dataset["overlap_squared"].values[at]
+        mean, error = mean_band(runs, axis=1)
+        label = f"first eigenvector, $d = {d}$"
+        ax.errorbar(place, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
+        share = dataset["recovered_share"].values[at]
+        bars = share_bars(share, runs.shape[1])
+        style = {"fmt": "s--", "color": colour, "ms": 4, "lw": 0.9, "capsize": 2, "mfc": "none"}
+        ax.errorbar(share_place, share, yerr=bars, **style, label=f"exact by descent, $d = {d}$")
+    ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
+    cut = float(dataset.attrs["cut"])
+    # The legend stands to the right of the threshold, above the law.
+    beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
+    title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
+    label = f"{axis_label('overlap_squared')}, share of the runs"
+    finish_panel(ax, axis_label("ratio"), label, title, loc="upper left", bbox_to_anchor=beside)
+
+
+def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
+    d = dataset["online_dimension"].values.astype(float)
+    needed = dataset["online_samples"].values / d[:, None]
+    mean, error = mean_band(needed, axis=1)
+    ax.plot(np.repeat(d, needed.shape[1]), needed.ravel(), ".", color=REFERENCE, ms=4, alpha=0.5, label="runs")
+    ax.errorbar(d, mean, yerr=error, fmt="o", color=MEASURED, ms=5, capsize=3, label="mean, twice the s.e.")
+    known = np.isfinite(mean)
+    if known.any():
+        slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
+        line = mean[known].mean() + slope * (np.log(d) - middle)
+        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {formula(slope)} in $\ln d$, mean step")
+    ax.set_xscale("log")
+    title = r"online SGD from $C = 2/\sqrt{d}$"
+    finish_panel(ax, axis_label("dimension"), "samples over $d$ until $C^2 = 1/4$", title, loc="upper left")
+
+
+def _two(_: xr.Dataset) -> int:
+    return 2
+
+
+#: Study -> its figure.
+_FIGURES = {
+    "sample-complexity": StudyFigure(_draw_complexity, _two, (5.5, 4.4)),
+    "unstable-discretisation": StudyFigure(_draw_discretisation, lambda _: 3, (5.0, 4.6)),
+    "step-size": StudyFigure(_draw_step_size, _two, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "full-batch": StudyFigure(_draw_full_batch, _two, (5.5, 4.4)),
+    "calibration": StudyFigure(_draw_calibration, _two, (6.0, 4.4), options={"sharey": True}),
+    "transfer": transfer_figure("learning_rate_limit", "limit of stability"),
 }

@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from PIL import Image
 
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS
-from dynamics.report.figures import animation
+from dynamics.report import animation
 
 DOCS = Path(__file__).parents[2] / "docs"
 GALLERY = DOCS / "gallery"

@@ -13,8 +13,8 @@ import xarray as xr
 from PIL import Image
 
 import dynamics
+from dynamics.report import animation
 from dynamics.report.__main__ import main
-from dynamics.report.figures import animation
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_frames_are_even_in_log_time_between_first_and_last_motion():
     # Nothing moves before t = 1 and after t = 1000; in between C² goes from 0 to 1 in one decade.
     overlap = np.zeros((6, 2, 2))
     overlap[3:, 0, 0] = overlap[3:, 1, 1] = 1.0
-    time, squares = animation._course(histories(overlap))
+    time, squares = animation.moving_frames(histories(overlap))
     np.testing.assert_allclose(time, [10.0, 10.0 ** (4 / 3), 10.0 ** (5 / 3), 100.0, 100.0])
     np.testing.assert_allclose(squares[:, 0, 0], [0.0, 1 / 3, 2 / 3, 1.0, 1.0])
     np.testing.assert_allclose(squares[:, 0, 1], 0.0)
@@ -102,7 +102,7 @@ def test_films_need_ffmpeg(pairs, tmp_path, monkeypatch):
 
 
 def test_panels_stand_still(pairs):
-    figure, draw = animation._stage(pairs, *animation._course(pairs))
+    figure, draw = animation.draw_frames(pairs, *animation.moving_frames(pairs))
     places = []
     for frame in range(animation.FRAMES):
         draw(frame)

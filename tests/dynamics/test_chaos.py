@@ -10,8 +10,7 @@ from dynamics.equations.mean_field.start import start_particles
 from dynamics.equations.spherical.coupling import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
-from dynamics.report.figures.chaos import chaos_figure
-from dynamics.report.figures.teachers import save_teachers
+from dynamics.report.mean_field import chaos_findings, save_teachers
 from dynamics.runs.dataset import VARIABLES
 from dynamics.solve.spherical import _nodes as nodes
 from dynamics.theory.fits import widening
@@ -179,7 +178,7 @@ def test_the_dataset_is_labelled_stored_and_drawn(tmp_path):
     axes = dynamics.plot_chaos(chaos)
     assert [ax.get_xscale() for ax in axes] == ["log"] * 3
     assert len(axes[0].lines) == 2
-    chaos_figure(chaos).savefig(tmp_path / "chaos.png")
+    chaos_findings(chaos).overview().savefig(tmp_path / "chaos.png")
     assert (tmp_path / "chaos.png").stat().st_size > 10_000
     with pytest.raises(ValueError, match="must have the variable `function_gap`"):
         dynamics.plot_chaos(chaos.drop_vars("function_gap"))

@@ -17,14 +17,24 @@ import dynamics
 import sgd_check
 from dynamics.commands.options import STYLE
 from dynamics.commands.parsing import UsageError, chosen_style
-from dynamics.report.figures import flows
-from dynamics.report.figures.bands import log_band
-from dynamics.report.figures.laws import typeset_law
-from dynamics.report.figures.panels import finish_panel, given_panels, name_curves, new_panels
-from dynamics.report.figures.style import STYLES, component_formula, formula, plain_text, power, shades
+from dynamics.report import flows
+from dynamics.report.figures import (
+    STYLES,
+    component_formula,
+    finish_panel,
+    formula,
+    given_panels,
+    log_band,
+    name_curves,
+    new_panels,
+    plain_text,
+    power,
+    shades,
+    share_bars,
+)
 from dynamics.report.findings import Table, find_findings
+from dynamics.report.laws import law_formula
 from hermite.text.messages import rounded, with_error
-from sgd_check.report.figures.style import share_bars
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +76,7 @@ def test_formulas_have_true_minus_signs_and_powers():
     assert formula(1.5e-7, 2e-9) == r"$(1.500 \pm 0.020)\cdot 10^{-7}$"
     assert [formula(1e6), formula(-1e-5), formula(3200.0)] == ["$10^{6}$", "$-10^{-5}$", r"$3.2\cdot 10^{3}$"]
     assert component_formula("h2(x1)*x12") == r"$h_{2}(x_{1})\,x_{12}$"
-    assert typeset_law("loss-samples-tuned") == r"$L \propto n^x$, tuned step"
+    assert law_formula("loss-samples-tuned", typeset=True) == r"$L \propto n^x$, tuned step"
     assert plain_text("a $b$") == r"a \$b\$"
 
 

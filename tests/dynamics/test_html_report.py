@@ -18,9 +18,8 @@ from dynamics.laws.finite_size import finite_size
 from dynamics.report import __main__ as report
 from dynamics.report import page as pages
 from dynamics.report.chart import Chart, Curve, chart_element
-from dynamics.report.findings import FINDINGS, answer_of, end_of_run, find_findings
-from dynamics.report.sections import subtitle
-from dynamics.report.studies import study_findings
+from dynamics.report.findings import FINDINGS, answer_of, end_of_run, find_findings, study_findings
+from dynamics.report.page import subtitle
 from dynamics.runs.trackers import Callback
 
 AT = dynamics.SaveAt.geometric
@@ -534,7 +533,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_replaced(plain, tmp_path, caps
         msg = "File 'run.html' could not be written: No space left on device."
         raise dynamics.StorageError(msg)
 
-    monkeypatch.setattr("dynamics.report.document.write_page", full)
+    monkeypatch.setattr("dynamics.report.page.write_page", full)
     assert report.main([str(file)]) == 1
     assert "No space left" in capsys.readouterr().err
 

@@ -18,7 +18,7 @@ from dynamics import Problem, RunFile, SaveAt, Teacher, study
 from dynamics.commands import studies as study_command
 from dynamics.laws.__main__ import main as laws
 from dynamics.report import __main__ as report
-from dynamics.report import document
+from dynamics.report import page
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
 from dynamics.sweeps import merge as sweep_merge
@@ -255,7 +255,7 @@ def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, mon
 
 def test_a_page_does_not_replace_what_has_taken_its_name(here, monkeypatch, capsys):
     dynamics.save(dynamics.predict_emergence(PROBLEM), "run.nc")
-    first(monkeypatch, document, "_document", becomes_foreign, Path("run.html"))
+    first(monkeypatch, page, "_document", becomes_foreign, Path("run.html"))
     assert report.main(["run.nc"]) == 1
     assert capsys.readouterr().err == "error: File 'run.html' could not be written: something else has that name now.\n"
     assert Path("run.html").read_bytes() == FOREIGN

@@ -17,8 +17,7 @@ from dynamics.laws import finite_size, frontier, scaling, study, transfer
 from dynamics.laws.__main__ import main
 from dynamics.laws.scaling_laws import loss_against_width
 from dynamics.problem import Problem, Teacher
-from dynamics.report.figures.laws import plot_study
-from dynamics.report.laws import law_findings
+from dynamics.report.laws import law_findings, plot_study
 from dynamics.runs.storage import load
 from dynamics.theory.asymptotics import asymptotic_exponents, ideal_exponent
 from dynamics.theory.fits import fit_runs

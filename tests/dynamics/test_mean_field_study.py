@@ -10,7 +10,7 @@ import pytest
 import dynamics
 from dynamics.laws import chaos
 from dynamics.mean_field_study import main
-from dynamics.report.chaos import chaos_findings
+from dynamics.report.mean_field import chaos_findings
 
 NAME = "propagation-of-chaos"
 SMALL = ["--widths", "8,16", "--seeds", "3", "--t-max", "2", "--dimension", "8"]

@@ -12,7 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.report.figures import flows as plotting
+from dynamics.report import figures as figure_parts
+from dynamics.report import flows as plotting
 from dynamics.report.findings import find_findings
 
 
@@ -88,7 +89,7 @@ def test_times_figure_says_when_there_is_nothing_to_compare(flow, ax):
 def test_many_directions_are_thinned_evenly_in_log_p(many, ax):
     dynamics.plot_emergence(many, ax)
     curves = [line for line in ax.lines if len(line.get_xdata()) == many.sizes["time"]]
-    assert len(curves) <= plotting.MOST_CURVES
+    assert len(curves) <= figure_parts.MOST_CURVES
     # A bar of colours names them, with the first, a middle and the last direction.
     (bar,) = ax.child_axes
     named = [text.get_text() for text in bar.get_yticklabels()]

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 import dynamics
 import sgd_check
 from dynamics.theory.step_noise import escape_bias
-from sgd_check.report.comparison import rows
-from sgd_check.report.findings import comparison_findings
+from sgd_check.report.findings import comparison_findings, time_rows
 from sgd_check.verdicts.expectation import expectation
 
 
@@ -197,7 +196,7 @@ def test_plot_functions_draw_where_they_are_told(tree):
 def test_table_and_json_hold_the_same_numbers(tree, tmp_path):
     import json
 
-    records = rows(tree)
+    records = time_rows(tree)
     assert [r["direction"] for r in records] == [1, 2]
     assert records[0]["ratio"] == pytest.approx(float(np.exp(tree["comparison"]["mean_log_ratio"][0])))
     findings = comparison_findings(tree)

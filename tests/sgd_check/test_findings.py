@@ -9,7 +9,7 @@ import dynamics
 import sgd_check
 from dynamics.report.findings import find_findings
 from hermite.text.messages import rounded
-from sgd_check.report.comparison import rows
+from sgd_check.report.findings import time_rows
 from sgd_check.studies.complexity import sample_complexity
 
 SPHERICAL = {"teacher": dynamics.Teacher([1.0]), "activation": "he4", "dimension": 8, "student": "spherical"}
@@ -48,9 +48,9 @@ def test_a_comparison_begins_with_its_verdict(tree, written):
     assert attrs["loss_statement"] in page.text("p")
     shown = page.tables["Emergence times of SGD against prediction"]
     for title, name in (("predicted", "predicted"), ("SGD, median", "sgd_median"), ("z", "z")):
-        expected = [np.nan if row[name] is None else row[name] for row in rows(tree)]
+        expected = [np.nan if row[name] is None else row[name] for row in time_rows(tree)]
         np.testing.assert_allclose([number(row[title]) for row in shown], expected, rtol=1e-4)
-    ratios = [rounded(row["ratio"], row["standard_error"]) for row in rows(tree)]
+    ratios = [rounded(row["ratio"], row["standard_error"]) for row in time_rows(tree)]
     assert [(row["ratio"], row["± s.e."]) for row in shown] == ratios
     facts = [tag["data-facts"] for tag in page.all("path") if tag["class"] == "curve"]
     assert [text.rpartition("; ratio ")[2] for text in facts] == [f"{ratio} ± {error}" for ratio, error in ratios]

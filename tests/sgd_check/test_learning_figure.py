@@ -8,7 +8,7 @@ import pytest
 import dynamics
 import sgd_check
 from dynamics.report import log_ticks
-from sgd_check.report.figures import learning
+from sgd_check.report.figures import curve_name
 from sgd_check.verdicts.curves import Quantity
 
 
@@ -55,7 +55,7 @@ def test_ticks_of_the_loss_are_those_of_its_final_limits(tree):
 )
 def test_a_legend_says_what_is_numbered(kind, name):
     course = Quantity(kind, "h2(x1)" if kind == "component" else "2", np.ones(3), 0.1)
-    assert learning._name(course, 1) == name
+    assert curve_name(course, 1) == name
 
 
 def test_another_quantity_is_refused(tree):

@@ -10,7 +10,7 @@ import dynamics
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
-from sgd_check.report.figures.comparison import plot_comparison
+from sgd_check.report.figures import plot_comparison
 
 QUIET = {"progress": False}
 TIMES = dynamics.SaveAt.geometric(0.02, 12.0, 120)

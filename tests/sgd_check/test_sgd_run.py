@@ -292,7 +292,7 @@ def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answe
 
 
 @pytest.mark.parametrize(
-    "place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.report.findings.plot_comparison"]
+    "place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.report.figures.plot_comparison"]
 )
 @pytest.mark.parametrize("kind", [TypeError, pytest.param(ValueError, marks=pytest.mark.long)])
 def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):

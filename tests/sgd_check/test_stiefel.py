@@ -198,7 +198,7 @@ def test_verdict_of_times_of_alignment(tmp_path):
 @pytest.mark.long
 def test_a_file_of_a_frame_is_checked_by_the_command(tmp_path, monkeypatch, capsys):
     from dynamics import solve
-    from sgd_check.report.figures.comparison import plot_comparison
+    from sgd_check.report.figures import plot_comparison
     from sgd_check.run.__main__ import main
 
     monkeypatch.chdir(tmp_path)

@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.checks import check_switch
-from dynamics.report.figures.flows import LOSS
-from dynamics.report.figures.panels import check_drawable, finish_panel, new_panels, small
-from dynamics.report.figures.style import MEASURED, PREDICTED, REFERENCE, figure_style, shades
+from dynamics.report.figures import (
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    check_drawable,
+    figure_style,
+    finish_panel,
+    new_panels,
+    shades,
+    small,
+)
 from dynamics.runs.storage import check_target, write_file
+from dynamics.runs.variables import axis_label
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ FRAMES, FRAMES_PER_SECOND = 72, 12
 PIXELS = {".gif": 480, ".mp4": 1200}
 #: Share of the frames that stand still at the end.
 REST = 0.15
-#: Directions that the circle has room for; the later ones are left out, with what neurons have of them.
+#: Directions that the circle has room for; later ones are left out.
 MOST_DIRECTIONS = 24
 #: Diameter of the ring of a direction in points.
 RING = 11.0
@@ -74,31 +83,26 @@ def animate(
     StorageError
         If the file cannot be written.
     """
-    check_switch("overwrite", overwrite)
-    target = check_animation(path, overwrite=overwrite)
-    time, squares = _course(dataset)
-    with figure_style(style):
-        figure, draw = _stage(dataset, time, squares)
-        write_file(target, partial(_write, figure, draw, squares.shape[0], target.suffix.lower()), replaces=overwrite)
-    return target
-
-
-def check_animation(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Return the path; raise one sentence unless an animation may be written there, and can be."""
     from matplotlib.animation import FFMpegWriter
 
+    check_switch("overwrite", overwrite)
     target = check_target(path, overwrite=overwrite)
-    if target.suffix.lower() not in PIXELS:
+    suffix = target.suffix.lower()
+    if suffix not in PIXELS:
         msg = f"Argument `path` must end in {' or '.join(PIXELS)}, but is {shown(str(target))}."
         raise ValueError(msg)
-    if target.suffix.lower() == ".mp4" and not FFMpegWriter.isAvailable():
+    if suffix == ".mp4" and not FFMpegWriter.isAvailable():
         msg = f"Argument `path` must end in .gif where ffmpeg is not installed, but is {shown(str(target))}."
         raise ValueError(msg)
+    time, squares = moving_frames(dataset)
+    with figure_style(style):
+        figure, draw = draw_frames(dataset, time, squares)
+        write_file(target, partial(_write, figure, draw, squares.shape[0], suffix), replaces=overwrite)
     return target
 
 
-def _course(dataset: xr.Dataset) -> tuple[Array, Array]:
-    """Return times of the frames, and squared overlaps at these (frame, neuron, direction)."""
+def moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
+    """Return the times of the frames, while neurons move, and squared overlaps at these (frame, neuron, direction)."""
     squares = _squares(dataset)
     later = (dataset["time"].values > 0) & np.isfinite(squares).all(axis=(1, 2))
     if later.sum() < 2:
@@ -128,7 +132,7 @@ def _squares(dataset: xr.Dataset) -> Array:
     return squares
 
 
-def _stage(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:
+def draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:
     """Return the figure, and the function that draws frame number n."""
     figure, (left, right) = new_panels((7.5, 3.75), 1, 2, width_ratios=[1.0, 1.05])
     count = squares.shape[2]
@@ -144,7 +148,7 @@ def _stage(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, An
     right.loglog(all_times, loss, color=MEASURED, lw=1.6)
     (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
     right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))
-    finish_panel(right, "flow time $t$", LOSS)
+    finish_panel(right, axis_label("time"), axis_label("loss"))
     title = left.set_title(" ", fontsize=small(left, 1.0))
     paths, losses = squares @ corners, np.interp(np.log(time), np.log(all_times), loss)
 

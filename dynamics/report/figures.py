@@ -1,0 +1,514 @@
+"""Parts that all figures share: colours, styles, formulas, panels with their ticks and names, error bands, studies."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+
+from dynamics.problem.checks import check_choice
+from hermite.text.messages import shown, with_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import Formatter
+
+    from hermite.arrays import Array
+
+#: Colours for every kind of colour vision (Okabe and Ito); compared curves differ in shape, too.
+MEASURED, PREDICTED, IDEAL, REFERENCE = "#0072b2", "#d55e00", "#009e73", "#6f7780"
+#: Colours of curves without an order.
+COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
+#: Half-width of error bars and bands in standard errors.
+BAND = 2.0
+#: Inches on a screen beyond which a figure takes the width of the page, not that of a column.
+ONE_COLUMN = 8.0
+#: Inches of a figure with one panel.
+ONE_PANEL = (6.8, 4.4)
+#: Log axes that span less than the first factor are labelled as linear ones, less than the next two within decades;
+#: beyond the fourth they have no minor ticks, and beyond the fifth fewer labels than decades.
+NARROW_AXIS, HALF_DECADE, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 5.0, 1e2, 1e4, 1e5
+#: Range of the numbers on log axes that are written without powers of ten.
+PLAIN_NUMBERS = (1e-3, 1e4)
+#: Size of letters in titles, legends and notes over that of the names of axes.
+SMALL = 0.85
+#: Height at which a curve that rises from 0 to 1 is named.
+NAMED_AT = 0.62
+#: Number of curves above which a colour bar names them.
+MOST_NAMED = 8
+#: Part of an axis that a name beside its curve needs.
+ROOM_FOR_NAME = 0.13
+#: Curves that a panel has room for.
+MOST_CURVES = 24
+#: Panels of a study side by side.
+MOST_COLUMNS = 4
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+# --- styles -----------------------------------------------------------------------------------------------------------
+
+
+class Style(NamedTuple):
+    """Sizes and fonts for one place."""
+
+    #: Inches of a figure of one column and of one across the page; None: as on the screen.
+    widths: tuple[float, float] | None
+    #: Factor of the widths of lines and the sizes of markers.
+    stroke: float
+    #: Settings of matplotlib that `COMMON` lacks.
+    settings: Mapping[str, Any]
+
+    def size(self, on_screen: tuple[float, float]) -> tuple[float, float]:
+        """Return the inches of a figure; its height shrinks less than its width, because its letters do."""
+        if self.widths is None:
+            return on_screen
+        width = self.widths[on_screen[0] > ONE_COLUMN]
+        return width, on_screen[1] * (width / on_screen[0]) ** 0.7
+
+
+#: Settings of all styles; fonts are embedded as Type 42 in PDF and as paths in SVG.
+COMMON = MappingProxyType(
+    {
+        "pdf.fonttype": 42,
+        "ps.fonttype": 42,
+        "svg.fonttype": "path",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": f"cycler('color', {COLOURS})",
+        "axes.unicode_minus": True,
+        "mathtext.fontset": "dejavusans",
+    }
+)
+STYLES: Mapping[str, Style] = MappingProxyType(
+    {
+        "screen": Style(None, 1.0, {}),
+        # Columns of the usual two-column journal.
+        "paper": Style((3.4, 7.0), 0.6, {"font.size": 7.5, "axes.linewidth": 0.6, "savefig.dpi": 300}),
+        # Half of a slide: letters and lines double when it fills one.
+        "talk": Style((5.2, 8.6), 1.0, {"font.size": 11.0, "axes.linewidth": 1.0, "savefig.dpi": 250}),
+    }
+)
+_CURRENT = ContextVar("style", default="screen")
+
+
+@contextmanager
+def figure_style(style: str | None = "screen") -> Iterator[None]:
+    """Draw figures in a style within a `with` block.
+
+    Parameters
+    ----------
+    style : {"screen", "paper", "talk"} or None
+        "paper" has the widths of one column (3.4 in) and of a page (7 in) with letters of 7.5 points; "talk" has half
+        the size of a slide, with letters of 11 points. None leaves the style that holds around the block.
+
+    Raises
+    ------
+    ValueError
+        If there is no such style.
+
+    Notes
+    -----
+    Fonts are embedded in PDF as Type 42, and drawn as paths in SVG. Figures that are made in the block keep its style
+    when they are written after it.
+    """
+    from matplotlib import rc_context
+
+    name = _CURRENT.get() if style is None else style
+    check_choice("style", name, tuple(STYLES))
+    before = _CURRENT.set(name)
+    settings: Any = {**COMMON, **STYLES[name].settings}
+    try:
+        with rc_context(settings):
+            yield
+    finally:
+        _CURRENT.reset(before)
+
+
+@cache
+def _figure_class() -> type[Figure]:
+    """Return the class of figures that are written in the style in which they were made."""
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+    class StyledFigure(Figure):
+        """A figure that keeps its style."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.style, self.drawn = _CURRENT.get(), WeakSet[Artist]()
+
+        def savefig(self, *arguments: Any, **options: Any) -> None:
+            """Write the figure, with its style's fonts and resolution; see `Figure.savefig`."""
+            with figure_style(self.style):
+                super().savefig(*arguments, **options)
+
+        def draw(self, renderer: Any) -> None:
+            """Draw the figure, with lines and markers in the sizes of its style; see `Figure.draw`."""
+            stroke = STYLES[self.style].stroke
+            legends = filter(None, (ax.get_legend() for ax in self.axes))
+            owners = [*(ax.get_lines() for ax in self.axes), *(legend.get_lines() for legend in legends)]
+            new = [line for lines in owners for line in lines if line not in self.drawn]
+            for line in new if stroke != 1.0 else ():
+                line.set_linewidth(stroke * line.get_linewidth())
+                line.set_markersize(stroke * line.get_markersize())
+                line.set_markeredgewidth(stroke * line.get_markeredgewidth())
+                self.drawn.add(line)
+            super().draw(renderer)
+
+    return StyledFigure
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def power(base: str, exponent: float, error: float = np.nan) -> str:
+    """Return a power as a typeset formula, its exponent rounded by its standard error where that is known."""
+    return rf"${base}^{{{formula(exponent, error)[1:-1]}}}$"
+
+
+def formula(value: float, error: float = np.nan) -> str:
+    """Return a number as mathtext, rounded by its standard error where that is known; 2.0e-7 becomes 2.0·10⁻⁷."""
+    text = re.sub(r"e([+-])0*(\d+)", lambda m: rf"\cdot 10^{{{m[1].strip('+')}{m[2]}}}", with_error(value, error))
+    text = re.sub(r"^(-?)1\\cdot ", r"\1", text).replace("±", r"\pm")
+    return f"${text}$"
+
+
+def component_formula(name: str) -> str:
+    """Return the name of a component of a polynomial, "x1*x2" or "h2(x1)", as a typeset formula."""
+    return "$" + re.sub(r"([a-z])(\d+)", r"\1_{\2}", name).replace("*", r"\,") + "$"
+
+
+def plain_text(text: str) -> str:
+    """Return text that is shown as it is, without formulas."""
+    return text.replace("$", r"\$")
+
+
+def spread_rows(count: int, most: int) -> list[int]:
+    """Return the places of the shown rows or curves: of all, or of at most `most`, spread evenly in the logarithm."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(x) - 1 for x in np.geomspace(1, count, most)})
+
+
+def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
+    """Return colours, shape (count, 4), from dark to bright for ordered curves; the ends are places in the map."""
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](np.linspace(first, last, count))
+
+
+# --- panels -----------------------------------------------------------------------------------------------------------
+
+
+def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
+    """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
+    inches = STYLES[_CURRENT.get()].size(size)
+    if not shown:
+        return _figure_class()(figsize=inches, layout=layout)
+    from matplotlib import pyplot
+
+    return pyplot.figure(FigureClass=_figure_class(), figsize=inches, layout=layout)
+
+
+def new_panels(
+    size: tuple[float, float], *shape: int, margins: dict[str, float] | None = None, shown: bool = False, **options: Any
+) -> tuple[Figure, Any]:
+    """Return a new figure of some inches on a screen, and its panels, as `Figure.subplots` gives them.
+
+    `margins`, parts of the figure, replace the layout engine on a screen; pyplot knows the figure if it is `shown`.
+    """
+    fixed: dict[str, Any] = {} if margins is None or _CURRENT.get() != "screen" else {"gridspec_kw": margins}
+    figure = new_figure(size, None if fixed else "constrained", shown=shown)
+    with figure_style(None):
+        panels: Any = figure.subplots(*shape, **(fixed | options))
+        return figure, panels
+
+
+def one_panel(plot: Callable[..., object], *arguments: Any) -> Figure:
+    """Return a new figure of one panel, drawn by a function of some arguments and the axes."""
+    figure, ax = new_panels(ONE_PANEL)
+    plot(*arguments, ax)
+    return figure
+
+
+def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
+    """Return the given axes, or new ones of pyplot in a style."""
+    found: Axes = panels_or_new(ax, 1, ONE_PANEL, style=style, name="ax")[0]
+    return found
+
+
+def panels_or_new(
+    panels: Any,
+    count: int,
+    size: tuple[float, float],
+    *shape: int,
+    style: str | None = None,
+    name: str = "axes",
+    **options: Any,
+) -> Any:
+    """Return the given axes, whose number must be `count`, or new ones of pyplot in a style."""
+    with figure_style(style):
+        if panels is not None:
+            return given_panels(name, panels, count)
+        return new_panels(size, *shape, shown=True, squeeze=False, **options)[1].ravel()
+
+
+def given_panels(name: str, panels: object, count: int) -> Array:
+    """Return given axes, one alone or several in any shape, as an array of so many, or raise one sentence."""
+    from matplotlib.axes import Axes
+
+    several = np.ravel(np.array(panels, dtype=object))
+    if not all(isinstance(ax, Axes) for ax in several):
+        msg = f"Argument `{name}` must be matplotlib's axes, but is {shown(panels)}."
+        raise TypeError(msg)
+    if several.size != count:
+        msg = f"Argument `{name}` must be {count} axes, but has {several.size}."
+        raise ValueError(msg)
+    return several
+
+
+def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
+    """Raise one sentence unless it is an answer that has these variables with these dims."""
+    import xarray as xr
+
+    if not isinstance(dataset, xr.Dataset):
+        msg = f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}."
+        raise TypeError(msg)
+    for name, dims in variables.items():
+        if name not in dataset:
+            msg = f"Argument `dataset` must have the variable `{name}` for this figure, but has not."
+            raise ValueError(msg)
+        if dataset[name].dims != dims:
+            wanted, given = (", ".join(map(str, found)) for found in (dims, dataset[name].dims))
+            msg = f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({given})`."
+            raise ValueError(msg)
+    if "answer" not in dataset.attrs:
+        msg = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
+        raise ValueError(msg)
+
+
+def small(ax: Axes, part: float = SMALL) -> float:
+    """Return the size of small letters in a panel, in points."""
+    return part * float(ax.xaxis.label.get_fontsize())
+
+
+def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
+    """Name the axes of a panel, label log axes, and show a legend if any curve has a name."""
+    ax.set(xlabel=x, ylabel=y)
+    if title:
+        ax.set_title(title, fontsize=small(ax, 1.0))
+    log_ticks(ax)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(**{"frameon": False, "fontsize": small(ax), "title_fontsize": small(ax)} | legend)
+
+
+def log_ticks(ax: Axes) -> None:
+    """Label log axes at decades, or within each where the axis is short; at most five where it is long."""
+    from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() != "log":
+            continue
+        low, high = sorted(axis.get_view_interval())  # an axis may run backwards
+        short, many = high < SHORT_AXIS * low, high > MANY_DECADES * low
+        # Two of these are on any axis that is not narrow.
+        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < HALF_DECADE * low else (1.0, 2.0, 5.0) if short else (1.0,)
+        narrow = high < NARROW_AXIS * low
+        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=5 if many else None))
+        axis.set_major_formatter(_log_formatter())
+        axis.set_minor_formatter(NullFormatter())
+        if narrow or high > LONG_AXIS * low:
+            axis.set_minor_locator(NullLocator())
+
+
+def _log_formatter() -> Formatter:
+    from matplotlib.ticker import FuncFormatter
+
+    class LogFormatter(FuncFormatter):
+        """Plain numbers where all of an axis are short, else powers of ten."""
+
+        def format_ticks(self, values: Any) -> list[str]:
+            """Return one text per tick, all of one kind."""
+            low, high = PLAIN_NUMBERS
+            axis: Any = self.axis
+            ends = sorted(axis.get_view_interval())
+            seen = [value for value in values if ends[0] <= value <= ends[1]]
+            if not all(low <= value < high for value in seen):
+                return [_power_of_ten(value) if value > 0.0 else "" for value in values]
+            digits = next(n for n in range(1, 18) if len({f"{value:.{n}g}" for value in seen}) == len(seen))
+            return [f"{value:.{max(digits, 4)}g}" for value in values]
+
+    return LogFormatter(lambda value, _position: f"{value:g}")
+
+
+def _power_of_ten(value: float) -> str:
+    """Return a positive number as 10ⁿ or a multiple of it, in letters, which are drawn faster than formulas."""
+    mantissa, _, exponent = f"{value:.0e}".partition("e")
+    typeset = f"10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    return typeset if mantissa == "1" else f"{mantissa}·{typeset}"
+
+
+def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[Any], ends: Sequence[float]) -> None:
+    """Name rising curves: each at its side if there is room, else in the legend, and many by a colour bar.
+
+    `what` is the typeset symbol of the quantity that differs, `names` are its values, and `ends` the places along x
+    where the curves have risen, NaN where they have not; scale and limits of the panel must be set.
+    """
+    texts = [f"{what} = {name}" if what else str(name) for name in names]
+    along = ax.transAxes.inverted().transform(ax.transData.transform([(x, 0.5) for x in ends]))[:, 0]
+    room = np.diff(np.sort(along), prepend=0.0).min() > ROOM_FOR_NAME * max(map(len, texts)) / 5.0
+    if len(lines) > MOST_NAMED:
+        colour_bar(ax, what, names, [line.get_color() for line in lines], (0.05, 0.56))
+        return
+    for line, text, x in zip(lines, texts, ends, strict=True):
+        if room:
+            style: dict[str, Any] = {"ha": "right", "fontsize": small(ax), "color": line.get_color()}
+            ax.annotate(text, (x, NAMED_AT), (-4, 0), textcoords="offset points", **style)
+        else:
+            line.set_label(text)
+
+
+def colour_bar(ax: Axes, what: str, values: Sequence[Any], colours: Any, place: tuple[float, float]) -> None:
+    """Draw the colours of curves as a bar within a panel, with the first, a middle and the last value at its side."""
+    bar = ax.inset_axes((*place, 0.035, 0.34))
+    bar.imshow(np.asarray(colours)[:, None], aspect="auto", origin="lower", interpolation="nearest")
+    named = sorted({0, (len(values) - 1) // 2, len(values) - 1}) if len(values) > MOST_NAMED else range(len(values))
+    bar.set_yticks(list(named), [str(values[at]) for at in named], fontsize=small(ax))
+    bar.yaxis.tick_right()
+    bar.tick_params(length=2, pad=2)
+    bar.set_xticks([])
+    bar.set_frame_on(False)
+    bar.set_title(what, fontsize=small(ax), pad=3)
+
+
+def draw_histories(
+    ax: Axes, time: Array, curves: Array, names: tuple[str, Sequence[Any]], predicted: Array | None = None
+) -> None:
+    """Draw rising curves (time, curve) over log time, named by `name_curves`, with ticks below at predicted times.
+
+    `names` are the symbol of the quantity in which the curves differ, "" if none, and a name for each of them.
+    """
+    chosen, later = spread_rows(curves.shape[1], MOST_CURVES), time > 0
+    time, curves = time[later], curves[later]
+    ax.set_xscale("log")
+    if time.size:
+        ax.set_xlim(time[0], time[-1])
+    lines, ends = [], []
+    for at, colour in zip(chosen, shades(len(chosen), 0.8), strict=True):
+        lines += ax.plot(time, curves[:, at], color=colour, lw=1.4)
+        ends.append(first_passage(time, curves[:, at], NAMED_AT))
+        if predicted is not None and np.isfinite(predicted[at]):
+            # Within the panel: another figure shows times after its end.
+            ax.plot([predicted[at]], [0.035], "|", color=colour, ms=9, mew=1.6, transform=ax.get_xaxis_transform())
+    name_curves(ax, names[0], lines, [names[1][at] for at in chosen], ends)
+
+
+def first_passage(time: Array, curve: Array, level: float) -> float:
+    """Return the time at which a curve first passes a level, interpolated over log time; NaN if never."""
+    above = np.flatnonzero(curve >= level)
+    if not above.size or not above[0]:
+        return float(time[0]) if above.size else np.nan
+    ends = slice(above[0] - 1, above[0] + 1)
+    return float(np.exp(np.interp(level, curve[ends], np.log(time[ends]))))
+
+
+def headline(dataset: xr.Dataset) -> str:
+    """Return title, link and sizes of a dataset in one line, with mathtext."""
+    stored = json.loads(dataset.attrs["parameters"])["problem"]
+    spectrum = "" if stored["beta"] is None else rf", $a_p \propto p^{{-{stored['beta']:g}}}$"
+    width = f"{dataset.attrs['particles']} particles" if "particles" in dataset.attrs else f"$m = {stored['width']}$"
+    polynomial = stored.get("teacher", {}).get("polynomial")
+    teacher = f"$P = {stored['num_directions']}$" if polynomial is None else f"$f^* =$ {plain_text(polynomial)}"
+    sizes = f"{teacher}, {width}, $d = {stored['dimension']}$"
+    return f"{plain_text(dataset.attrs['title'])}: {plain_text(stored['activation']['name'])}{spectrum}, {sizes}"
+
+
+# --- error bands ------------------------------------------------------------------------------------------------------
+
+
+def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
+    """Return the mean over an axis of runs, and two standard errors of it; 0 for one run."""
+    error = runs.std(axis=axis) / np.sqrt(max(runs.shape[axis] - 1, 1))
+    return runs.mean(axis=axis), BAND * error
+
+
+def log_band(runs: Array) -> tuple[Array, Array, Array]:
+    """Return the geometric mean over known runs (run, x), and two standard errors below and above it.
+
+    The band ends where the runs do, since the error of few runs may exceed their range. NaN if no run is known; the
+    mean alone if one is.
+    """
+    known = np.isfinite(runs) & (runs > 0.0)
+    count = known.sum(axis=0)
+    logs = np.where(known, np.log(np.where(known, runs, 1.0)), 0.0)
+    mean = logs.sum(axis=0) / np.maximum(count, 1)
+    square = (np.where(known, logs - mean, 0.0) ** 2).sum(axis=0)
+    error = BAND * np.sqrt(square / np.maximum(count - 1, 1) / np.maximum(count, 1))
+    ends = np.where(known, logs, np.inf).min(axis=0), np.where(known, logs, -np.inf).max(axis=0)
+    curves = mean, np.maximum(mean - error, ends[0]), np.minimum(mean + error, ends[1])
+    middle, low, high = (np.where(count > 0, np.exp(np.where(count > 0, curve, 0.0)), np.nan) for curve in curves)
+    return middle, low, high
+
+
+def share_bars(share: Array, count: int) -> Array:
+    """Return how far 95 % intervals of shares among `count` runs reach down and up (Wilson's score), shape (2, …)."""
+    square = BAND**2 / count
+    middle, half = (share + square / 2.0), BAND * np.sqrt(share * (1.0 - share) / count + square / (4.0 * count))
+    ends = np.array([middle - half, middle + half]) / (1.0 + square)
+    bars: Array = np.maximum([share - ends[0], ends[1] - share], 0.0)
+    return bars
+
+
+# --- studies ----------------------------------------------------------------------------------------------------------
+
+
+class StudyFigure(NamedTuple):
+    """The figure of a study."""
+
+    #: (dataset, panels) draws it.
+    draw: Callable[[xr.Dataset, Array], None]
+    #: (dataset) -> number of its panels.
+    panels: Callable[[xr.Dataset], int]
+    #: Width and height of a panel in inches.
+    size: tuple[float, float]
+    columns: int = MOST_COLUMNS
+    #: Arguments of `Figure.subplots`.
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+def draw_study(
+    dataset: xr.Dataset, figures: Mapping[str, StudyFigure], axes: Sequence[Axes] | None, style: str | None
+) -> Figure:
+    """Return the figure of a study, one of `figures` by name, on given axes or as a new figure in a style."""
+    check_drawable(dataset)
+    answer = dataset.attrs["answer"]
+    if answer not in figures:
+        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(figures)}, but is {shown(answer)}."
+        raise ValueError(msg)
+    draw, panels_of, (width, height), most, options = figures[answer]
+    count = panels_of(dataset)
+    with figure_style(style):
+        if axes is None:
+            columns = min(count, most)
+            rows = -(-count // columns)
+            grid = new_panels((width * columns, height * rows), rows, columns, squeeze=False, **options)[1]
+            panels, unused = np.split(grid.ravel(), [count])
+            for ax in unused:
+                ax.remove()
+        else:
+            panels = given_panels("axes", axes, count)
+        draw(dataset, panels)
+    figure: Figure = panels[0].get_figure()
+    return figure

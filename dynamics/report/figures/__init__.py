@@ -1,1 +1,0 @@
-"""Figures of results: functions that draw a dataset on given or new axes and show nothing."""

@@ -1,0 +1,423 @@
+"""Mean fields: the law of the neurons' overlaps, the distance of finite networks from it, and single teachers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.report.chart import MASSES, history_chart
+from dynamics.report.figures import (
+    BAND,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    check_drawable,
+    finish_panel,
+    headline,
+    log_ticks,
+    mean_band,
+    new_panels,
+    panels_or_new,
+    shades,
+    small,
+)
+from dynamics.report.findings import (
+    Drawing,
+    Findings,
+    Table,
+    panel_drawing,
+    records,
+    renamed,
+    run_findings,
+    spread_times,
+    study_findings,
+)
+from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks, told_directions
+from dynamics.runs.variables import axis_label
+from hermite.text.messages import shown as as_text
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
+
+#: Directions whose law is drawn, and saved times in the tables of distances and of exponents.
+MOST_DRAWN, MOST_ROWS, MOST_POINTS = 4, 12, 8
+#: Facts of a curve.
+FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", "learned at t =": "learned_time"}
+DISTANCES = ("linear_error", "linear_error_bound", "noise_size")
+EXPONENTS = (
+    "function_gap_exponent",
+    "function_gap_exponent_error",
+    "coupling_exponent",
+    "coupling_exponent_error",
+)
+#: Densities below this fraction of the largest are drawn as none.
+FAINTEST = 1e-4
+COLOURS = "magma_r"
+#: Part of the first loss below which losses are not drawn, and part of E f*² beside several teachers.
+LOSS_DECADES, LOWEST = 1e-8, 1e-3
+#: Heights of the panels for density and loss.
+HEIGHTS = (2.2, 1.0)
+#: Exponents that are shown at least, and the lowest that are shown at all.
+USUAL_EXPONENTS, LOWEST_EXPONENT = (-1.6, 0.1), -3.0
+#: Size of the figure of distances, and of its panels a row.
+THREE_PANELS = ((13.0, 4.0), 1, 3)
+#: Teachers side by side.
+COLUMNS = 4
+
+
+# --- findings ---------------------------------------------------------------------------------------------------------
+
+
+def mean_field_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `solve_mean_field` shows."""
+    cautions = []
+    if not dataset.attrs["loss_is_monotone"]:
+        rise = dataset.attrs["largest_loss_rise"]
+        cautions.append(f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance.")
+    values = flow_values(dataset)
+    told = told_directions(values)
+    rows = renamed(told, {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
+    drawings = []
+    for p in dataset["direction"].values[:MOST_DRAWN].tolist():
+        caption = f"Density of the neurons' overlaps with direction {p} over log time; below, the loss."
+        median = dataset["overlap_quantile"].sel(direction=p, share=0.5).values
+        known = median[np.isfinite(median)]
+        more = f" The median goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
+        drawings.append(Drawing(partial(_one_direction, dataset, p), caption, caption + more))
+    return run_findings(
+        dataset,
+        cautions=cautions,
+        sentences=[f"{outcome(values)}; {dataset.attrs['particles']} particles"],
+        tables=[*level_table(values), Table(caption="Times at which half the weight is carried", rows=rows, digits=5)],
+        drawings=drawings,
+        chart=history_chart(dataset, renamed(told, FACTS), MASSES),
+        remarks=remarks(values),
+        values=values,
+        overview=partial(_particles_figure, dataset),
+        go_on=RESUME_SOLVE,
+    )
+
+
+def coupling_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `solve_coupling` shows."""
+    chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_ROWS))
+    rows = records({"t": chosen["time"]} | {axis_label(name, plain=True): chosen[name] for name in DISTANCES})
+    caption = "Linearised distance of the neurons from their followers, its bound, and the noise that drives it."
+    more = f"At the end the distance is {float(dataset['linear_error'][-1]):.3g}."
+    return run_findings(
+        dataset,
+        tables=[Table(caption="Distances over time", rows=rows)],
+        drawings=[panel_drawing(_plot_distances, dataset, caption=caption, more=more)],
+    )
+
+
+def chaos_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `propagation_of_chaos` shows: exponents at some times, how many of all are −1."""
+    columns = {"time": "time", "loss": "mean_field_loss", **{name: name for name in EXPONENTS}}
+    chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_POINTS))
+    exponent, error = (dataset[name].values for name in EXPONENTS[:2])
+    reached = float(dataset["loss_level_time"].values[-1])
+    summary = {
+        "points": records({key: chosen[name] for key, name in columns.items()}),
+        "times": int(np.isfinite(exponent).sum()),
+        "times_as_theory": int(np.sum(np.abs(exponent + 1.0) <= BAND * error)),
+        "loss_tenth_time": reached,
+    }
+    sentences = [
+        "Exponents in m of E(f_m - f_inf)^2 and of mean |Delta_i|^2; theory: -1. Errors: bootstrap over the starts.",
+        f"The first is -1 within {BAND:g} standard errors at {summary['times_as_theory']} of {summary['times']} times, "
+        "which share their starts.",
+    ]
+    if np.isfinite(reached):
+        sentences.append(f"The loss of the mean field falls below a tenth at t = {reached:.5g}.")
+    return study_findings(dataset, summary, sentences, partial(_chaos_figure, dataset))
+
+
+# --- the law of the overlaps ------------------------------------------------------------------------------------------
+
+
+def plot_particles(
+    dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, direction: int = 1, style: str | None = None
+) -> Sequence[Axes]:
+    """Draw the density of the overlaps w·θ_p over log time, with its median and quartiles, and the loss below.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `solve_mean_field`.
+    axes : two Axes, optional
+        For the density and for the loss; they should share their time.
+    direction : int, default 1
+        Number p of the direction.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    sequence of two Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset is of another answer, or has no such direction.
+    """
+    check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
+    numbers = dataset["direction"].values.tolist()
+    if not (np.isscalar(direction) and direction in numbers):
+        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
+        raise ValueError(msg)
+    axes = panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
+    shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
+    _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
+    _draw_loss(axes[1], dataset.isel(time=shown))
+    return axes
+
+
+def _one_direction(dataset: xr.Dataset, direction: int) -> Figure:
+    figure, panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
+    plot_particles(dataset, panels, direction=direction)
+    return figure
+
+
+def _particles_figure(dataset: xr.Dataset) -> Figure:
+    """Return the figure with one column per direction, at most four."""
+    directions = dataset["direction"].values[:MOST_DRAWN].tolist()
+    sharing: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
+    figure, panels = new_panels((3.0 + 4.2 * len(directions), 6.0), 2, len(directions), **sharing)
+    for column, direction in enumerate(directions):
+        plot_particles(dataset, panels[:, column], direction=direction)
+    for ax in panels[:, 1:].flat:
+        ax.set_ylabel("")
+    figure.suptitle(headline(dataset), fontsize="medium")
+    return figure
+
+
+def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
+    from matplotlib.colors import LogNorm
+
+    time, middle = dataset["time"].values, dataset["overlap_bin"].values
+    density = dataset["overlap_density"].values
+    top, step = float(density.max()), float(middle[1] - middle[0])
+    mesh = ax.pcolormesh(
+        _log_edges(time),
+        np.append(middle - 0.5 * step, middle[-1] + 0.5 * step),
+        np.maximum(density, FAINTEST * top).T,
+        norm=LogNorm(FAINTEST * top, top),
+        cmap=COLOURS,
+        rasterized=True,
+    )
+    for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
+        curve = dataset["overlap_quantile"].sel(share=share).values
+        ax.plot(time, curve, color="white", lw=2.6)
+        ax.plot(time, curve, line, color=MEASURED, lw=1.4, label=label)
+    overlap = f"{axis_label('overlap_quantile')} {int(dataset['direction'])}"
+    ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
+    ax.figure.colorbar(mesh, ax=ax, label=axis_label("overlap_density"), pad=0.01)
+    ax.legend(framealpha=0.85, fontsize=small(ax), loc="lower left")
+
+
+def _log_edges(time: Array) -> Array:
+    """Return edges between times, halfway in the logarithm."""
+    if time.size == 1:
+        return np.array([time[0] / 1.1, time[0] * 1.1])
+    inner = np.sqrt(time[1:] * time[:-1])
+    return np.concatenate([[time[0] ** 2 / inner[0]], inner, [time[-1] ** 2 / inner[-1]]])
+
+
+def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
+    """Draw the loss of a mean field, the times of its levels, and the loss that the student's link leaves."""
+    time, loss = dataset["time"].values, dataset["loss"].values
+    lowest, floor = LOSS_DECADES * float(loss[0]), float(dataset.attrs["loss_floor"])
+    ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss" if floor > lowest else None)
+    if floor > lowest:
+        ax.axhline(floor, color=REFERENCE, lw=0.9, ls=":", label="beyond the student's link")
+    scale = float(dataset.attrs["teacher_loss"])
+    for level, reached in zip(dataset["loss_level"].values, dataset["loss_level_time"].values, strict=True):
+        if np.isfinite(reached):
+            ax.plot([reached], [level * scale], "o", color=PREDICTED, ms=5)
+            # To the left near the end of the axis, where it would be cut off.
+            late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
+            style: dict[str, Any] = {"ha": "right", "va": "top"} if late else {"ha": "left", "va": "bottom"}
+            style |= {"xytext": (-6, -3) if late else (6, 3), "textcoords": "offset points", "fontsize": small(ax)}
+            ax.annotate(f"$t = {reached:.4g}$", (reached, level * scale), **style)
+    finish_panel(ax, axis_label("time"), axis_label("loss"), loc="lower left")
+
+
+def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
+    time = dataset["time"].values
+    for name, line, colour in zip(DISTANCES, ("-", "--", ":"), (MEASURED, PREDICTED, REFERENCE), strict=True):
+        shown = (time > 0) & (dataset[name].values > 0)
+        ax.loglog(time[shown], dataset[name].values[shown], color=colour, ls=line, lw=1.6, label=axis_label(name))
+    finish_panel(ax, axis_label("time"), axis_label("linearised_distance"))
+
+
+# --- propagation of chaos ---------------------------------------------------------------------------------------------
+
+
+def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Sequence[Axes]:
+    """Draw m E(f_m − f_∞)², √m |Δ| and the exponents in m over log time.
+
+    Curves are means over the seeds, bands two standard errors; where widths collapse the scaling holds. The dotted
+    line is the time at which the loss of the mean field falls below a tenth.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `propagation_of_chaos`.
+    axes : three Axes, optional
+        For the function gap, the coupling error and the exponents.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    sequence of three Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset is of another answer.
+    """
+    check_drawable(dataset, function_gap=("width", "seed", "time"))
+    size, *shape = THREE_PANELS
+    axes = panels_or_new(axes, 3, size, *shape, style=style)
+    shown = dataset.isel(time=dataset["time"].values > 0)
+    for ax, name in zip(axes, ("function_gap", "coupling_error"), strict=False):
+        colours = shades(shown.sizes["width"], 0.85, first=0.05)
+        draw_widths(ax, shown, name, colours, alpha=0.15)
+        ax.set_ylim(0.0, None)
+    _draw_exponents(axes[2], shown)
+    for ax, name in zip(axes, ("function_gap", "coupling_error", "width_exponent"), strict=True):
+        ax.set(xscale="log", xlim=shown["time"].values[[0, -1]])
+        finish_panel(ax, axis_label("time"), axis_label(name))
+        for reached in shown["loss_level_time"].values[-1:]:
+            if np.isfinite(reached):
+                ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
+    return axes
+
+
+def _chaos_figure(dataset: xr.Dataset) -> Figure:
+    figure, panels = new_panels(*THREE_PANELS)
+    plot_chaos(dataset, panels)
+    return figure
+
+
+def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: float) -> None:
+    """Draw the mean over starts of a variable at every width, with two standard errors."""
+    time = dataset["time"].values
+    for width, colour in zip(dataset["width"].values, colours, strict=False):
+        mean, error = mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)
+        ax.plot(time, mean, color=colour, lw=1.5, label=f"$m = {width}$")
+        ax.fill_between(time, mean - error, mean + error, color=colour, alpha=alpha, lw=0)
+
+
+def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
+    time = dataset["time"].values
+    names = (
+        ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
+        ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
+    )
+    lowest = USUAL_EXPONENTS[0]
+    for name, label, line, colour in names:
+        exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
+        low, high = exponent - BAND * error, exponent + BAND * error
+        ax.plot(time, exponent, line, color=colour, lw=1.5, label=label)
+        ax.fill_between(time, low, high, color=colour, alpha=0.18, lw=0)
+        lowest = float(np.nanmin(low, initial=lowest))
+    ax.axhline(-1.0, color=REFERENCE, lw=0.9)
+    ax.set_ylim(max(lowest, LOWEST_EXPONENT), USUAL_EXPONENTS[1])
+
+
+# --- teachers, each learned by the mean field and by a finite network -------------------------------------------------
+
+
+def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: str | os.PathLike[str]) -> None:
+    """Draw loss over E f*², and the learned mass of every direction over its end, one panel per teacher.
+
+    The end is the mass Σ_q a_q g_3(θ_p·θ_q)/g_3(1) of neurons on the teacher's directions. `answers` has the title of
+    each panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
+    """
+    if not answers:
+        msg = "Argument `answers` must hold at least one teacher, but is empty."
+        raise ValueError(msg)
+    rows = -(-len(answers) // COLUMNS)
+    figure, panels = new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
+    for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
+        _draw_teacher(ax, law, network)
+        ax.set_title(title, fontsize=small(ax, 1.0))
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    spare = list(panels.flat[len(answers) :])
+    for ax in spare:
+        ax.set_axis_off()
+    (spare[0] if spare else panels[0, 0]).legend(handles, labels, frameon=False, loc="center left", fontsize="medium")
+    for ax in panels[:, 0]:
+        ax.set_ylabel(axis_label("teacher_share"))
+    figure.savefig(path, dpi=130)
+
+
+def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | os.PathLike[str]) -> None:
+    """Draw how one teacher is learned over log time, the mean field beside a finite network, the loss below.
+
+    For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
+    over its end, which is the mass of neurons on the teacher's directions. Formulas in `title` are mathtext. `law` and
+    `network` are answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
+    """
+    figure, panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
+    problem = Problem.from_dataset(law)
+    if problem.teacher.span == 1:
+        plot_particles(law, panels)
+    else:
+        _draw_masses(panels[0], law, network)
+        _draw_loss(panels[1], law)
+    width = Problem.from_dataset(network).width
+    time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
+    loss = np.maximum(network["loss"].values, lowest)
+    panels[1].get_lines()[0].set_label("loss, infinite width")
+    panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, $m = {width}$")
+    panels[1].set(xlim=(time[0], time[-1]), ylim=(lowest, None))
+    panels[1].legend(frameon=False, fontsize=small(panels[1]), loc="lower left")
+    figure.suptitle(f"{title}, $d = {problem.dimension}$", fontsize="medium")
+    figure.savefig(path, dpi=110)
+
+
+def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
+    shares = _shares(law), _shares(network)
+    coefficients = Problem.from_dataset(law).teacher.coefficients
+    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True), start=1):
+        ax.plot(law["time"].values, shares[0][:, p - 1], color=colour, lw=1.8, label=f"$a_{p} = {weight:g}$")
+        ax.plot(network["time"].values, shares[1][:, p - 1], "--", color=colour, lw=1.1)
+    ax.set_ylim(0.0, None)
+    finish_panel(ax, "", axis_label("end_share"), loc="upper left", title="dashed: finite width")
+
+
+def _shares(flow: xr.Dataset) -> Array:
+    """Return the learned mass of every direction over that of neurons on the directions."""
+    problem = Problem.from_dataset(flow)
+    end = problem.learned_part.mass(problem.teacher.gram(), problem.teacher.coefficients)
+    return np.asarray(flow["learned_mass"].values / end)
+
+
+def _draw_teacher(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
+    scale, shares, time = law.attrs["teacher_loss"], _shares(law), law["time"].values
+    for p in range(shares.shape[1]):
+        label = "mass learned, per direction" if p == 0 else None
+        ax.plot(time, np.maximum(shares[:, p], LOWEST), color=REFERENCE, lw=0.8, label=label)
+    # The floor is never 0 on a log axis.
+    floor = max(law.attrs["loss_floor"] / scale, LOWEST / 10.0)
+    ax.axhline(floor, color=PREDICTED, lw=0.9, ls=":", label="beyond the student's link")
+    ax.plot(time, law["loss"].values / scale, color=MEASURED, lw=1.8, label="loss, infinite width")
+    loss = np.maximum(network["loss"].values / scale, LOWEST)
+    label = f"loss, $m = {Problem.from_dataset(network).width}$"
+    ax.plot(network["time"].values, loss, "--", color=PREDICTED, lw=1.2, label=label)
+    ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel=axis_label("time"))
+    log_ticks(ax)

@@ -1,0 +1,416 @@
+"""Two-layer networks and quadratic networks: components, axes and alignments that are learned, and the loss."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import Problem
+from dynamics.report.chart import (
+    ALIGNMENTS,
+    AXES,
+    COMPONENTS,
+    PREDICTED_AT,
+    component_ratio,
+    history_chart,
+    squared_axis_overlap,
+)
+from dynamics.report.figures import (
+    IDEAL,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    axes_or_new,
+    check_drawable,
+    component_formula,
+    draw_histories,
+    finish_panel,
+    headline,
+    new_panels,
+)
+from dynamics.report.findings import Findings, Table, panel_drawing, records, renamed, run_findings
+from dynamics.report.flows import (
+    RESUME_SOLVE,
+    asymptotic_in_words,
+    draw_fit,
+    exponent_table,
+    fit_in_words,
+    numerical_errors,
+    plot_loss,
+    remarks,
+    run_values,
+)
+from dynamics.runs.variables import axis_label
+from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
+from dynamics.theory.quadratic import power_window, quadratic_exponents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
+
+#: Level of f_α/f*_α at which a component counts as learned.
+LEARNED = 0.5
+#: Columns of the table of components, and facts of their curves.
+COMPONENT_COLUMNS = {
+    "component": "name",
+    "f*": "teacher_component",
+    "cost": "cost",
+    "predicted": "predicted_component_time",
+    "learned": "component_learned_time",
+    "f/f* at the end": "ratio",
+}
+COMPONENT_FACTS = {
+    "component": "name",
+    "f* =": "teacher_component",
+    PREDICTED_AT: "predicted_component_time",
+    "learned at t =": "component_learned_time",
+}
+#: Columns of the table of quadratic networks -> variable, or ratio of two.
+TIMES = {
+    "p": "direction",
+    "a_p": "teacher_coefficient",
+    "aligned, predicted": "predicted_aligned_time",
+    "aligned": "aligned_time",
+    "aligned / predicted": "aligned_ratio",
+    "learned, predicted": "predicted_learned_time",
+    "learned": "learned_time",
+    "learned / predicted": "learned_ratio",
+}
+#: Further columns of frames under SGD.
+STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
+QUADRATIC_FACTS = {
+    "direction": "direction",
+    "a_p =": "teacher_coefficient",
+    PREDICTED_AT: "predicted_aligned_time",
+    "aligned at t =": "aligned_time",
+    "learned at t =": "learned_time",
+}
+#: Approximate losses and their names and colours in figures; all but the last have exponents in the table.
+SUMS = {
+    "sigmoid_loss": ("every direction alone", {"color": PREDICTED, "lw": 1.0}),
+    "fine_tuned_loss": ("second layer fitted on the span", {"color": IDEAL, "lw": 1.0, "ls": "-."}),
+}
+#: Part of the first loss below which losses are not shown.
+SMALLEST_PART = 1e-6
+
+
+# --- two-layer networks -----------------------------------------------------------------------------------------------
+
+
+def network_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `solve_network` shows."""
+    rows, axes = _components(dataset), records({name: dataset[name] for name in ("direction", "emergence_time")})
+    attrs = dataset.attrs
+    extra = {"teacher_loss": float(attrs["teacher_loss"]), "leap": attrs.get("leap")}
+    values = run_values(dataset) | extra | {"components": rows, "directions": axes, "scaling_notes": ""}
+    times = "component_learned_time" if rows else "emergence_time"
+    done = sum(np.isfinite(row[times]) for row in rows or axes)
+    outcome = f"{done} of {len(rows or axes)} {'components' if rows else 'axes'} by t = {values['end_time']:.5g}"
+    outcome = f"{'learned' if rows else 'emerged'}: {outcome}"
+    if values["final_loss"] is not None:
+        outcome += f"; loss at the end: {values['final_loss']:.4g}"
+        scale = values["teacher_loss"]
+        outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
+    late = [row["name"] if rows else f"x{row['direction']}" for row in rows or axes if not np.isfinite(row[times])]
+    lead = f"Not learned by the end: {', '.join(late)}. Their" if rows else ""
+    lead = lead or f"No neuron lies along {', '.join(late)} by the end: their"
+    loss, along = "Loss against flow time.", "Largest squared overlap of a neuron with each axis of the teacher."
+    drawings = [
+        panel_drawing(plot_axes, dataset, caption=along),
+        panel_drawing(partial(plot_loss, fit=False), dataset, caption=loss),
+    ]
+    tables = [
+        Table(
+            caption="Axes of the teacher",
+            rows=renamed(axes, {"axis": "direction", "emerged": "emergence_time"}),
+            note="Emerged: a neuron first lies along the axis, or along the axes of a product of which it is one.",
+            each="axes, spread over their number",
+            digits=5,
+        )
+    ]
+    facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), AXES
+    if rows:
+        caption = "Components of the network over those of the teacher; dotted, the level at which they count as "
+        drawings.insert(0, panel_drawing(plot_components, dataset, caption=f"{caption}learned."))
+        table = Table(
+            caption="Components of the teacher in the order of learning",
+            rows=renamed(rows, COMPONENT_COLUMNS),
+            note="Cost: degree on axes new in this order. Learned: half of the teacher's value is first reached.",
+            digits=5,
+        )
+        tables.insert(0, table)
+        facts, history = renamed(rows, COMPONENT_FACTS), COMPONENTS
+    return run_findings(
+        dataset,
+        cautions=[f"{lead} times are unknown (censored)."] if late else [],
+        sentences=[outcome, *numerical_errors(dataset, times)],
+        tables=tables,
+        drawings=drawings,
+        chart=history_chart(dataset, facts, history, PREDICTED_AT),
+        remarks=remarks(values),
+        values=values,
+        overview=partial(network_figure, dataset),
+        go_on=RESUME_SOLVE,
+    )
+
+
+def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return name, cost, value and times of each component, in the order of learning, and its part at the end."""
+    if "component" not in dataset:
+        return []
+    costs = {each.name: each.cost for each in Problem.from_dataset(dataset).teacher.components}
+    known = np.flatnonzero(np.isfinite(dataset["loss"].values))
+    names, ratio = dataset["component_name"].values.tolist(), component_ratio(dataset)
+    columns = ("teacher_component", "predicted_component_time", "component_learned_time")
+    return records(
+        {"name": names, "cost": [costs[name] for name in names]}
+        | {name: dataset[name] for name in columns}
+        | {"ratio": ratio[known[-1]] if known.size else np.full(len(names), np.nan)}
+    )
+
+
+def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw each component f_α of a network over that of its teacher, f*_α, against time.
+
+    Ticks below mark the predicted times where there are such.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `solve_network` about a polynomial teacher.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        If the dataset has no components.
+    """
+    check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
+    ax = axes_or_new(ax, style)
+    predicted = dataset["predicted_component_time"].values
+    names = [component_formula(name) for name in dataset["component_name"].values.tolist()]
+    draw_histories(ax, dataset["time"].values, component_ratio(dataset), ("", names), predicted)
+    ax.axhline(1.0, color=REFERENCE, lw=0.8)
+    ax.axhline(LEARNED, color=REFERENCE, lw=0.8, ls=":")
+    ticks = " (ticks: predicted)" if np.isfinite(predicted).any() else ""
+    finish_panel(ax, f"{axis_label('time')}{ticks}", axis_label("component_share"), loc="center left")
+    return ax
+
+
+def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw the largest squared overlap of a neuron with each axis of the teacher against time.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Answer of `solve_network`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    check_drawable(dataset, emergence_time=("direction",))
+    ax = axes_or_new(ax, style)
+    names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
+    ax.set_ylim(-0.05, 1.05)
+    draw_histories(ax, dataset["time"].values, squared_axis_overlap(dataset), ("", names))
+    finish_panel(ax, axis_label("time"), axis_label("axis_overlap"), loc="center left")
+    return ax
+
+
+def network_figure(dataset: xr.Dataset) -> Figure:
+    """Return one figure with components, if the teacher has some, axes and loss."""
+    plots: list[Callable[[xr.Dataset, Axes], Axes]] = [
+        *([plot_components] if "component" in dataset else []),
+        plot_axes,
+        partial(plot_loss, fit=False),
+    ]
+    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
+    figure, panels = new_panels((4.4 * len(plots), 4.2), 1, len(plots), margins=margins)
+    for plot, panel in zip(plots, panels, strict=True):
+        plot(dataset, panel)
+    figure.suptitle(headline(dataset), fontsize="medium")
+    return figure
+
+
+# --- quadratic networks -----------------------------------------------------------------------------------------------
+
+
+def quadratic_findings(dataset: xr.Dataset) -> Findings:
+    """Return what an answer of `solve_quadratic` shows."""
+    values = quadratic_values(dataset)
+    laws, rows, limit = values["exponents"], values["directions"], values["learning_rate_limit"]
+    aligned = sum(math.isfinite(row["aligned_time"]) for row in rows)
+    outcome = (
+        f"aligned: {aligned} of {len(rows)} directions by t = {values['end_time']:.5g}; loss at the end: "
+        f"{values['final_loss']:.4g}, with the second layer fitted on the span {values['final_fine_tuned_loss']:.4g}; "
+        f"of the directions beyond the m strongest: {values['unlearned_loss']:.4g}"
+    )
+    steps = f"Limit of the learning rate of SGD: {limit:.4g}, above which the learned network loses stability."
+    if "rate_limit" in rows[0]:
+        steps = (
+            f"Limit of the learning rate of SGD: {limit:.4g}, above which noise keeps the neurons from every "
+            f"direction; of direction 1 {rows[0]['rate_limit']:.4g}, which takes the fewest steps at half of it, "
+            f"{rows[0]['fewest_steps']:.4g}."
+        )
+    in_words = [
+        f"{law['what']}: {fit_in_words(law['fitted'], law['standard_error'], law['window'])}; every direction alone "
+        f"{law['sigmoid_sum']:.3f}, staircase {law['staircase']:.3f}" + asymptotic_in_words(law["asymptotic"])
+        for law in laws
+    ]
+    note = "The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no part of "
+    expected = {"x, directions alone": "sigmoid_sum", "x, staircase": "staircase"}
+    loss = _reached(dataset["loss"].values)
+    width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
+    return run_findings(
+        dataset,
+        sentences=[outcome, steps],
+        tables=[_times(dataset, rows), *exponent_table(laws, in_words, expected, f"{note}it.")],
+        drawings=[
+            panel_drawing(
+                _plot_quadratic_loss,
+                dataset,
+                laws,
+                caption="Loss, what the span of the neurons misses, and the sum over directions that grow alone.",
+                more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}.",
+            ),
+            panel_drawing(
+                _plot_quadratic_times,
+                dataset,
+                caption="Exact against predicted times; the line is equality.",
+                more=f"Predicted are the {width} strongest directions.",
+            ),
+        ],
+        chart=history_chart(dataset, renamed(rows, QUADRATIC_FACTS), ALIGNMENTS, PREDICTED_AT),
+        remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
+        values=values,
+        overview=partial(_quadratic_figure, dataset, laws),
+    )
+
+
+def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the result as plain values: times per direction, exponents, losses at the end."""
+    names = [name for name in (*TIMES.values(), *STEPS.values()) if name in dataset.variables]
+    rows = records({name: dataset[name] for name in names})
+    for row in rows:
+        for kind in ("aligned", "learned"):
+            predicted = row[f"predicted_{kind}_time"]
+            row[f"{kind}_ratio"] = row[f"{kind}_time"] / predicted if 0.0 < predicted < math.inf else math.nan
+    attrs = dataset.attrs
+    return {
+        "title": attrs["title"],
+        "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
+        "final_loss": float(_reached(dataset["loss"].values)[-1]),
+        "final_fine_tuned_loss": float(_reached(dataset["fine_tuned_loss"].values)[-1]),
+        "unlearned_loss": float(attrs["unlearned_loss"]),
+        "learning_rate_limit": float(attrs["learning_rate_limit"]),
+        "directions": rows,
+        "exponents": _exponents(dataset),
+        "notes": attrs["notes"],
+        "scaling_notes": attrs["scaling_notes"],
+    }
+
+
+def _reached(history: Array) -> Array:
+    """Return the values that were saved before the run ended; NaN alone if none were."""
+    saved: Array = history[np.isfinite(history)]
+    return saved if saved.size else np.array([np.nan])
+
+
+def _times(dataset: xr.Dataset, rows: list[dict[str, Any]]) -> Table:
+    """Return aligned and learned times against predictions, of the m strongest directions."""
+    strongest = [row for row in rows if math.isfinite(row["predicted_aligned_time"])]
+    columns = TIMES | (STEPS if "rate_limit" in dataset else {})
+    return Table(
+        caption="Times against prediction",
+        rows=renamed(strongest or rows, columns),
+        note="Aligned: half of the direction is in the span of the neurons. Learned: Q has half of a_p.",
+        each="directions, spread over p",
+        short={"p": "p", "a_p": "a_p", "aligned, predicted": "predicted", "aligned": "aligned"}
+        | {"aligned / predicted": "ratio", "learned, predicted": "pred. learned", "learned": "learned"}
+        | {title: title for title in columns if title in STEPS},
+    )
+
+
+def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return the fitted exponent of the loss, those of the sums, and the asymptotic one; or nothing."""
+    problem = Problem.from_dataset(dataset)
+    window = power_window(problem.teacher, problem.width, problem.dimension)
+    time = dataset["time"].values
+    inside = (time >= window[0]) & (time <= window[1])
+    losses = {name: dataset[name].values for name in ("loss", "sigmoid_loss", "staircase_loss")}
+    fits = {
+        name: fit_power_law(time, loss, window=window)
+        for name, loss in losses.items()
+        if np.count_nonzero(inside) >= FEWEST_POINTS and (loss[inside] > 0.0).all()
+    }
+    if "loss" not in fits:
+        return []
+    law = {
+        "what": "loss ~ t^x",
+        "fitted": fits["loss"].exponent,
+        "standard_error": fits["loss"].standard_error,
+        "prefactor": fits["loss"].prefactor,
+        "window": list(fits["loss"].window),
+        "asymptotic": quadratic_exponents(problem.teacher.beta).loss_time,
+    }
+    sums = {"sigmoid_sum": "sigmoid_loss", "staircase": "staircase_loss"}
+    return [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
+
+
+def _quadratic_figure(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> Figure:
+    figure, panels = new_panels((11.0, 4.3), 1, 2)
+    _plot_quadratic_loss(dataset, laws, panels[0])
+    _plot_quadratic_times(dataset, panels[1])
+    figure.suptitle(headline(dataset), fontsize="medium")
+    return figure
+
+
+def _plot_quadratic_loss(dataset: xr.Dataset, laws: list[dict[str, Any]], ax: Axes) -> None:
+    """Draw the loss, Σ a_j² (1 − A_j), sums without interactions, the fitted law and the asymptotic slope."""
+    squares = dataset["teacher_coefficient"].values ** 2
+    shown = (dataset["time"].values > 0.0) & np.isfinite(dataset["loss"].values)
+    time, loss = dataset["time"].values[shown], dataset["loss"].values[shown]
+    unaligned = np.maximum(np.sum(squares) - dataset["alignment"].values @ squares, 1e-300)[shown]
+    ax.loglog(time, np.maximum(loss, 1e-300), color=MEASURED, lw=1.8, label="loss")
+    missed = r"$\Sigma_j\, a_j^2 (1 - A_j)$, what the span misses"
+    ax.loglog(time, unaligned, color=MEASURED, lw=1.2, ls="--", label=missed)
+    for name, (label, style) in SUMS.items():
+        ax.loglog(time, np.maximum(dataset[name].values[shown], 1e-300), label=label, **style)
+    for law in laws:
+        fitted = law["fitted"], law["standard_error"]
+        draw_fit(ax, law["window"], law["prefactor"], fitted, law["asymptotic"], "asymptotic")
+    if loss.size:
+        ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
+    finish_panel(ax, axis_label("time"), axis_label("quadratic_loss"))
+
+
+def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
+    """Draw the times at which directions are aligned and learned against predictions, with the line of equality."""
+    for name, marker, colour in (("aligned_time", "o", MEASURED), ("learned_time", "s", PREDICTED)):
+        measured, predicted = dataset[name].values, dataset[f"predicted_{name}"].values
+        both = np.isfinite(measured) & np.isfinite(predicted) & (measured > 0.0) & (predicted > 0.0)
+        label = name.replace("_time", "")
+        ax.loglog(predicted[both], measured[both], marker, mfc="none", color=colour, ms=5, label=label)
+    ends = np.array(ax.get_xlim())
+    ax.loglog(ends, ends, "-", color=REFERENCE, lw=0.9, zorder=0)
+    ax.set_xlim(*ends)
+    finish_panel(ax, "predicted time", "exact time")

@@ -1,0 +1,692 @@
+"""Figures of comparisons and of runs: times, overlaps, survival, learning, loss, widths, estimates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.problem import check_choice
+from dynamics.report import (
+    BAND,
+    MEASURED,
+    PREDICTED,
+    REFERENCE,
+    axes_or_new,
+    component_formula,
+    component_ratio,
+    draw_widths,
+    figure_style,
+    finish_panel,
+    given_panels,
+    mean_band,
+    new_figure,
+    new_panels,
+    one_panel,
+    panels_or_new,
+    plot_chaos,
+    shades,
+    small,
+)
+from dynamics.runs.variables import axis_label
+from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs, sound_runs
+from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
+from sgd_check.verdicts.path_tests import critical_score
+from sgd_check.verdicts.recovery import THEORY as LAW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from hermite.arrays import Array
+    from sgd_check.verdicts.curves import Quantity
+
+SIMULATED = MEASURED
+THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
+MOST_DIRECTIONS = 8
+#: Axes of a comparison, and of one with a mean field.
+PANELS, WIDTH_PANELS = 5, 4
+#: Arguments of `new_panels` for the loss and its residual.
+LOSS_PANELS: dict[str, Any] = {"sharex": True, "height_ratios": [2.4, 1]}
+QUANTITIES = ("learned", "loss")
+#: Kind of a curve -> its label.
+_LEARNED = {
+    "learned mass of direction": "mass_share",
+    "component": "component_part",
+    "sensitivity": "sensitivity_share",
+    "loss": "loss",
+}
+_UNDEFINED = "learned mass: not defined,\nthe link has no part of degree 3 or more"
+#: Usual limits of learned parts, and the room above the curves for the legend.
+_LIMITS, _ROOM = (-0.05, 1.0), 0.2
+_LEAST_LOSS = 1e-8
+#: Farthest residual that is drawn, in critical scores.
+_FARTHEST = 3.0
+_CURVE_POINTS = 600
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
+    """Return comparison, simulation and prediction; raise one sentence unless it is what `sgd_check.compare` returns.
+
+    Of a mean field the simulation is empty, since every width has one of its own.
+    """
+    from xarray import DataTree
+
+    if not isinstance(tree, DataTree):
+        msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
+        raise TypeError(msg)
+    missing = {"comparison", "simulation", "prediction"} - set(tree.children)
+    if missing:
+        msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
+        raise ValueError(msg)
+    return tree["comparison"].to_dataset(), tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
+
+
+def by_curves(tree: xr.DataTree) -> bool:
+    """Return whether curves decide what a comparison says."""
+    return tree["comparison"].attrs.get("decided_by") == "curves"
+
+
+def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
+    """Draw emergence times, overlaps, survival and loss of the runs against the prediction.
+
+    Where curves decide (information exponents up to 2, networks) what is learned over time stands in place of the
+    survival. Against a mean field losses, distances and exponents of all widths are drawn on four axes, and against
+    the law of an estimator the estimates on one.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    axes : sequence of Axes, optional
+        Where to draw times, overlaps, survival, loss and its residual (five), what belongs to a mean field (four), or
+        to the law of an estimator (one); by default a new figure.
+    style : {"screen", "paper", "talk"}, optional
+        Of a new figure; see `figure_style`.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If `axes` are not so many.
+    """
+    with figure_style(style):
+        theory = compared_parts(tree)[0].attrs["theory"]
+        if theory == MEAN_FIELD:
+            return plot_widths(tree, axes)
+        if theory == LAW:
+            return plot_law_test(tree, axes)
+        panels: Any = _new_panels() if axes is None else given_panels("axes", axes, PANELS)
+        plot_times(tree, panels[0])
+        plot_overlaps(tree, panels[1])
+        (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
+        plot_loss_band(tree, (panels[3], panels[4]))
+        figure: Figure = panels[0].get_figure()
+        return figure
+
+
+def _new_panels() -> list[Axes]:
+    figure: Any = new_figure((11.0, 8.2))
+    grid = figure.add_gridspec(2, 2)
+    halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
+    places = [grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1]]
+    return [figure.add_subplot(place) for place in places]
+
+
+def spread_directions(count: int) -> zip[tuple[int, Any]]:
+    """Return at most eight directions, evenly spread, each with a colour."""
+    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_DIRECTIONS)).round().astype(np.intp))
+    return zip(chosen.tolist(), shades(chosen.size, 0.85), strict=True)
+
+
+def _show_last_decades(ax: Axes, time: Array) -> None:
+    """Let a panel show the last two decades of flow time."""
+    later = time[time > 0]
+    ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
+
+
+def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
+    """Finish a panel over the last two decades of flow time."""
+    _show_last_decades(ax, time)
+    finish_panel(ax, axis_label("time"), y, title, **legend)
+
+
+def _blown_up(comparison: xr.Dataset) -> str:
+    """Return the end of a title that counts the lost runs, "" if none is lost."""
+    blown = int(comparison.attrs["blown_up_count"])
+    return f", {blown} blown up" if blown else ""
+
+
+# --- emergence times --------------------------------------------------------------------------------------------------
+
+
+def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw simulated against predicted emergence times, one point with error bar per direction.
+
+    Dots are single runs; the error bar is the geometric mean with twice its standard error; the short orange line spans
+    the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
+    without emergence, at the horizon.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    comparison, simulation, _ = compared_parts(tree)
+    ax = axes_or_new(ax, style)
+    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
+    horizon = float(simulation.attrs["end_time"])
+    kept = np.flatnonzero(np.isfinite(predicted))
+    for p in kept.tolist():
+        time, runs = predicted[p], ratio[:, p] * predicted[p]
+        ax.plot(np.full(runs.size, time), runs, ".", color=SIMULATED, ms=4, alpha=0.3)
+        _draw_theory(ax, tree, p)
+        mean, error = comparison["mean_log_ratio"].values[p], comparison["standard_error"].values[p]
+        if np.isfinite(mean):
+            low, mid, high = time * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
+            ax.errorbar(time, mid, yerr=[[mid - low], [high - mid]], fmt="o", color=SIMULATED, ms=5, capsize=3)
+        count = int(comparison["censored_count"].values[p])
+        if count:
+            ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
+            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
+            ax.annotate(f"{count}", (time, horizon), (0, 7), **above)
+    _finish_times(ax, tree, predicted[kept])
+    return ax
+
+
+def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
+    """Draw the allowed band of the mean upwards, or the spread of the predicted runs across."""
+    comparison, _, prediction = compared_parts(tree)
+    time = float(comparison["emergence_time"].values[p])
+    if comparison.attrs["theory"] == "sample":
+        ends = np.nanquantile(of_sound_runs(prediction, "emergence_time")[:, p], [0.1, 0.9])
+        ax.plot(ends, [time, time], color=PREDICTED, lw=2, alpha=0.7)
+        return
+    band = np.array([float(comparison[name].values[p]) for name in ("band_low", "band_high")])
+    if np.isfinite(band).all():
+        style: dict[str, Any] = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
+        ax.plot([time] * 2, time * np.exp(band), color=PREDICTED, **style)
+
+
+def _finish_times(ax: Axes, tree: xr.DataTree, predicted: Array) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    comparison, simulation, _ = compared_parts(tree)
+    event, theory = event_of(simulation), comparison.attrs["theory"]
+    if predicted.size:
+        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
+        ax.plot(span, span, ":", color=REFERENCE, lw=1)
+        ax.set(xscale="log", yscale="log")
+        ax.margins(y=0.12)
+    if theory == "sample":
+        band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
+    else:
+        words = "flow to twice the delay" if theory == "flow" else "finite step, band of the mean"
+        words = "band of the mean" if by_curves(tree) or event is ALIGNMENT else words
+        band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
+    handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
+    if int(comparison["censored_count"].values.sum()):
+        without: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
+        handles.append(Line2D([], [], label="runs without, at the horizon", **without))
+    title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
+    finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
+    ax.legend(handles=handles, frameon=False, fontsize=small(ax))
+
+
+# --- overlaps and survival --------------------------------------------------------------------------------------------
+
+
+def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw the largest squared overlap of each direction over time: thin lines runs, thick lines the prediction.
+
+    Of a frame of orthogonal neurons it is the alignment of the direction with their span.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    comparison, simulation, prediction = compared_parts(tree)
+    ax = axes_or_new(ax, style)
+    time, curves = simulation["time"].values, _predicted_square(prediction)
+    if "alignment" in simulation:
+        squared, label = simulation["alignment"].values, axis_label("alignment")
+    else:
+        squared = np.max(_counted_squares(simulation, simulation["teacher_overlap"].values), axis=2)
+        symbol = r"\max_i \max(C_{ip}, 0)^2" if _sign_matters(simulation) else r"\max_i C_{ip}^2"
+        label = f"largest squared overlap ${symbol}$"
+    for p, colour in spread_directions(squared.shape[-1]):
+        ax.plot(time, squared[..., p].T, color=colour, lw=0.5, alpha=0.5)
+        curve: tuple[Any, Any] = ([], []) if curves is None else (prediction["time"].values, curves[:, p])
+        ax.plot(*curve, color=colour, lw=2.2, label=f"$p = {p + 1}$")
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    ax.set_ylim(-0.02, 1.05)
+    title = f"thin: runs, thick: {THEORY_NAMES[comparison.attrs['theory']]}" if curves is not None else "runs"
+    _finish_over_time(ax, time, label, title, loc="upper left")
+    return ax
+
+
+def _predicted_square(prediction: xr.Dataset) -> Array | None:
+    """Return max_i C_ip² of the prediction, of a frame A_p, shape (time, P), or None if it holds no histories."""
+    if "alignment" in prediction:
+        aligned = prediction["alignment"]
+        return np.asarray(aligned.median("seed") if "seed" in aligned.dims else aligned)
+    if "seed" in prediction.dims:
+        squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
+        return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
+    if "teacher_overlap" in prediction:
+        return np.asarray(np.max(_counted_squares(prediction, prediction["teacher_overlap"].values), axis=1))
+    for name in ("max_overlap", "overlap"):
+        if name in prediction:
+            return _counted_squares(prediction, prediction[name].values)
+    return None
+
+
+def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
+    """Return C² as emergence counts it: for an odd information exponent a neuron opposite to a direction is at 0."""
+    return np.asarray((np.maximum(overlap, 0.0) if _sign_matters(dataset) else overlap) ** 2)
+
+
+def _sign_matters(dataset: xr.Dataset) -> bool:
+    """Return whether a neuron opposite to a direction has not found it; either sign of a network's axis will do."""
+    return "second_layer" not in dataset and bool(int(dataset.attrs["information_exponent"]) % 2)
+
+
+def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
+    """Draw the share of runs in which a direction has not emerged, with 95 % intervals, and what theory expects.
+
+    Steps are Kaplan–Meier estimates with pointwise intervals; dashed lines are the log-normal law with the predicted
+    time, delay and scatter, a vertical line where theory gives no scatter, or the estimate of the predicted runs.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    ax : Axes, optional
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+    """
+    from sgd_check.verdicts.survival import kaplan_meier
+
+    comparison, simulation, _ = compared_parts(tree)
+    ax = axes_or_new(ax, style)
+    end, predicted = float(simulation.attrs["end_time"]), comparison["emergence_time"].values
+    measured = of_sound_runs(simulation, "emergence_time")
+    times = _curve_times(measured, predicted, end)
+    for p, colour in spread_directions(measured.shape[1]):
+        if not np.isfinite(measured[:, p]).any() and not np.isfinite(predicted[p]):
+            continue
+        curve = kaplan_meier(measured[:, p], end, times)
+        ax.plot(times, curve.value, color=colour, lw=1.6, drawstyle="steps-post", label=f"$p = {p + 1}$")
+        between = (curve.value > 0.0) & (curve.value < 1.0)
+        ax.fill_between(times, curve.low, curve.high, where=between, color=colour, alpha=0.18, lw=0, step="post")
+        theory = _predicted_survival(tree, p, times)
+        if np.isfinite(theory).any():
+            ax.plot(times, theory, color=colour, lw=1.6, ls="--")
+        elif np.isfinite(predicted[p]):
+            ax.axvline(float(predicted[p]), color=colour, lw=1.2, ls="--")
+    if not ax.lines:
+        ax.plot([], [], " ", label=f"no direction {event_of(simulation).present}")
+    ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
+    dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
+    title = f"steps: runs with 95 % interval, dashed: {dashed}"
+    finish_panel(ax, axis_label("time"), f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
+    return ax
+
+
+def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
+    """Return the times at which curves are drawn: around all emergences, up to the end of the runs."""
+    known = np.concatenate([measured[np.isfinite(measured)], predicted[np.isfinite(predicted)]])
+    known = known[(known > 0) & (known <= end)]
+    first = 0.6 * float(known.min()) if known.size else 0.1 * end
+    last = min(end, 1.6 * float(known.max())) if known.size else end
+    return np.geomspace(first, max(last, 1.01 * first), _CURVE_POINTS)
+
+
+def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
+    from sgd_check.verdicts.survival import expected_survival, kaplan_meier
+
+    comparison, _, prediction = compared_parts(tree)
+    if comparison.attrs["theory"] == "sample":
+        sample = of_sound_runs(prediction, "emergence_time")[:, p]
+        return kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
+    # Comparisons of earlier versions have the time beyond the predicted one as their delay.
+    late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
+    names = ("emergence_time", late, "expected_scatter")
+    time, lateness, scatter = (float(comparison[name].values[p]) for name in names)
+    return expected_survival(time, lateness, scatter, times)
+
+
+# --- learning ---------------------------------------------------------------------------------------------------------
+
+
+def plot_learning(
+    tree: xr.DataTree, ax: Axes | None = None, *, quantity: str = "learned", style: str | None = None
+) -> Axes:
+    r"""Draw what is learned over time, or the loss: lines are theory, bands 10 to 90 % of the runs.
+
+    What is learned are learned masses by direction :math:`/ a_p`, of a network components
+    :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
+    components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
+    smaller one are drawn, on the time of theory. Time is the flow time.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare` or `sgd_check.check`.
+    ax : Axes, optional
+        By default those of a new figure.
+    quantity : {"learned", "loss"}
+        What to draw.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `tree` is no comparison, or another argument not one of its values.
+    """
+    from dynamics.problem import Problem
+    from sgd_check.verdicts.curves import quantities_of
+
+    _, simulation, prediction = compared_parts(tree)
+    check_choice("quantity", quantity, QUANTITIES)
+    if "finer" in tree.children:
+        simulation = tree["finer"].to_dataset()
+    ax, problem, is_loss = axes_or_new(ax, style), Problem.from_dataset(simulation), quantity == "loss"
+    theory = [curve for curve in quantities_of(problem, prediction) if (curve.kind == "loss") == is_loss]
+    runs = {(curve.kind, curve.label): curve.values for curve in quantities_of(problem, simulation)}
+    sound, time = sound_runs(simulation), simulation["time"].values
+    for at, colour in spread_directions(len(theory)):
+        curve, unit = theory[at], _unit(theory[at], prediction, at)
+        shade = PREDICTED if is_loss else colour
+        values = runs.get((curve.kind, curve.label))
+        if values is not None and sound.any():
+            low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
+            ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
+        ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=curve_name(curve, at))
+    if not theory and problem.kind != "network" and not problem.learned_part.is_defined:
+        ax.text(0.5, 0.5, _UNDEFINED, transform=ax.transAxes, ha="center", va="center")
+    ax.set_yscale("log" if is_loss else "linear")
+    _show_last_decades(ax, time)
+    if not is_loss:
+        low, high = ax.dataLim.intervaly
+        ax.set_ylim(min(low, _LIMITS[0]), max(high, _LIMITS[1]) + _ROOM)
+    elif "loss" in prediction:
+        # The losses of theory in the shown times.
+        seen = prediction["loss"].sel(time=slice(*ax.get_xlim())).values
+        if (seen > 0).any():
+            ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), _LEAST_LOSS), 2.0 * float(np.nanmax(seen)))
+    label = axis_label(_LEARNED[theory[0].kind]) if theory else quantity
+    _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
+    return ax
+
+
+def _unit(curve: Quantity, prediction: xr.Dataset, at: int) -> float:
+    """Return the divisor of a curve: its teacher's size, with the sign of a component; of the loss 1."""
+    from sgd_check.verdicts.curves import LEAST_SHARE
+
+    if curve.kind == "loss":
+        return 1.0
+    size = curve.scale / LEAST_SHARE
+    return -size if curve.kind == "component" and float(prediction["teacher_component"].values[at]) < 0 else size
+
+
+def curve_name(curve: Quantity, at: int) -> str:
+    """Return the name of a curve in the legend: direction, eigenvalue, or component as a formula; none of the loss."""
+    if curve.kind == "component":
+        return component_formula(curve.label)
+    if curve.kind == "sensitivity":
+        return rf"$\lambda_{{{at + 1}}}$"
+    return "_loss" if curve.kind == "loss" else f"$p = {at + 1}$"
+
+
+# --- loss -------------------------------------------------------------------------------------------------------------
+
+
+def plot_loss_band(
+    tree: xr.DataTree, axes: tuple[Axes, Axes] | None = None, *, style: str | None = None
+) -> tuple[Axes, Axes]:
+    """Draw the mean loss of the runs with its band and the predicted loss; below, the residual in standard errors.
+
+    The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
+    the mean of early and late runs means little, the residual is left out.
+
+    Parameters
+    ----------
+    tree : DataTree
+        Result of `sgd_check.compare`.
+    axes : (Axes, Axes), optional
+        For the loss and for the residual.
+    style : {"screen", "paper", "talk"}, optional
+        Of new axes; see `figure_style`.
+
+    Returns
+    -------
+    (Axes, Axes)
+    """
+    comparison, simulation, _ = compared_parts(tree)
+    upper, lower = panels_or_new(axes, 2, (6.8, 5.4), 2, style=style, **LOSS_PANELS)
+    _draw_loss(upper, tree)
+    if "loss_z" in comparison:
+        _draw_residual(lower, comparison)
+    else:
+        lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
+        lower.set_yticks([])
+    _finish_over_time(lower, simulation["time"].values, "residual / s.e.")
+    upper.tick_params(labelbottom=False)
+    upper.set_xlabel("")
+    return upper, lower
+
+
+def loss_figure(tree: xr.DataTree) -> Figure:
+    """Return the figure of `plot_loss_band`."""
+    figure, panels = new_panels((6.8, 5.4), 2, **LOSS_PANELS)
+    plot_loss_band(tree, tuple(panels))
+    return figure
+
+
+def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
+    comparison, simulation, prediction = compared_parts(tree)
+    time, loss = simulation["time"].values, of_sound_runs(simulation, "loss")
+    lowest, largest = np.inf, 0.0
+    if loss.size:
+        known = np.isfinite(loss).any(axis=0)
+        low, high = np.nanquantile(loss[:, known], [0.1, 0.9], axis=0)
+        lowest, largest = float(low.min()), float(high.max())
+        ax.fill_between(time[known], low, high, color=SIMULATED, alpha=0.16, lw=0, label="runs, 10 to 90 %")
+    if "mean_loss" in comparison:
+        mean, width = comparison["mean_loss"].values, comparison["loss_standard_error"].values * _critical(comparison)
+        theory = comparison.attrs["theory"]
+        label = "predicted runs, mean" if theory == "sample" else THEORY_NAMES[theory]
+        ax.plot(time, mean, color=SIMULATED, lw=1.4, label="runs, mean")
+        band: dict[str, Any] = {"where": comparison["loss_compared"].values != 0, "color": SIMULATED, "alpha": 0.5}
+        ax.fill_between(time, mean - width, mean + width, lw=0, label="its band where compared", **band)
+        ax.plot(time, comparison["expected_loss"].values, color=PREDICTED, lw=1.2, label=label)
+    elif "loss" in prediction and "seed" not in prediction.dims:
+        ax.plot(prediction["time"].values, prediction["loss"].values, color=PREDICTED, lw=1.2, label="prediction")
+    ax.set_yscale("log")
+    if largest > 0:
+        ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
+    title = f"loss of {loss.shape[0]} runs{_blown_up(comparison)}"
+    _finish_over_time(ax, time, axis_label("loss"), title, loc="lower left")
+
+
+def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
+    """Draw the residual at compared times; the shade is allowed by theory and the rate of false alarms."""
+    time, z, expected = (comparison[name].values for name in ("time", "loss_z", "expected_loss"))
+    shown = comparison["loss_compared"].values != 0
+    time, z, expected = time[shown], z[shown], expected[shown]
+    critical = _critical(comparison)
+    if comparison.attrs["theory"] == "sample":
+        residual, low, high = z, np.full(z.size, -critical), np.full(z.size, critical)
+    else:
+        error = comparison["loss_standard_error"].values[shown]
+        residual, low, high = (
+            (comparison[name].values[shown] - expected) / error
+            for name in ("mean_loss", "expected_loss_low", "expected_loss_high")
+        )
+        low, high = low - critical, high + critical
+    # All of the shade is shown; residuals far beyond it are arrows at the edge.
+    allowed = 1.15 * np.abs([low, high]).max(initial=critical)
+    edge = max(allowed, min(1.2 * np.abs(residual).max(initial=0.0), _FARTHEST * critical))
+    colours, places = np.where(np.abs(z) > critical, PREDICTED, SIMULATED), np.clip(residual, -0.95 * edge, 0.95 * edge)
+    # The shade is drawn time by time, since between plateaus nothing is compared.
+    ax.vlines(time, low, high, color=SIMULATED, alpha=0.18, lw=4)
+    for marker, part in (("o", np.abs(residual) <= edge), ("^", residual > edge), ("v", residual < -edge)):
+        ax.scatter(time[part], places[part], s=9, c=colours[part], marker=marker, zorder=3)
+    ax.axhline(0.0, color=REFERENCE, lw=0.8)
+    ax.set_ylim(-edge, edge)
+
+
+def _critical(comparison: xr.Dataset) -> float:
+    return critical_score(int(comparison.attrs["loss_compared_times"]), float(comparison.attrs["false_alarm_rate"]))
+
+
+# --- mean fields and laws of estimators -------------------------------------------------------------------------------
+
+
+def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+    """Draw the loss, m E(f_m − f_∞)², √m |Δ| and their exponents in m, of SGD without its noise.
+
+    Curves are means over starts with two standard errors; dashed black is the mean field, the grey band the effect of
+    corrections of finite width on the exponent, and the black line the tested mean.
+    """
+    new = axes is None
+    panels: Any = new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, WIDTH_PANELS)
+    comparison = tree["comparison"].to_dataset()
+    shown = comparison.isel(time=comparison["time"].values > 0.0)
+    time = shown["time"].values
+    plot_chaos(comparison, panels[1:])
+    draw_widths(panels[0], shown, "loss", [line.get_color() for line in panels[1].get_lines()], alpha=0.2)
+    panels[0].plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
+    panels[0].set(yscale="log", ylabel="loss")
+    _draw_test(panels[3], shown)
+    for ax in panels:
+        _finish_over_time(ax, time, ax.get_ylabel())
+    runs = f"{comparison.attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
+    if np.isnan(shown["coupling_error"].values).all():
+        panels[2].get_legend().remove()
+        panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
+    panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize=small(panels[0], 1.0))
+    figure: Figure = panels[0].figure
+    return figure
+
+
+def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
+    """Draw the allowed band, and the tested mean with two standard errors at the middle of its window."""
+    allowed = float(shown.attrs["width_correction"])
+    ax.axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
+    ends = np.array([shown.attrs["tested_from"], shown.attrs["tested_to"]])
+    exponent, error = (float(shown[name]) for name in ("mean_gap_exponent", "mean_gap_exponent_error"))
+    middle = float(np.sqrt(ends.prod()))
+    ax.plot(ends, [exponent, exponent], color="black", lw=2, label="tested: mean over log time")
+    ax.errorbar(middle, exponent, yerr=BAND * error, color="black", lw=2, capsize=4)
+    ax.set_ylim(-2.0, 0.1)
+
+
+def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
+    """Draw the estimates of a comparison with their law, on one panel."""
+    parts = tree["simulation"].to_dataset(), tree["comparison"].to_dataset()
+    if axes is None:
+        return one_panel(plot_estimates, *parts)
+    ax = given_panels("axes", axes, 1)[0]
+    plot_estimates(*parts, ax)
+    figure: Figure = ax.get_figure()
+    return figure
+
+
+def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axes) -> None:
+    """Draw the squared overlaps in increasing order, with their mean, and the law with its band if there is one."""
+    overlap = np.sort(estimates["overlap_squared"].values)
+    rank = (np.arange(overlap.size) + 0.5) / overlap.size
+    ax.plot(rank, overlap, "o", color=SIMULATED, ms=4, label="estimates, sorted")
+    mean, error = mean_band(overlap[np.isfinite(overlap)])
+    ax.axhline(float(mean), color=SIMULATED, lw=1.2, label="mean, two s.e.")
+    ax.axhspan(float(mean - error), float(mean + error), color=SIMULATED, alpha=0.2, lw=0)
+    if comparison is not None:
+        law, allowed = float(comparison["predicted_overlap_squared"]), float(comparison["allowed_deviation"])
+        ax.axhline(law, color=PREDICTED, lw=1.6, label="law")
+        ax.axhspan(law - allowed, law + allowed, color=PREDICTED, alpha=0.15, lw=0, label="allowed at this d")
+    ax.set_ylim(-0.03, 1.03)
+    label, title = axis_label("overlap_squared"), f"$n = {estimates.attrs['samples']}$ samples"
+    finish_panel(ax, "share of the estimates", label, title)
+
+
+# --- runs alone -------------------------------------------------------------------------------------------------------
+
+
+def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the loss of each run over time, and the median of the runs that are left."""
+    loss = simulation["loss"].values
+    shown = (simulation["time"].values > 0) & np.isfinite(loss).any(axis=0)
+    time, loss = simulation["time"].values[shown], loss[:, shown]
+    ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
+    if time.size:
+        ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
+    finish_panel(ax, axis_label("summed_time"), axis_label("loss"))
+
+
+def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the emergence times of the runs by direction, with the predicted time of the pair if there is one."""
+    from matplotlib.ticker import MaxNLocator
+
+    number, times = simulation["direction"].values, simulation["emergence_time"].values
+    ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
+    predicted = simulation.get("predicted_emergence_time")
+    known = np.zeros(number.size, dtype=bool) if predicted is None else np.isfinite(predicted.values)
+    if predicted is not None and known.any():
+        ax.plot(number[known], predicted.values[known], "x", color=PREDICTED, ms=8, label="predicted")
+    if (times > 0).any() or known.any():
+        ax.set_yscale("log")
+    else:
+        ax.text(0.5, 0.5, f"no direction {event_of(simulation).past}", ha="center", transform=ax.transAxes)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlim(number[0] - 0.5, number[-1] + 0.5)
+    finish_panel(ax, axis_label("direction"), f"{event_of(simulation).noun} time")
+
+
+def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
+    """Draw the components of a network over its teacher's, f_α/f*_α: median and quartiles of the runs that are left."""
+    share = component_ratio(simulation)
+    shown = (simulation["time"].values > 0) & np.isfinite(share).any(axis=(0, 2))
+    time, names = simulation["time"].values[shown], simulation["component_name"].values.tolist()
+    for c, colour in spread_directions(len(names)):
+        low, middle, high = np.nanquantile(share[:, shown, c], (0.25, 0.5, 0.75), axis=0)
+        ax.fill_between(time, low, high, color=colour, alpha=0.2, lw=0)
+        ax.semilogx(time, middle, color=colour, lw=1.6, label=component_formula(names[c]))
+    ax.axhline(1.0, color=REFERENCE, lw=0.8)
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
+    finish_panel(ax, axis_label("summed_time"), axis_label("component_share"))

@@ -1,1 +1,0 @@
-"""Figures of comparisons, runs and studies: functions that draw on given or new axes and show nothing."""
