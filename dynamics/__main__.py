@@ -25,7 +25,7 @@ COMMANDS = {
     "dynamics.report": "any result file as one HTML page",
     "dynamics.compile": "all functions compiled beforehand, with all cores",
 }
-#: Name in `feature-emergence NAME` -> module; what samples SGD beside a command of theory begins with `check`.
+#: Name in `feature-emergence NAME` -> module; the commands that sample SGD begin with `check`.
 NAMES = {
     "exponents": "hermite.exponents",
     "solve": "dynamics.solve",

@@ -207,7 +207,7 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     from hermite.text.signals import stop_if_heard
 
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
-    # Files, since a process waits for ever that writes more to a pipe than it holds.
+    # Files, since a process that fills a pipe waits until it is read.
     with TemporaryDirectory() as folder, open_bar(bar_settings(None), total=len(names), unit="job") as bar:
         try:
             while waiting or running:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time as clock
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,10 @@ from dynamics.commands.parsing import (
     check_targets,
     command_parser,
     exit_code_of,
-    read_option,
     refuse_both,
     say,
     tell,
+    value_of,
 )
 from hermite.text.command_line import run_program
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.report.findings import Findings
     from dynamics.sweeps.grid import Grid
     from dynamics.sweeps.study_file import StudyFile
 
@@ -119,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _study(given: Mapping[str, Any], command: str) -> int:
     refuse_both(given, "json", "quiet")
     refuse_both(given, "workers", "scheduler")
-    workers = None if given["workers"] is None else read_option(WORKERS, given["workers"])
+    workers = value_of(WORKERS, given)
     from dynamics.sweeps.grid import make_grid
     from dynamics.sweeps.study_file import read_study_file
     from dynamics.sweeps.sweep import begin_points
@@ -147,6 +146,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
 
 def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path, command: str) -> int:
     """Answer the points, and print what came out or how to go on; return the exit code."""
+    from dynamics.report.sweep import sweep_findings
     from dynamics.runs.storage import StorageError
     from dynamics.sweeps.points import answered_points
     from dynamics.sweeps.sweep import points_directory
@@ -157,10 +157,9 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
             result = _sweep(settings, asked, output)
         except KeyboardInterrupt:
             done = sum(map(len, answered_points(kept)))
-            say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:")
-            say(command)
+            say(f"Interrupted; {done} of {len(grid)} points are kept in {kept}. To go on:\n{command}")
             return EXIT_INTERRUPTED
-        except (ConnectionError, ValueError) as error:  # the latter for what the study refuses
+        except (ConnectionError, ValueError) as error:  # a study raises the latter for bad options
             raise UsageError(str(error)) from None
         except (StorageError, RuntimeError) as error:
             say(f"error: {error}")
@@ -168,8 +167,11 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
                 say(f"What was computed is kept in {kept}. To go on: {command}")
             return EXIT_FAILED
     with result:
-        found = _found(result, clock.perf_counter() - began)
+        found, seconds = sweep_findings(result), clock.perf_counter() - began
         listed, trouble = store_table(result, settings)
+    found = replace(
+        found, remarks=[*found.remarks, f"time: {seconds:.1f} s"], values={**found.values, "seconds": seconds}
+    )
     if not settings["quiet"]:
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             say(f"warning: {text}")
@@ -186,10 +188,8 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
     from dynamics.sweeps.workers import cluster_executor, has_cluster
 
     scheduler, workers = settings["scheduler"], settings["workers"]
-    with ExitStack() as stack:
-        executor = None
-        if scheduler is not None or (workers is not None and has_cluster()):
-            executor = stack.enter_context(cluster_executor(scheduler=scheduler, workers=workers))
+    on_cluster = scheduler is not None or (workers is not None and has_cluster())
+    with cluster_executor(scheduler=scheduler, workers=workers) if on_cluster else nullcontext() as executor:
         return sweep(
             asked.problem,
             asked.grid,
@@ -198,21 +198,9 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
             output=output,
             overwrite=settings["overwrite"],
             executor=executor,
-            workers=workers if executor is None else None,
+            workers=None if on_cluster else workers,
             progress=False if settings["quiet"] or settings["no_progress"] else None,
         )
-
-
-def _found(result: xr.Dataset, seconds: float) -> Findings:
-    """Return what the sweep shows, with the seconds it took."""
-    from dynamics.report.sweep import sweep_findings
-
-    found = sweep_findings(result)
-    return replace(
-        found,
-        remarks=[*found.remarks, f"time: {seconds:.1f} s"],
-        values={**found.values, "seconds": seconds},
-    )
 
 
 def _estimate(grid: Grid, asked: StudyFile) -> str:
@@ -226,13 +214,7 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
     point = grid.point(largest)
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
     text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)
-    return "\n".join(
-        [
-            *lines,
-            f"largest point: {grid.describe(largest)}; each worker holds one point at a time",
-            text,
-        ]
-    )
+    return "\n".join([*lines, f"largest point: {grid.describe(largest)}; each worker holds one point at a time", text])
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from .parsing import exit_code_of as exit_code_of
 from .parsing import read_option as read_option
 from .parsing import retyped as retyped
 from .parsing import say as say
+from .parsing import value_of as value_of
 from .studies import Catalogue as Catalogue
 from .studies import StudyCommand as StudyCommand
 from .studies import duration as duration

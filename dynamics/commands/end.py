@@ -95,7 +95,7 @@ def end_with(
     figure_key: str = "plot",
     dpi: int = FIGURE_DPI,
 ) -> Written:
-    """Write result, figure and table, each wherever that is possible, and print what the result shows.
+    """Write result, figure and table, each wherever that is possible, and print the findings.
 
     Parameters
     ----------

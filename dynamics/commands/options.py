@@ -29,7 +29,7 @@ def plain(text: str) -> str:
 
 
 def switch(_: str) -> bool:
-    """Read an option that takes no value: it is on where it is given."""
+    """Read an option that takes no value: giving it turns it on."""
     return True
 
 
@@ -197,7 +197,7 @@ class Option(NamedTuple):
     help: str
     #: What stands for the value in the help; by default the name in capitals.
     metavar: str | None = None
-    #: What a user would type for the default.
+    #: Text of the default.
     default: str | None = None
     #: All good texts, if not every text that can be read is one.
     choices: tuple[str, ...] = ()
@@ -205,7 +205,7 @@ class Option(NamedTuple):
     models: tuple[str, ...] = MODELS
     #: Its name in functions, where this is not the flag with underscores.
     argument: str = ""
-    #: What the flag alone, without a value, stands for; None: it must have a value.
+    #: Text that the flag alone stands for; None: it must have a value.
     bare: str | None = None
 
     @property
@@ -317,7 +317,7 @@ PROBLEM_OPTIONS = (
     ),
 )
 
-#: What is said of a two-layer network alone; any of them chooses the model.
+#: Options of two-layer networks alone; any of them chooses the model.
 NETWORK_OPTIONS = (
     Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed"), models=NETWORK),
     Option(
@@ -450,7 +450,7 @@ START_SEED = Option("seed", natural_number, "seed of the first random start", de
 COUPLED = Option("coupled", switch, "integrate the exact coupled flow instead of matched pairs")
 WORKERS = Option("workers", positive_integer, "processes, each on one thread [one per core]", "N")
 
-# --- what a command writes and prints -----------------------------------------------------------------------
+# --- files and output of a command -------------------------------------------------------------------------
 
 CONFIG = Option("config", plain, "TOML file of options of this command; flags win over the file", "FILE")
 PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")

@@ -59,6 +59,7 @@ __all__ = [
     "retyped",
     "say",
     "tell",
+    "value_of",
 ]
 
 #: Bytes of a file of options; the longest sensible one has a thousandth.
@@ -73,7 +74,7 @@ class Parser(PlainParser):
     """A parser that takes options of the table."""
 
     def add_options(self, options: Iterable[Option]) -> None:
-        """Add a flag for each option; its text is not read yet, and None where it is not given."""
+        """Add a flag for each option; its text is not read yet, and is None by default."""
         for option in options:
             kind: dict[str, Any] = {"metavar": option.metavar}
             if option.read is switch:
@@ -101,7 +102,7 @@ def command_parser(module: str, description: str, epilog: str) -> Parser:
 
 
 def read_option(option: Option, text: Any) -> Any:
-    """Return the value of an option, or raise UsageError with what must hold."""
+    """Return the value of an option, or raise UsageError with the condition that it breaks."""
     try:
         value = option.read(text)
     except ValueError as error:
@@ -112,8 +113,14 @@ def read_option(option: Option, text: Any) -> Any:
     return value
 
 
+def value_of(option: Option, values: Mapping[str, Any]) -> Any:
+    """Return the value of an option among parsed values, or its default, None where it has none."""
+    text = option.default if values[option.key] in (None, False) else values[option.key]
+    return None if text is None else read_option(option, text)
+
+
 def as_typed(error: BaseException, options: Iterable[Option], **names: str) -> str:
-    """Return the sentence of an error about arguments of functions as one about what was typed: flags, and `names`."""
+    """Return the sentence of an error with the flags, and `names`, of the arguments of functions that it names."""
     return renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
 
 
@@ -195,7 +202,7 @@ def _as_flag(option: Option, value: Any) -> Any:
 
 
 def check_names_a_file(what: str, path: Path) -> None:
-    """Refuse a path without a last part, such as `.` or `/`, beside which nothing can be named."""
+    """Refuse a path without a last part, such as `.` or `/`."""
     if not path.name:
         msg = f"{what} must name a file, but is {shown(str(path))}."
         raise UsageError(msg)
@@ -217,7 +224,7 @@ def chosen_style(values: Mapping[str, Any]) -> str:
 
 
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
-    """Return the file of the figure, by default beside the dataset, or None; refuse contradictory flags."""
+    """Return the file of the figure, None for --no-plot; refuse contradictory flags."""
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)

@@ -42,10 +42,10 @@ class Prepared(Protocol):
     """A study whose settings are checked and of which nothing is solved yet."""
 
     def work(self) -> str:
-        """Return what will be done, in a line or two."""
+        """Return the work and the time, in a line or two."""
 
     def run(self) -> xr.Dataset:
-        """Do it; an interruption keeps what is computed."""
+        """Solve it; after an interruption, return the part that was computed."""
 
 
 class Study(Protocol[P]):
@@ -55,7 +55,7 @@ class Study(Protocol[P]):
     prepare: Callable[P, Prepared]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
-        """Return what the study computes."""
+        """Return the dataset of the study."""
 
 
 def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
@@ -102,7 +102,7 @@ class StudyCommand(NamedTuple):
 
 
 class Catalogue(NamedTuple):
-    """The studies of one command, and "module:function" of what a result of them shows, (dataset) -> Findings."""
+    """The studies of one command, and "module:function" of dataset -> its findings."""
 
     prog: str
     description: str

@@ -42,10 +42,10 @@ from dynamics.commands.parsing import (
     command_parser,
     completed,
     exit_code_of,
-    read_option,
     retyped,
     say,
     tell,
+    value_of,
 )
 from dynamics.solve.registry import registered
 from dynamics.threads.cores import find_blas
@@ -151,7 +151,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     values: dict[str, Any] = {}
     given = {**given, "model": _implied_model(given) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
-        values[option.key] = _value(option, given)
+        values[option.key] = value_of(option, given)
         if given[option.key] is not None and values["model"] not in option.models:
             text = given[option.key]
             msg = f"Option --{option.name} must be absent for --model {values['model']}, but is {text}."
@@ -167,12 +167,6 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
                 msg = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
                 raise UsageError(msg)
     return MappingProxyType(values)
-
-
-def _value(option: Option, given: Mapping[str, Any]) -> Any:
-    """Return the value of an option, or its default."""
-    text = option.default if given[option.key] is None else given[option.key]
-    return None if text is None else read_option(option, text)
 
 
 def _implied_model(given: Mapping[str, Any]) -> str | None:
@@ -321,7 +315,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
 
 
 def _answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> xr.Dataset:
-    """Return the answer, whose function takes the options that have its arguments' names."""
+    """Return the answer; its function is given the options named like its arguments."""
     solve = answer.solve()
     known = inspect.signature(solve).parameters
     dataset: xr.Dataset = solve(problem, **{key: value for key, value in options.items() if key in known})
@@ -339,7 +333,7 @@ def _resume(given: Mapping[str, Any]) -> int:
         if value and name not in {"resume", *limits, *(option.key for option in DISPLAY)}:
             msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
             raise UsageError(msg)
-    budget, every = (_value(option, given) for option in limits.values())
+    budget, every = (value_of(option, given) for option in limits.values())
     hidden = given["quiet"] or given["no_progress"]
     given = {**given, "overwrite": True}
     try:
@@ -379,7 +373,7 @@ def _find(answer: xr.Dataset) -> Findings | None:
 
 
 def load_libraries(*, drawing: bool) -> None:
-    """Load what an answer is written with and, for `drawing`, what its figure is drawn with."""
+    """Load the libraries that write an answer and, for `drawing`, those that draw its figure."""
     import netCDF4  # noqa: F401
     import xarray as xr
 
@@ -390,7 +384,7 @@ def load_libraries(*, drawing: bool) -> None:
 
 
 def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
-    """Return the answer and the exit code; a run that failed or was interrupted gives what it computed."""
+    """Return the answer and the exit code; a run that failed or was interrupted gives its records."""
     from dynamics.runs.result import SolveError, SolveInterrupted
 
     code, end = EXIT_DONE, "The run is not finished."

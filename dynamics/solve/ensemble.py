@@ -42,7 +42,7 @@ def contents_of(name: str, call: Call) -> Contents:
 
 
 def built(name: str, call: Call) -> Integration:
-    """Return what a call integrates, without a step."""
+    """Return the integration of a call; no step is taken."""
     return call.build(Run.of(name, call.problem, call.settings))
 
 
@@ -93,7 +93,7 @@ class _Flow:
         for run in self.runs:
             run.follow()
         if not self.runs:
-            with suppress(Exception):  # the call will say what is wrong when it is asked again
+            with suppress(Exception):  # asked again, the call raises the error
                 self._alone = contents_of(self._name, self._call)
 
     @property
@@ -104,7 +104,7 @@ class _Flow:
         return None if key is None else (key, flow.loss is None, flow.sound, len(flow.schedule))
 
     def contents(self) -> Contents | None:
-        """Return what the dataset holds."""
+        """Return the contents of the dataset, None where the run did not arrive."""
         if not self.runs:
             return self._alone
         result, *looser = self.results

@@ -218,7 +218,7 @@ class Integration:
 
     @classmethod
     def of(cls, system: System, run: Run, **values: Any) -> Integration:
-        """Return the integration of a system by a method for any system, recording what the system observes.
+        """Return the integration of a system by a method for any system, with the observables of the system.
 
         Unless `values` differ, its events are the times at which each direction emerges and is learned, its
         coordinates are the neurons of the observables, and its errors are estimated by the loss among them.

@@ -1,4 +1,4 @@
-"""When a direction emerges or is learned, in steps and samples of SGD, with what the size of a step does to it."""
+"""Steps and samples of SGD until a direction emerges or is learned, with delay and scatter by the size of a step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import Problem, check_choice, checked_integer, checked_number, is_correlation
+from dynamics.problem import Problem, check_choice, checked_integer, checked_number, decouples, is_correlation
 from dynamics.theory import (
     escape_bias,
     exchanged_times,
@@ -35,9 +35,9 @@ _LARGEST_SCATTER = 0.6
 _EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
 #: Standard deviations of a normal law on either side that hold 95 % of it.
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
-#: Seed of what learned times scatter by beside the emergence.
+#: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
-#: What is said where noise may exchange neurons, or directions.
+#: Note where noise may exchange neurons, or directions.
 _EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
 
 
@@ -69,7 +69,7 @@ class LearningSteps:
     #: inf where more than one run in forty leaves the direction without a neuron.
     steps_low: float
     steps_high: float
-    #: What the numbers do not model.
+    #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
 
     @property
@@ -221,12 +221,12 @@ def learning_steps(
 
 
 def _counted(number: float, deviation: float) -> str:
-    """Return steps or samples with their scatter, with three digits where it is unknown."""
+    """Return steps or samples with their scatter, with three digits if the scatter is unknown."""
     return with_error(number, deviation) if math.isfinite(deviation) else f"{float(f'{number:.3g}'):g}"
 
 
 def _place(answer: object, direction: int, event: str) -> int:
-    """Return the index of a direction; refuse what has no time of the event for it."""
+    """Return the index of a direction; refuse answers without a time of the event."""
     import xarray as xr
 
     if not isinstance(answer, xr.Dataset):
@@ -267,7 +267,7 @@ def _effect_of_steps(
     There are draws (flow time) only where noise may exchange neurons or directions.
     """
     unknown, alone = (math.nan, math.nan, None), "the steps are those of the answer's time alone"
-    if not is_correlation(problem) and (problem.kind != "homogeneous" or problem.information_exponent <= 2):
+    if not (is_correlation(problem) or decouples(problem)):
         return *unknown, (f"what the size of a step adds is known for matched pairs at k >= 3 only: {alone}",)
     pairs = predict(problem)
     bias = escape_bias(problem, rate / size, pairs)
@@ -294,7 +294,7 @@ def _effect_of_steps(
 def _exchanged(
     problem: Problem, pairs: EmergencePrediction, bias: EscapeBias, place: int, noise_rate: float
 ) -> tuple[Array | None, tuple[str, ...]]:
-    """Return draws of the time of emergence, None where the pair has no rivals, and what is to be said."""
+    """Return draws of the time of emergence, None where the pair has no rivals, and notes."""
     if pairs.predicted_emergence_time[place] == 0.0:
         return None, ()
     if rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
@@ -308,7 +308,7 @@ def _exchanged(
 def _of_learned(
     drawn: Array, pairs: EmergencePrediction, bias: EscapeBias, place: int, lateness: float, scatter: float
 ) -> Array:
-    """Return draws of the learned time: it is moved by as much as the emergence, and scatters besides."""
+    """Return draws of the learned time: it is moved by as much as the emergence, and has a scatter of its own too."""
     emergence = float(bias.emergence_time[place])
     learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
     lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))

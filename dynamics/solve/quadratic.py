@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
 from dynamics.integrators.jumps import JumpStepper
+from dynamics.problem import is_frame
 from dynamics.problem.checks import check_choice, check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
@@ -146,7 +147,7 @@ def solve_quadratic(
 
 
 def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
-    """Return about how many numbers are held at once: by the motion, and by what is saved at so many times."""
+    """Return about how many numbers are held at once: by the motion, and by the records of so many times."""
     m, count = problem.width, problem.num_directions
     return float(ARRAYS_OF_MOTION * m * (count + m)), float(ARRAYS_OF_RECORDS * times * count)
 
@@ -165,12 +166,12 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
 
 
 def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> Contents:
-    """Return what the dataset of a run holds, wherever it stands."""
+    """Return the contents of the dataset of a run, wherever it stands."""
     coefficients = problem.teacher.coefficients
     return make_contents(
         values,
         problem=problem,
-        title="Quadratic network, exactly" + (" on orthonormal frames" if problem.kind == "stiefel" else ""),
+        title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),
         coords={"time": schedule.times},
         solver={"answer": "quadratic"},
         attributes={
@@ -186,7 +187,7 @@ def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], res
 
 
 def _predicted(problem: Problem, start: Array, times: Array) -> dict[str, Array]:
-    """Return what is predicted from the alignment of the start."""
+    """Return predictions from the alignment of the start."""
     a, prediction = problem.teacher.coefficients, predict_quadratic(problem, start)
     values = {
         "sigmoid_loss": sigmoid_loss(a, problem.width, start, times),
@@ -194,7 +195,7 @@ def _predicted(problem: Problem, start: Array, times: Array) -> dict[str, Array]
         "predicted_aligned_time": prediction.aligned_time,
         "predicted_learned_time": prediction.learned_time,
     }
-    if problem.kind == "stiefel":
+    if is_frame(problem):
         values |= {"rate_limit": rate_limits(problem), "fewest_steps": steps_to_align(problem)}
     return values
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem, Teacher, check_fields
+from dynamics.problem import Problem, Teacher, check_fields, is_network
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, make_estimator
@@ -25,7 +25,7 @@ REFERENCES = (
     "Lu, Li, arXiv:1702.06435; Mondelli, Montanari, arXiv:1708.05932; Damian, Pillaud-Vivien, Lee, Bruna, "
     "arXiv:2403.05529; Kovačević et al., arXiv:2602.02431"
 )
-#: Fields of a problem that say what a student descends, which labels do not depend on.
+#: Fields of a problem on which labels do not depend.
 FIELDS_OF_STUDENT = ("objective", "smoothing")
 #: Draws of which the law of labels without a bound is the mean, where no seeds are given.
 DRAWS = 16
@@ -150,10 +150,10 @@ def single_direction(problem: object) -> Problem:
         raise TypeError(msg)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
-    if problem.kind == "network" or teacher.num_directions != 1 or teacher.coefficients[0] != 1.0:
+    if is_network(problem) or teacher.num_directions != 1 or teacher.coefficients[0] != 1.0:
         msg = (
             "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but "
-            f"has {'a Student' if problem.kind == 'network' else f'coefficients {teacher.coefficients.tolist()}'}."
+            f"has {'a Student' if is_network(problem) else f'coefficients {teacher.coefficients.tolist()}'}."
         )
         raise ValueError(msg)
     if problem.dimension < 2:
@@ -163,7 +163,7 @@ def single_direction(problem: object) -> Problem:
 
 
 def direction_attributes(estimator: Estimator, dimension: int, transform: object) -> dict[str, Any]:
-    """Return what is known of an estimator before any sample, as attributes."""
+    """Return the attributes of an estimator that are known before any sample."""
     k, threshold = estimator.degree, estimator.threshold(dimension)
     known = k > 1 and not np.isnan(threshold)
     return {

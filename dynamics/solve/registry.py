@@ -1,4 +1,4 @@
-"""Every answer of the program, declared once: what it takes, who computes it, and what it can do.
+"""Every answer of the program, declared once: its problems, its function, and its abilities.
 
 The front door `solve_problem`, `resume`, sweeps, the command line, files and reports read this table. It imports
 nothing heavy: functions are named by their modules and found when they are called.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
 
-#: What an answer can do, unless its entry says why not.
+#: Abilities of an answer, unless its entry says why it lacks one.
 CAPABILITIES = {
     "watch": "shows progress, takes trackers and a budget of time, and gives back or raises a run that failed",
     "resume": "writes checkpoints, from which `dynamics.resume` goes on",
@@ -235,7 +235,7 @@ ANSWERS = (
 
 
 def answer_of(problem: Question) -> Answer:
-    """Return the first answer that takes a problem: its kind, and what it sets beyond what all answers take."""
+    """Return the first answer that takes the kind of a problem and all fields that it declares."""
     takers = [answer for answer in ANSWERS if problem.kind in answer.students]
     declared = set(getattr(problem, "declared_fields", ()))
     return next((answer for answer in takers if declared <= set(answer.fields)), takers[0])

@@ -115,7 +115,7 @@ def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str 
 
 
 def limit_of(problem: Problem, settings: StepSettings) -> float | None:
-    r"""Return the learning rate from which on the converged student is unstable, None if not known or not asked for.
+    r"""Return the learning rate at which the converged student loses stability, None for the flow or if unknown.
 
     .. math:: \frac{1}{\eta_{\max}} = \frac{1}{B \eta^*} + \Big(1 - \frac1B\Big) \frac{1}{\eta_{\mathrm{descent}}}
 

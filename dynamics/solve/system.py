@@ -49,7 +49,7 @@ SIGNATURES = {
 }
 #: Numbers behind an array that a function fills, which it must leave alone.
 _MARGIN = 64
-#: What the margin and unwritten numbers hold.
+#: Value of the margin and of unwritten numbers.
 _UNTOUCHED = -1.2345678e300
 
 
@@ -154,7 +154,7 @@ class System:
         return ()
 
     def observe(self, state: Array) -> Mapping[str, Any]:
-        """Return what is recorded of a state, by the names of `observables`."""
+        """Return the records of a state, by the names of `observables`."""
         return {"state": state}
 
     def coordinates(self) -> Mapping[str, ArrayLike]:
@@ -186,7 +186,7 @@ class System:
 
 @dataclass(frozen=True, eq=False)
 class StoredSystem:
-    """What a file holds of a system: its parameters, since code is never stored."""
+    """The parameters of a system in a file, where no code is stored."""
 
     stored: Mapping[str, Any]
     kind: ClassVar[str] = OWN
@@ -201,7 +201,7 @@ class StoredSystem:
 
     @classmethod
     def from_dataset(cls, dataset: Any) -> Self:
-        """Return what a result holds of its system."""
+        """Return the parameters that a result holds."""
         return cls(dict(json.loads(dataset.attrs["parameters"])["problem"]))
 
 
@@ -220,7 +220,7 @@ def solve_system(
     error_estimate: bool | None = None,
     checkpoint: str | os.PathLike[str] | RunFile | None = None,
 ) -> xr.Dataset:
-    r"""Integrate a system of your own, :math:`y' = f(t, y)`, as every other answer is integrated.
+    r"""Integrate a system of your own, :math:`y' = f(t, y)`, by the methods of all answers.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def solve_system(
 
 
 def stored_again(system: object, stored: StoredSystem, place: str) -> System:
-    """Return the system that goes on with a file, which holds what it was; StorageError if it is none or another."""
+    """Return the system if its parameters are those in the file; raise StorageError otherwise."""
     then = stored.parameters()
     if not isinstance(system, System):
         given = "none is given" if system is None else f"{shown(system)} is given"
@@ -272,7 +272,7 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
         )
         raise StorageError(msg)
     now = json.loads(json.dumps(system.parameters()))
-    # The module of a script has another name where it is imported.
+    # An imported script has another module name.
     if [now["fields"], _class_in(now)] != [then.get("fields"), _class_in(then)]:
         given = f"{_class_in(now)} with {shown(now['fields'])}"
         msg = f"Argument `system` must have the class and the fields that are stored in {place!r}, but is {given}."
@@ -351,7 +351,7 @@ def _integration(run: Run) -> Integration:
 
 
 def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tuple[Stepper, float]:
-    """Return a stepper and the seconds spent compiling, after a look at what the functions write at the start."""
+    """Return a stepper and the seconds spent compiling, after a check of the functions at the start."""
     import time as clock
 
     from numba import NumbaError
@@ -381,7 +381,7 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tup
 
 
 def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -> Array:
-    """Return what a function writes into `count` numbers; refuse fewer or more."""
+    """Return the `count` numbers that a function writes; refuse fewer or more."""
     whole = np.full(count + _MARGIN, _UNTOUCHED)
     with suppress(IndexError):  # of functions that Python runs
         fill(whole[:count])
@@ -397,7 +397,7 @@ def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -
 
 
 def _function(system: System, name: str) -> Any:
-    """Return a function of a system, None where it has none; refuse what is not compiled, or takes other arguments."""
+    """Return a function of a system, None if it has none; refuse one that is not compiled or takes other arguments."""
     from numba.extending import is_jitted
 
     from dynamics.kernels.cache import is_interpreted
@@ -437,7 +437,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
 
 
 def _array(values: ArrayLike, name: str) -> Array:
-    """Return an array of real numbers; what is none is refused under its own name."""
+    """Return an array of real numbers; name it in the error otherwise."""
     try:
         return float_array(values, name)
     except TypeError:
@@ -481,7 +481,7 @@ def _dims(system: System, attribute: str) -> dict[str, Dims]:
 def _lengths(
     system: System, observables: Mapping[str, Dims], coords: Mapping[str, Any], start: Array
 ) -> dict[str, int]:
-    """Return the length of every dim, found in what is observed of the start and in the coordinates."""
+    """Return the length of every dim, by the observables of the start and the coordinates."""
     named, lengths = _named(system), {}
     for name, labels in coords.items():
         if labels.ndim != 1 or name == "time":

@@ -48,7 +48,7 @@ class Axis:
 
 
 class SweepPoint(NamedTuple):
-    """One point: its number in row-major order, what is asked, and the options of the study."""
+    """One point: its number in row-major order, its problem, and the options of the study."""
 
     number: int
     #: Of any kind; the study says which it takes.
@@ -59,7 +59,7 @@ class SweepPoint(NamedTuple):
 class Surveyed(NamedTuple):
     """What all points of a grid tell together."""
 
-    #: Number of overlaps and dimension of every point, by which points can be ordered, zero where the inputs are not
+    #: Number of overlaps and dimension of every point, which order the points and are zero where inputs are not
     #: Gaussian, and entries of the arrays that describe its problem, (points, 3).
     sizes: NDArray[np.int64]
     #: The first and the last point of each link.
@@ -70,11 +70,11 @@ class Surveyed(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """All combinations of the axes' values, in row-major order; problem and options are what the points share."""
+    """All combinations of the axes' values, in row-major order; the points share problem and options."""
 
     problem: Question
     axes: tuple[Axis, ...]
-    #: What is asked at every point, as `study_path` gives it.
+    #: Study, as `study_path` gives it.
     study: Study
     options: dict[str, Any]
 
@@ -112,7 +112,7 @@ class Grid:
             raise type(error)(msg) from None
 
     def _chosen(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the axes say of a point: of its problem, and of its options."""
+        """Return the values of the axes at a point: those of its problem, and those of its options."""
         asked: dict[str, Any] = {}
         options: dict[str, Any] = {}
         for axis, at in zip(self.axes, self.position(index), strict=True):

@@ -57,7 +57,7 @@ class Merged:
 
 @dataclass
 class Survey:
-    """What the points hold: sizes of dims, variables, and attributes as one array over all points each."""
+    """Sizes of dims, variables, and attributes of the points, the last as one array over all points each."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     variables: dict[str, Merged] = field(default_factory=dict)
@@ -109,7 +109,7 @@ def _gathered(merged: Any, survey: Survey) -> dict[str, Any]:
 
 
 def _survey(grid: Grid, files: dict[range, Path]) -> Survey:
-    """Return what the points hold, from a first look at every file."""
+    """Return the survey of all files."""
     survey = Survey()
     for bundle, path in files.items():
         with opened_points(path) as points:
@@ -138,7 +138,7 @@ def _survey_variable(grid: Grid, survey: Survey, name: str, variable: PointsVari
         dims = tuple(_clear_of(grid, dim) for dim in variable.dims)
         survey.variables[clear] = Merged(dims, variable.text, attributes, shared)
         return
-    # What a variable says of itself at some points alone is left out.
+    # Attributes that a variable has at some points alone are left out.
     seen.attributes = {key: value for key, value in seen.attributes.items() if variable.attributes.get(key) == value}
     if seen.shared is not None:
         seen.shared = None if shared is None else _common(seen.shared, shared)
@@ -175,7 +175,7 @@ def _survey_attribute(grid: Grid, survey: Survey, bundle: range, name: str, valu
 
 
 def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
-    """Write axes, shared coordinates and what is one value per point; create all other variables."""
+    """Write axes, shared coordinates and variables of one value per point; create all other variables."""
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
         merged.createDimension(axis.name, len(axis.values))

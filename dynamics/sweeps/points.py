@@ -56,7 +56,7 @@ _NUMBERS = ("<f8", "<i8")
 
 
 class PointAnswer(NamedTuple):
-    """What came of a point or of some consecutive ones: a file, why it failed ("" if it did not), what it warned of."""
+    """The file of a point or of consecutive points, the reason of a failure ("" without one), and the warnings."""
 
     content: bytes | None
     failure: str = ""
@@ -194,7 +194,7 @@ class PointDirectory:
             raise StorageError(msg) from error
 
     def _open(self, digest: str, settings: Mapping[str, Any], *, overwrite: bool) -> None:
-        """Make and lock the directory, and drop what is to be asked again."""
+        """Make and lock the directory, and drop the files of points that are to be asked again."""
         description = self.path / SETTINGS
         self.path.mkdir(exist_ok=True)
         if not description.exists() and any(self.path.iterdir()):
@@ -278,7 +278,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _digest_in(stored: str) -> str | None:
-    """Return the digest in the description of a sweep, None where there is none."""
+    """Return the digest in the description of a sweep, None if it has none."""
     try:
         found: str | None = json.loads(stored).get("digest")
     except (ValueError, AttributeError):
@@ -321,7 +321,7 @@ class PointsVariable:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What a file holds of some points, open for reading."""
+    """Points in a file that is open for reading."""
 
     sizes: dict[str, int]
     variables: dict[str, PointsVariable]
@@ -344,7 +344,7 @@ def packed_point(point: Contents | xr.Dataset) -> bytes:
 
 
 def _contents_of(dataset: xr.Dataset) -> Contents:
-    """Return what a dataset holds."""
+    """Return the contents of a dataset."""
     held: dict[str, Labelled] = {
         str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
     }
@@ -400,7 +400,7 @@ def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any] | None:
 
 
 def _layout(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
-    """Return what must be the same for points in one block: all but numbers."""
+    """Return all but the numbers, which points in one block have in common."""
     return {
         name: (dims, array.shape, array.dtype.str if array.dtype.str in _NUMBERS else array.tolist(), labels)
         for name, (dims, array, labels) in arrays.items()
@@ -418,7 +418,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def opened_points(path: Path) -> Iterator[Points]:
-    """Yield what a file holds of its points, numbers as they are stored."""
+    """Yield the points in a file, numbers as they are stored."""
     with path.open("rb") as file:
         content = file.read() if file.read(len(MAGIC)) == MAGIC else None
     if content is not None:
@@ -451,7 +451,7 @@ def _of_block(content: bytes) -> Points:
 
 
 def _of_netcdf(stored: Any) -> Points:
-    """Return the point of a netCDF file; what is not needed is not read."""
+    """Return the point of a netCDF file; its numbers are read when they are used."""
 
     def attributes_of(held: Any) -> dict[str, Any]:
         return {name: held.getncattr(name) for name in held.ncattrs()}

@@ -1,4 +1,4 @@
-"""What workers of every sweep have in common, loaded once in the process from which they are forked.
+"""Libraries and machine code of the workers of all sweeps, loaded once in the process from which they are forked.
 
 Importing this module is its whole use, and nothing imports it but that process: a worker forked from it starts in
 milliseconds instead of seconds. Threads are not copied by a fork, so that none may run here: libraries are told to
@@ -10,31 +10,21 @@ from __future__ import annotations
 import gc
 import os
 from contextlib import suppress
-from importlib import import_module
 
-from dynamics.threads.cores import THREAD_VARIABLES
+from dynamics.threads.cores import THREAD_VARIABLES, find_blas
 
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
-
-#: What the flow imports when it is first asked, and its kernels when they are loaded.
-OF_THE_FLOW = (
-    "equations.overlaps.system",
-    "integrators.flow_methods",
-    "integrators.large_flow",
-    "integrators.small_flow.stepper",
-    "runs.loop",
-    "solve.ensemble",
-    "solve.overlaps",
-    "solve.steps",
-)
 
 
 def load_common() -> None:
     """Load the flow, and compile or load its functions, which all workers then have in memory."""
-    from dynamics.threads.cores import find_blas
-
-    for name in OF_THE_FLOW:
-        import_module(f"dynamics.{name}")
+    # A flow imports these when it is first solved.
+    import dynamics.integrators.flow_methods
+    import dynamics.integrators.large_flow
+    import dynamics.integrators.small_flow.stepper
+    import dynamics.runs.loop
+    import dynamics.solve.ensemble
+    import dynamics.solve.overlaps  # noqa: F401
     from dynamics.equations.overlaps.system import OverlapSystem
     from dynamics.equations.pairs.vectors import VectorSystem
     from dynamics.integrators.system_calls import callbacks
@@ -46,7 +36,7 @@ def load_common() -> None:
     find_blas()
 
 
-# What goes wrong here, such as a cache that cannot be written, goes wrong again in a worker, which says so.
+# An error, such as a cache that cannot be written, occurs again in a worker, which tells it.
 with suppress(Exception):
     load_common()
-gc.freeze()  # what is loaded stays, and workers need not look through it for garbage
+gc.freeze()  # workers need not look for garbage among all that is loaded

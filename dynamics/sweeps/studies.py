@@ -1,4 +1,4 @@
-"""What a sweep can ask at every point: studies by name, and what they would compile.
+"""The studies that a sweep can ask at every point, by name, and their first steps, which compile their functions.
 
 A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
 installed packages add theirs as entry points of the group `feature_emergence.studies`, so that a study is found by its
@@ -78,7 +78,7 @@ def find_study(path: Study) -> Callable[..., Any]:
 
 
 def name_of_study(study: Study) -> str:
-    """Return what a dataset says about a study, the same in every process."""
+    """Return the name of a study in datasets, the same in every process."""
     if isinstance(study, partial):
         settings = ", ".join([*map(repr, study.args), *(f"{key}={value!r}" for key, value in study.keywords.items())])
         return f"{name_of_study(study.func)}({settings})"
@@ -93,7 +93,7 @@ def answer_of_many(study: Study) -> Answer | None:
 
 
 def call_of(answer: Answer, problem: Any, options: Mapping[str, Any], **known: Any) -> Call:
-    """Return a call of an answer whose points can be answered together; `known` is given to its `build` besides."""
+    """Return a call of an answer whose points can be answered together; `known` are further arguments of `build`."""
     from dynamics.solve.ensemble import Call
     from dynamics.solve.integration import Settings, Watch
 

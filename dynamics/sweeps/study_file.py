@@ -33,7 +33,7 @@ PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label
 #: What stands for None in a problem on tokens, as on the command line: TOML has no such value.
 NOTHING = "-"
 PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")
-#: Keys of which a grid is rounded: what the command line reads as integers, and the settings of SGD.
+#: Keys of which a grid is rounded: the integers of the command line, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
     "num_directions",
     "steps",
@@ -48,7 +48,7 @@ SAVE_AT: dict[str, Callable[..., SaveAt]] = {
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a study file asks for: the arguments of `dynamics.sweep`, and where the result goes."""
+    """The arguments of `dynamics.sweep` in a study file, and the file of the result."""
 
     problem: Question
     #: Key -> list of values.
@@ -105,7 +105,7 @@ def _integer_fields(kind: Any) -> set[str]:
 
 
 def _with_none(value: Any) -> Any:
-    """Return a value with None for every `NOTHING` in it."""
+    """Return a value with every `NOTHING` in it replaced by None."""
     if isinstance(value, dict):
         return {key: _with_none(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -114,7 +114,7 @@ def _with_none(value: Any) -> Any:
 
 
 def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]]) -> Question:
-    """Return what the points have in common: the problem of the first point that is one."""
+    """Return the problem that the points have in common, which is that of the first valid point."""
     names = [field.name for field in fields(kind)]
     _refuse_others("problem", table, ("kind", *names))
     own = {key: value for key, value in table.items() if key != "kind"}
@@ -131,7 +131,7 @@ def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]])
 
 
 def _check_name(name: object, trusted: str | None) -> None:
-    """Refuse what is no name of a study, another one than the user trusts, and code that nobody has named."""
+    """Refuse a name that is not registered and that the user has not trusted."""
     if not isinstance(name, str):
         msg = f"Key `name` of [study] must be text, but is {shown(name)}."
         raise UsageError(msg)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-import threading
 import warnings
 from concurrent import futures
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,7 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor
 
     import xarray as xr
@@ -149,7 +148,7 @@ def sweep(
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:
         _check_pickles(points)
-        # They load what they need while this process does the same.
+        # They load their libraries while this process does the same.
         begin_workers(datasets=answer_of_many(points.study) is None)
     begin_points(points)
 
@@ -165,23 +164,11 @@ def sweep(
         return found
 
 
-@contextmanager
-def _loading_datasets(*, beside: bool) -> Iterator[None]:
-    """Load what the result is opened with, xarray and what that loads, `beside` a body in which others are at work."""
+def _load_datasets() -> None:
+    """Load the libraries that open the result."""
+    import xarray as xr
 
-    def load_datasets() -> None:
-        import xarray as xr
-
-        xr.Dataset({"first": ("first", np.zeros(1))})
-
-    thread = threading.Thread(target=load_datasets)
-    if beside:
-        thread.start()
-    try:
-        yield
-    finally:
-        if beside:
-            thread.join()
+    xr.Dataset({"first": ("first", np.zeros(1))})
 
 
 def points_directory(output: Path) -> Path:
@@ -204,20 +191,26 @@ def _answer(
         else:
             pool = GivenExecutor(CallingThread(), window=1)
         warned: dict[str, None] = {}
-        processes = isinstance(pool, WorkerPool)
+        failed = 0
         with (
-            _progress_bar(len(grid), len(missing), progress) as advance,
+            open_bar(bar_settings(progress), total=len(grid), initial=len(grid) - len(missing), unit="point") as bar,
             one_core(),
             pool,
-            _loading_datasets(beside=processes),
+            ThreadPoolExecutor(1) as loader,
         ):
+            if isinstance(pool, WorkerPool):  # this process is free meanwhile
+                loader.submit(_load_datasets)
 
             def keep(bundle: range, answer: PointAnswer) -> None:
+                nonlocal failed
                 directory.keep(bundle, answer)
                 warned.update(dict.fromkeys(answer.warnings))
-                advance(len(bundle), answer)
+                failed += bool(answer.failure)
+                if failed:
+                    bar.set_postfix_str(f"{failed} failed", refresh=False)
+                bar.update(len(bundle))
 
-            # How many workers an executor of the caller has is not known.
+            # The number of workers of a given executor is not known.
             shares = SHARES_OF_A_WORKER * max(workers, 1) if executor is None else pool.window
             run_points(_bundles(grid, missing, shares), grid.point, grid.study, pool, keep)
         merge_points(grid, directory, target, overwrite=overwrite)
@@ -284,19 +277,3 @@ def _check_pickles(grid: Grid) -> None:
             f"at the top of a module, but are not ({error}); with workers=0 or threads as executor they need not be."
         )
         raise ValueError(msg) from None
-
-
-@contextmanager
-def _progress_bar(total: int, missing: int, progress: bool | None) -> Iterator[Callable[[int, PointAnswer], None]]:
-    """Show a bar over points; yield the function that moves it on."""
-    with open_bar(bar_settings(progress), total=total, initial=total - missing, unit="point") as bar:
-        failed = 0
-
-        def advance(points: int, answer: PointAnswer) -> None:
-            nonlocal failed
-            failed += bool(answer.failure)
-            if failed:
-                bar.set_postfix_str(f"{failed} failed", refresh=False)
-            bar.update(points)
-
-        yield advance

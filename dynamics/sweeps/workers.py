@@ -13,7 +13,6 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import current_process, forkserver, get_context
 from typing import TYPE_CHECKING, Any, Self
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
-#: Deaths of a worker that a point may take part in before it runs alone, where there is no doubt whose fault it is.
+#: Deaths of a worker that a point may take part in before it runs alone, which leaves no doubt about the cause.
 MOST_SHARED_DEATHS = 2
 #: Deaths of a worker that ran nothing else after which a point has failed: the first may be chance, such as want of
-#: memory, also where the point was beside others that died before it was ever begun.
+#: memory, also where the point was given to that worker with others and not begun.
 MOST_LONELY_DEATHS = 2
 #: Modules that are loaded once, in the process from which workers are forked; the second kind where points are answered
 #: one by one, which makes datasets and takes half a second more.
@@ -172,7 +171,7 @@ class GivenExecutor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take back what was not begun."""
+        """Cancel the tasks that were not begun."""
         for future in self._given:
             future.cancel()
 
@@ -260,12 +259,12 @@ def begin_workers(*, datasets: bool = True) -> BaseContext:
 
 
 def import_study(study: Study) -> None:
-    """Load what a worker will need to answer points."""
+    """Import a study."""
     find_study(study)
 
 
 def start_worker(lifeline: Connection) -> None:
-    """Prepare a worker process: one thread, no Ctrl-C of its own, and an end when the parent's end of a pipe closes."""
+    """Prepare a worker process: one thread, no Ctrl-C, and an end when the parent's end of a pipe closes."""
     np.random.seed()  # noqa: NPY002 (forked workers would share the state, if a study draws from it)
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     _ignore_interrupts()
@@ -300,7 +299,9 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
     ConnectionError is raised if no scheduler answers at the address.
     """
     check_cluster("A cluster")
-    distributed: Any = import_module("distributed")
+    import distributed as untyped
+
+    distributed: Any = untyped
     if scheduler is not None:
         try:
             client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)

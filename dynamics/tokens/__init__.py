@@ -1,4 +1,4 @@
-"""Attention and memory: models that learn from tokens in stages, whose gradient descent is a few numbers exactly."""
+"""Attention and memory: models of tokens that learn in stages, and reduce exactly to a few numbers."""
 
 import lazy_loader
 

@@ -56,11 +56,11 @@ class TokenStudy(NamedTuple):
     progress: bool | None
 
     def work(self) -> str:
-        """Return what will be done."""
+        """Return the problem as text."""
         return f"{self.problem}"
 
     def run(self) -> xr.Dataset:
-        """Solve it; an interruption, or a failure, keeps what is computed."""
+        """Solve it; after an interruption or a failure, return the part that was computed."""
         from dynamics.tokens.answers import solve
 
         return solve(self.problem, learning_rate=self.learning_rate, progress=self.progress, on_failure="return")

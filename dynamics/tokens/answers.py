@@ -136,7 +136,7 @@ def solve(
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:
-    """Return what is known in closed form: when each component is learned, and the plateau that ends then.
+    """Return the closed forms: when each component is learned, and the plateau that ends then.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class _Steps:
         return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)[0]
 
     def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
-        """Return what a dataset says of it."""
+        """Return the name of the method."""
         return {"method": self.name if self.learning_rate is None else "gradient-descent"}
 
 

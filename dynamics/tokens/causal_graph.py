@@ -69,7 +69,7 @@ class CausalGraphSystem(TokenSystem):
         return {"loss": self.loss(shares), "progress": self.progress(shares), "state": state}
 
     def progress(self, shares: Sequence[Array]) -> Array:
-        """Return p − (1 − p)/(keys − 1) of every row, p the share of the parent; 0 where there is none."""
+        """Return p − (1 − p)/(keys − 1) of every row, p the share of the parent; 0 without a parent."""
         found = np.zeros(len(shares))
         for at, (share, parent) in enumerate(zip(shares, self.asked.parents[2:], strict=True)):
             if parent is not None:
@@ -103,7 +103,7 @@ class CausalGraphSystem(TokenSystem):
         return found
 
     def notes(self) -> list[str]:
-        """Return what the reduction leaves out."""
+        """Return the errors of the reduction."""
         found = ["closed times take all wrong keys for equal: up to 1.4 % early on a chain, a third on a tree"]
         if self.asked.second_layer == "linear":
             return ["Exact for full gradient descent on a linear second layer", *found]

@@ -108,7 +108,7 @@ class CompositionSystem(TokenSystem):
         return np.array([self._weights.sum(axis=0) @ self._losses(s) for s in before])
 
     def notes(self) -> list[str]:
-        """Return what the reduction leaves out."""
+        """Return the errors of the reduction."""
         return [
             "Exact for full gradient descent from equal scores; from random scores of "
             "standard deviation 0.3 times are 0.97 to 1.13 of these (N = 6, k = 4)",

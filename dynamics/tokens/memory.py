@@ -88,7 +88,7 @@ class MemorySystem(TokenSystem):
         return np.asarray(left * np.log(self.asked.count))
 
     def notes(self) -> list[str]:
-        """Return what the reduction leaves out."""
+        """Return the errors of the reduction."""
         return [
             "Exact for orthonormal embeddings and the whole population at every step; closed times take all rivals for "
             "equal, so that groups after the first are off by some percent",

@@ -84,12 +84,12 @@ class RecallSystem(TokenSystem):
         return float(scale * b * found / (c - 1.0))
 
     def plateaus(self) -> Array:
-        """Return ln A before what is learned first, and what is left of it before the other."""
+        """Return ln A before the first of the two is learned, and the rest of it before the other."""
         levels = [float(np.log(self.asked.relations * self.asked.answers)), self._left]
         return np.array(levels if self.asked.relation_first else levels[::-1])
 
     def notes(self) -> list[str]:
-        """Return what the reduction leaves out."""
+        """Return the errors of the reduction."""
         first, second = np.sort(self.closed_times())
         overlap = "the two stages overlap, so that closed times are off by 10 % and more"
         return [

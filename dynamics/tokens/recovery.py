@@ -1,4 +1,4 @@
-r"""What one step of the optimizer stores with Gaussian embeddings: how often each item is recovered, by its rank.
+r"""One step of the optimizer with Gaussian embeddings: how often each item is recovered, by its rank.
 
 Inputs and outputs are Gaussian, of mean square length 1 in d dimensions, and W = h(Σ p_i (u_i − ū) e_iᵀ). Item i is
 recovered if u_i·W e_i is the largest of all N scores. For the spectral optimizer α(z) solves

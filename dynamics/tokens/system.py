@@ -78,7 +78,7 @@ class TokenSystem(System):
         return {name: value for name, value in self.observe(state).items() if name != "state"}
 
     def closed_times(self) -> Array:
-        """Return the times of all components in closed form: inf for never, not-a-number where there is none."""
+        """Return the times of all components in closed form: inf for never, NaN without a closed form."""
         raise NotImplementedError
 
     def plateaus(self) -> Array:
@@ -86,7 +86,7 @@ class TokenSystem(System):
         raise NotImplementedError
 
     def notes(self) -> list[str]:
-        """Return what must be known of the reduction, one sentence each."""
+        """Return notes on the reduction, one sentence each."""
         raise NotImplementedError
 
 

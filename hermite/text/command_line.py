@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The one console command, of which every module with a command line is a part.
 PROGRAM = "feature-emergence"
-#: What the user typed for the command of a module, where that is not `python -m MODULE`.
+#: Module -> the command that the user typed, where that is not `python -m MODULE`.
 TYPED: dict[str, str] = {}
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -35,7 +35,7 @@ CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
 
 class UsageError(Exception):
-    """What the user must change, in one sentence."""
+    """A mistake of the user, in one sentence."""
 
 
 class OutputError(Exception):
@@ -122,7 +122,7 @@ def _is_own_process() -> bool:
 
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
-    """Return the exit code of a command; say on stderr what the user must change, or that it was interrupted."""
+    """Return the exit code of a command; tell a mistake of the user, or an interruption, on stderr."""
     try:
         _check_directory()
         code = _done(command)
@@ -153,7 +153,7 @@ def _done(command: Callable[[], int]) -> int:
 
 
 def _check_directory() -> None:
-    """Refuse a current directory that has been removed, beside which libraries cannot even be imported."""
+    """Refuse a current directory that has been removed, where libraries cannot be imported."""
     try:
         Path.cwd()
     except OSError as error:
@@ -162,7 +162,7 @@ def _check_directory() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, if anybody listens."""
+    """Write a line to stderr, unless that is closed."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(text + "\n")

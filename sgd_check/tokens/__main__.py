@@ -64,7 +64,7 @@ OPTIONS = (
     Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
 )  # fmt: skip
 ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET)
-#: Options that the file of the runs holds, so that they must not be given beside it.
+#: Options that the file of the runs holds, so that they must not be given with --resume.
 SAID = ("learning_rate", "steps", "batch_size", "seeds", "first_seed", "device")
 DEFAULT_SEEDS = 8
 #: Largest learning rate where neither the prediction nor the user has one, and steps to the first predicted time then:
@@ -140,7 +140,7 @@ def _trained(
 
 
 def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return what is asked, with learning rate and steps chosen where they are not given."""
+    """Return the given settings, with learning rate and steps chosen where they are missing."""
     import numpy as np
 
     if "progress" not in prediction:
@@ -155,7 +155,7 @@ def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[str, Any]) -> int:
-    """Write and print what was compared; return the exit code."""
+    """Write and print the comparison; return the exit code."""
 
     def find(tree: xr.DataTree) -> Findings:
         from sgd_check.report.tokens import token_comparison_findings

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOLERATED = 0.004
 #: Relative error of a time that an agreement must have been able to see, with probability 0.8.
 VISIBLE_ERROR, POWER = 0.05, 0.8
-#: The same two for the number of recovered items, whose closed form is an approximation.
+#: The same two for the number of recovered items, of which the closed form is an approximation.
 TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
 
 
@@ -136,7 +136,7 @@ def _tree(
 
 
 def _same_problem(prediction: object, simulation: object) -> TokenProblem:
-    """Return the problem of both, or raise what is wrong."""
+    """Return the problem of both; refuse results of other kinds or problems."""
     for name, given, variables in (
         ("prediction", prediction, {"predicted_learned_time", "recovery"}),
         ("simulation", simulation, {"run_batch_size", "recovery"}),
@@ -153,7 +153,7 @@ def _same_problem(prediction: object, simulation: object) -> TokenProblem:
 
 
 def _check_sampling(problem: Any, simulation: xr.Dataset) -> None:
-    """Refuse runs of a spectral optimizer on batches, whose mean step is not that of the population."""
+    """Refuse runs of a spectral optimizer on batches: their mean step is not that of the population."""
     if getattr(problem, "smoothing", None) is not None and simulation["run_batch_size"].values.any():
         msg = (
             "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "

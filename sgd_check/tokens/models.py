@@ -42,7 +42,7 @@ class Model(ABC):
         self.test = [part[None] for part in self.draw(torch.Generator().manual_seed(2**31), TEST_INPUTS)]
 
     def add(self, *shape: int, value: float = 0.0) -> torch.Tensor:
-        """Return new parameters of equal entries, one array of this shape for every seed."""
+        """Return new parameters of equal entries, one array of this shape per seed."""
         self.parameters.append(torch.full((self.seeds, *shape), value, **self.options, requires_grad=True))
         return self.parameters[-1]
 
@@ -52,7 +52,7 @@ class Model(ABC):
 
     @abstractmethod
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
-        """Return the loss at a time of every set on each of its own inputs, (seeds, count)."""
+        """Return the loss at a time of every set on each of its inputs, (seeds, count)."""
 
     @abstractmethod
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,7 +74,7 @@ class Model(ABC):
                     parameter.sub_(learning_rate * self.direction(gradient))
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Return what a step subtracts for a gradient, per learning rate."""
+        """Return the direction that a step subtracts for a gradient, per learning rate."""
         return gradient
 
 

@@ -190,7 +190,7 @@ class Part(NamedTuple):
 
 
 class TokenRuns:
-    """Runs of one problem, in parts of one batch size each; a seed's bits depend on nothing beside it.
+    """Runs of one problem, in parts of one batch size each; the bits of a run depend on its seed alone.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class TokenRuns:
 
 
 class Draws:
-    """Batches of all seeds, each from a generator of its own, drawn many at once."""
+    """Batches of all seeds, one generator per seed, drawn many at once."""
 
     def __init__(self, model: Model, seeds: Sequence[int], batch: int) -> None:
         self._model, self._batch = model, batch
@@ -307,7 +307,7 @@ class Records:
         return fresh
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return what `look` goes on from, beside the records."""
+        """Return the state of `look`, without the records."""
         return {"blown_up": self.blown_up.copy()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
@@ -339,7 +339,7 @@ def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torc
 
 
 def _recovered(problem: AssociativeMemory, seed: int, device: torch.device) -> Array:
-    """Return 1 for every item whose own output has the largest score after one step, else 0, by rank."""
+    """Return by rank whether the own output of an item has the largest score after one step, as 1 or 0."""
     N, d = problem.count, problem.dimension or 0
     generator = torch.Generator().manual_seed(seed)
     E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))
