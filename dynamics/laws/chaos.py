@@ -291,7 +291,7 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
-    """Return the seeds of the starts as increasing integers; of a number, from 0 on."""
+    """Return the seeds of the starts as increasing integers; a number stands for the first ones, 0, 1, and so on."""
     if isinstance(seeds, bool) or as_integer(seeds) is not None:
         return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
     return checked_increasing(seeds, "seeds", minimum=0)

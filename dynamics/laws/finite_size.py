@@ -50,7 +50,7 @@ class FiniteSize(PreparedStudy):
         return f"{pairs:.2g} matched pairs at {TIMES} times, without time stepping: about {duration(seconds)}."
 
     def run(self) -> xr.Dataset:
-        """Solve all problems and fit each size; what an interruption leaves undone is NaN."""
+        """Solve all problems and fit each size; the rest after an interruption is NaN."""
         betas, sizes = self.settings["betas"], self.settings["sizes"]
         exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
         reason, started = "reached_end", clock.perf_counter()

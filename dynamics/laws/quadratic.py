@@ -89,7 +89,7 @@ class QuadraticLaws(PreparedStudy):
         )
 
     def _loss_against_samples(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-        """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples by which SGD aligns it."""
+        """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples of SGD until then."""
         targets = _targets(self.problem)
         samples = answers[0]["fewest_steps"].values[targets - 1]
         loss, alone = (np.stack([one[name].values for one in answers]) for name in ("fine_tuned_loss", "sigmoid_loss"))
@@ -98,7 +98,7 @@ class QuadraticLaws(PreparedStudy):
         return fitted_law("loss-samples-tuned", samples, loss, alone, ends, limit, ranks=ranks)
 
     def _loss_against_width(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-        """Fit L ∝ m^s at a late time, whose prediction is that of directions that align alone."""
+        """Fit L ∝ m^s at a late time, predicted for directions that align alone."""
         shape, widths = (len(self.widths), self.settings["starts"]), list(self.widths)
         loss, alone = (
             np.array([float(one[name][-1]) for one in answers]).reshape(shape).T for name in ("loss", "sigmoid_loss")

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dynamics.problem.schedule import SaveAt
 
 EXPONENT, BETA, STARTS = 4, 1.0, 4
-#: Neurons per direction, where these are not what is varied.
+#: Neurons per direction, where the width is not varied.
 WIDTH_FACTOR = 3
 TIMES = 400
 #: Decay of the eigenvalues up to which overlaps at the start get small as the dimension grows.
@@ -65,7 +65,7 @@ class Sizes(NamedTuple):
     directions: int
     coupled: int
     most: int
-    #: Input dimensions per direction, where these are not what is varied.
+    #: Input dimensions per direction, where the dimension is not varied.
     dimension_factor: int
     #: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
     dimensions: int

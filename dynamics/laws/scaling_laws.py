@@ -57,7 +57,7 @@ class ScalingLaw:
     #: `dynamics.theory.fits.fit_power_law`.
     fit: PowerLawFit
     finite_size: PowerLawFit
-    #: Exponent for P, d → ∞; NaN where there is no law.
+    #: Exponent for P, d → ∞; NaN without a law.
     asymptotic: float
     #: How many directions are learned at the ends of the window, for the idealised sum; NaN where that has no law.
     ranks: tuple[float, float]
@@ -77,7 +77,7 @@ def over_starts(
     if len(starts) < 2:
         return laws
     rest = [[one for s, datasets in enumerate(starts) if s != r for one in datasets] for r in range(len(starts))]
-    # One tuple per law: what is read without each start.
+    # One tuple per law: its readings without each start.
     without = zip(*map(read, rest), strict=True)
     return tuple(_jackknifed(law, others) for law, others in zip(laws, without, strict=True))
 
@@ -243,7 +243,7 @@ def _log_mean(values: Array) -> Array:
 
 
 def _inverse(levels: Array, samples: Array, shown: Array) -> PowerLawFit:
-    """Return the law of L against n from a fit of n against L, whose window is that of n."""
+    """Return the law of L against n, with the window in n, from a fit of n against L."""
     fit = fit_runs(levels[::-1], samples[:, ::-1])
     known = shown[np.isfinite(shown)]
     exponent = 1.0 / fit.exponent
@@ -399,7 +399,7 @@ def _axes(datasets: Sequence[xr.Dataset], name: str) -> tuple[Array, list[int]]:
 def _table(
     datasets: Sequence[xr.Dataset], name: str, values: Array, seeds: list[int], number: Callable[[xr.Dataset], float]
 ) -> Array:
-    """Return a number of each dataset, shape (seeds, values of the field); NaN where there is none."""
+    """Return a number of each dataset, shape (seeds, values of the field); NaN without a dataset."""
     table = np.full((len(seeds), values.size), np.nan)
     for one in datasets:
         table[seeds.index(_stored(one, "seed")), np.searchsorted(values, _stored(one, name))] = number(one)
@@ -453,7 +453,7 @@ def law_coordinates(laws: Sequence[ScalingLaw]) -> dict[str, Any]:
 
 
 def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
-    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN where there is none.
+    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN without such a sum.
 
     The part of the name after a comma says how the law was measured.
     """

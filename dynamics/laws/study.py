@@ -1,4 +1,4 @@
-"""The scaffold of studies: checked settings, a family of problems with its answers, and the dataset of what is found.
+"""The scaffold of studies: checked settings, a family of problems with its answers, and one dataset of results.
 
 A family is a list of problems that differ in size or start. They are answered one after the other or by several
 processes, with a progress bar. An interruption keeps the answers that are there.
@@ -75,10 +75,10 @@ class PreparedStudy(ABC):
 
     @abstractmethod
     def run(self) -> xr.Dataset:
-        """Do the work and return its dataset; an interruption keeps what is computed."""
+        """Do the work and return its dataset; an interruption keeps the results so far."""
 
     def dataset(self, values: Values, coords: Mapping[str, Any], attributes: Mapping[str, Any]) -> xr.Dataset:
-        """Return labelled results; what an interruption has left undone is NaN."""
+        """Return labelled results; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
         return study_dataset(
             self.problem,
@@ -230,7 +230,7 @@ def checked_problem(
 
 
 def check_coupled(coupled: bool, **others: object) -> None:
-    """Refuse arguments of the coupled flow where it is not asked for."""
+    """Refuse arguments of the coupled flow for studies without it."""
     check_switch("coupled", coupled)
     for name, value in others.items():
         if value is not None and not coupled:

@@ -71,7 +71,7 @@ class TransferStudy(PreparedStudy):
         )
 
     def run(self) -> xr.Dataset:
-        """Take the steps; what an interruption leaves undone is NaN."""
+        """Take the steps; the rest after an interruption is NaN."""
         started = clock.perf_counter()
         loss = np.full((len(self.widths), self.rates.size, len(self.seeds)), np.nan)
         tasks = [
@@ -158,7 +158,7 @@ def transfer_study(
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:
     """Return the answer after so many steps."""
     with warnings.catch_warnings():
-        # That some steps are beyond the edge is what the study is about.
+        # Steps beyond the edge are part of the study.
         warnings.filterwarnings("ignore", message="Gradient descent loses stability", category=RuntimeWarning)
         return solve_overlaps(
             problem,

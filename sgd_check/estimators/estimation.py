@@ -1,18 +1,26 @@
-"""`sgd_check.estimate_direction`: draw samples, estimate their direction, and label how well that went."""
+r"""`sgd_check.estimate_direction`: draw samples, estimate their direction, and label how well that went.
+
+Estimators are first eigenvectors of matrices made of a sample x (n, d) and labels T (n,), which are never formed.
+
+Products with a vector go through the sample. At degree 3, F = Σ T Mat_{d,d²} He₃(x) has d³ entries, but F Fᵀ v needs
+the d × d matrix Fᵀ v alone, G = xᵀ diag(T x·v) x − v sᵀ − s vᵀ − (s·v) I with s = Σ T x, and
+
+.. math:: F F^T v = \sum_i T_i\, x_i\, (x_i^T G x_i - \mathrm{tr}\, G) - 2 G s.
+
+Its terms of one sample with itself, Σ T² [(q² − 6q + d + 6) x xᵀ + 2q I], carry no more than noise and are taken away.
+"""
 
 from __future__ import annotations
 
-import time as clock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.laws import under_way
 from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
-from dynamics.runs import bar_settings, open_bar
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
 from hermite.text.signals import stop_if_heard
-from sgd_check.estimators.spectral import leading_vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +32,10 @@ if TYPE_CHECKING:
 
 #: Arrays of the size of the sample that an estimator holds at once, with all that it makes of it.
 ARRAYS_OF_SAMPLE = 3
+#: Relative accuracy of eigenvalues.
+TOLERANCE = 1e-8
+#: Key of a seed's stream for the vector from which the search for an eigenvector starts.
+START = 1103
 
 
 def estimate_direction(
@@ -102,8 +114,12 @@ def estimate_direction(
         vector, eigenvalue = leading_vector(estimator.degree, x, estimator.transform(y), seed)
         return float(vector[0] ** 2), estimator.sign * eigenvalue
 
-    started = clock.perf_counter()
-    found, reason = _each(estimated, chosen, progress)
+    found = np.full((len(chosen), 2), np.nan)
+    with under_way(len(chosen), progress, unit="sample") as meter:
+        for at, seed in enumerate(chosen):
+            stop_if_heard()
+            found[at] = estimated(seed)
+            meter.bar.update()
     values = {"overlap_squared": found[:, 0], **({"top_eigenvalue": found[:, 1]} if estimator.degree > 1 else {})}
     attributes = direction_attributes(estimator, problem.dimension, transform)
     estimates = make_dataset(
@@ -117,8 +133,8 @@ def estimate_direction(
             **attributes,
             "answer": "direction-estimate",
             "samples": n,
-            "stop_reason": reason,
-            "wall_seconds": clock.perf_counter() - started,
+            "stop_reason": meter.stop_reason,
+            "wall_seconds": meter.seconds,
         },
         leading=("seed",),
         with_leading=tuple(values),
@@ -135,15 +151,72 @@ def drawn_sample(problem: Problem, samples: int, seed: int) -> tuple[Array, Arra
     return x, y
 
 
-def _each(work: Callable[[int], tuple[float, float]], seeds: Sequence[int], progress: bool | None) -> tuple[Array, str]:
-    """Return what work finds for every seed, NaN where Ctrl-C came before, and why it ended."""
-    found = np.full((len(seeds), 2), np.nan)
-    with open_bar(bar_settings(progress), total=len(seeds), unit="sample") as bar:
-        try:
-            for at, seed in enumerate(seeds):
-                stop_if_heard()
-                found[at] = work(seed)
-                bar.update()
-        except KeyboardInterrupt:
-            return found, "interrupted"
-    return found, "reached_end"
+def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
+    """Return the unit vector that an estimator of degree 1 to 4 finds, and its eigenvalue; NaN at degree 1.
+
+    Labels of degree 1, 3 and 4 are centred by their mean. Both are NaN where the sample tells nothing, since all its
+    labels are equal, and where the iterations do not converge.
+    """
+    T = labels if degree == 2 else labels - labels.mean()
+    d = x.shape[1]
+    if not T.any():
+        return np.full(d, np.nan), np.nan
+    if degree == 1:
+        mean = T @ x
+        return mean / np.linalg.norm(mean), np.nan
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    matrix: Any = LinearOperator((d, d), matvec=_PRODUCTS[degree](x, T), dtype=np.float64)
+    start: Any = stream(seed, START).standard_normal(d)
+    try:
+        values, vectors = eigsh(matrix, k=1, which="LA", tol=TOLERANCE, v0=start, maxiter=100 * d)
+    except ArpackNoConvergence:
+        return np.full(d, np.nan), np.nan
+    return vectors[:, 0], float(values[0])
+
+
+def _degree_two(x: Array, T: Array) -> Callable[[Array], Array]:
+    """Return products with (1/n) Σ T x xᵀ."""
+    return _weighted(x, T / T.size, 0.0)
+
+
+def _degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
+    """Return products with F Fᵀ without its diagonal terms."""
+    d, q, s = x.shape[1], _squared_lengths(x), T @ x
+    diagonal = _weighted(x, T**2 * (q**2 - 6.0 * q + d + 6.0), 2.0 * float(T**2 @ q))
+
+    def product(v: Array) -> Array:
+        v = v.ravel()
+        outer = np.outer(v, s)
+        G = x.T @ ((T * (x @ v))[:, None] * x) - outer - outer.T
+        G.flat[:: d + 1] -= s @ v
+        forms = np.einsum("ia,ia->i", x @ G, x)
+        found: Array = (T * (forms - np.trace(G))) @ x - 2.0 * (G @ s) - diagonal(v)
+        return found
+
+    return product
+
+
+def _degree_four(x: Array, T: Array) -> Callable[[Array], Array]:
+    """Return products with Σ T [(q − d − 4) x xᵀ − (q − d − 2) I]."""
+    d, q = x.shape[1], _squared_lengths(x)
+    return _weighted(x, T * (q - d - 4.0), -float(T @ (q - d - 2.0)))
+
+
+def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array]:
+    """Return products with Σ_i w_i x_i x_iᵀ + shift I."""
+
+    def product(v: Array) -> Array:
+        v = v.ravel()
+        found: Array = (weights * (x @ v)) @ x + shift * v
+        return found
+
+    return product
+
+
+def _squared_lengths(x: Array) -> Array:
+    found: Array = np.einsum("ia,ia->i", x, x)
+    return found
+
+
+_PRODUCTS = {2: _degree_two, 3: _degree_three, 4: _degree_four}

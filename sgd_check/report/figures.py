@@ -334,7 +334,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     -------
     Axes
     """
-    from sgd_check.verdicts.survival import kaplan_meier
+    from sgd_check.verdicts.time_tests import kaplan_meier
 
     comparison, simulation, _ = compared_parts(tree)
     ax = axes_or_new(ax, style)
@@ -372,7 +372,7 @@ def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
 
 
 def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
-    from sgd_check.verdicts.survival import expected_survival, kaplan_meier
+    from sgd_check.verdicts.time_tests import expected_survival, kaplan_meier
 
     comparison, _, prediction = compared_parts(tree)
     if comparison.attrs["theory"] == "sample":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.runs import RunFile
-    from sgd_check.verdicts.check_plan import CheckPlan
+    from sgd_check.verdicts.check import CheckPlan
 
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
@@ -87,7 +87,7 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     """Return the settings with learning rate and batch size of a prediction that carries them, else with defaults."""
     from dynamics.problem import Problem
     from sgd_check.engines import engine_of
-    from sgd_check.verdicts.check_plan import DEFAULT_SEEDS, step_of
+    from sgd_check.verdicts.check import DEFAULT_SEEDS, step_of
 
     if asked["widths"] is not None:
         msg = "Option --widths must be absent for a prediction that is no mean field, but is given."
@@ -122,7 +122,7 @@ def _announce(course: CheckPlan, seconds: float | None, seeds: int) -> None:
 
 def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, course: CheckPlan) -> xr.Dataset:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs."""
-    from sgd_check.verdicts.check_plan import NoFiniteStepError, prediction_to_test
+    from sgd_check.verdicts.check import NoFiniteStepError, prediction_to_test
 
     try:
         return prediction_to_test(
@@ -141,23 +141,18 @@ def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, course: CheckPl
 
 def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPlan, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
-    from dynamics.problem import Problem
     from sgd_check.engines import EngineOptions
-    from sgd_check.verdicts.alignment import decided_by_curves
-    from sgd_check.verdicts.check_plan import engine_for, plan_and_time, plan_by_curves
+    from sgd_check.verdicts.check import plan_check
 
-    choice = {name: settings[name] for name in ("learning_rate", "steps", "false_alarm_rate")}
+    choice = {name: settings[name] for name in ("directions", "theory", "learning_rate", "steps", "false_alarm_rate")}
     options = EngineOptions(
         seeds=tuple(range(settings["seeds"])), **{name: settings[name] for name in ("batch_size", "device", "dtype")}
     )
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
-        if decided_by_curves(Problem.from_dataset(prediction)):
-            return plan_by_curves(prediction, settings["engine"], options, **choice, theory=settings["theory"])
-        engine = engine_for(prediction, settings["engine"], options, **choice)
+        return plan_check(prediction, settings["engine"], options, **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(sentence(error, settings["engine"])) from None
-    return plan_and_time(prediction, engine, options, directions=settings["directions"], **choice)
 
 
 def _simulate(
@@ -176,7 +171,7 @@ def _simulate(
 
     from dynamics.runs import also_interrupted
     from sgd_check import compare, simulate
-    from sgd_check.verdicts.check_plan import seconds_left, simulate_for_curves
+    from sgd_check.verdicts.check import seconds_left, simulate_for_curves
 
     tested, started, budget = _tested(settings, prediction, course), clock.perf_counter(), settings["max_runtime"]
 

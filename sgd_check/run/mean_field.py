@@ -140,7 +140,7 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
 def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
     """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
     from sgd_check.engines.registry import EngineOptions, make_engine
-    from sgd_check.verdicts.check_plan import measured_seconds_per_step
+    from sgd_check.verdicts.check import measured_seconds_per_step
 
     options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
     total = 0.0

@@ -19,7 +19,7 @@ from dynamics.theory import learning_rate_limit, predict
 from sgd_check.runs.plan import make_plan
 from sgd_check.studies.sgd_study import SgdStudy, simulated
 from sgd_check.verdicts.alignment import checked_rate
-from sgd_check.verdicts.check_plan import HORIZON_FACTOR
+from sgd_check.verdicts.check import HORIZON_FACTOR
 from sgd_check.verdicts.comparison import compare
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 #: The problem that the documentation speaks of.
 START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
 VERDICTS = ("agree", "disagree", "undecided")
-#: Wrong SGD: factor of the learning rate that nobody is told, and factor of the overlap that it starts at.
+#: Wrong SGD: hidden factor of the learning rate, and factor of the overlap at the start.
 WRONG_RATE, WRONG_START = 5.0, 0.9
-#: Runs last until a learned time that is 30 % late, and the delay by the step size besides, would be seen.
+#: Runs last until a learned time that is 30 % late, with the delay by the step size added, would be seen.
 LEARNED_FACTOR = 1.6
 
 
@@ -56,7 +56,7 @@ def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
     return theory.assign(slowed)
 
 
-#: What is held against runs of right SGD.
+#: Theories that are held against runs of right SGD.
 THEORIES: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
     "right": lambda theory: theory,
     "times x 1.1": lambda theory: _later(theory, 1.1),
@@ -91,7 +91,7 @@ class Calibration(SgdStudy):
         return int(np.ceil(self.end / rate))
 
     def run(self) -> xr.Dataset:
-        """Make the repetitions one by one at every learning rate; what an interruption leaves undone is not counted."""
+        """Make the repetitions one by one at every learning rate; an interrupted repetition is not counted."""
         shape = (self.rates.size, len(CASES))
         counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
         with self.stepping() as meter:
@@ -132,7 +132,7 @@ class Calibration(SgdStudy):
             counts[np.arange(len(CASES)), [VERDICTS.index(one.attrs["verdict"]) for one in found]] += 1
 
     def _runs(self, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
-        """Return runs as they should be, at five times the learning rate in place of the stated one, and from less."""
+        """Return runs as they should be, at five times the stated learning rate, and from a smaller overlap."""
         fast = np.unique(np.rint(records / WRONG_RATE).astype(int))
         cases = (
             (self.problem, rate, steps, records),

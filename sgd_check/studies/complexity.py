@@ -171,7 +171,7 @@ class SampleComplexity(SgdStudy):
         return {name: self._by_link(dims, array) for name, (dims, array) in values.items()}
 
     def _by_link(self, dims: tuple[str, ...], rows: Array) -> tuple[tuple[str, ...], Array]:
-        """Return dims and array with the axis of rows divided into links and, where there are any, smoothings."""
+        """Return dims and array with the axis of rows divided into links and smoothings, if any."""
         exponents = self.settings["smoothing_exponents"]
         if exponents is None:
             return ("information_exponent", *dims), rows

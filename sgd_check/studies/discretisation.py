@@ -76,7 +76,7 @@ class Curve(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What the runs gave, by target and run: losses (…, samples), times (…, P), and 1 where a run blew up."""
+    """Results of the runs, by target and run: losses (…, samples), times (…, P), and 1 where a run blew up."""
 
     loss: Array
     emerged: Array
@@ -110,7 +110,7 @@ class Discretisation(SgdStudy):
         return float(self.settings["seeds"] * self.ends.sum())
 
     def run(self) -> xr.Dataset:
-        """Take the steps; what an interruption leaves undone is NaN."""
+        """Take the steps; the rest after an interruption is NaN."""
         ends, rates = self.ends, self.rates
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
         shape = (ends.size, self.settings["seeds"])
@@ -309,7 +309,7 @@ def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_ra
 
 
 def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array) -> Array:
-    """Return what each direction adds to the loss in the flow, a² g(1) + n² g(1) − 2 n a g(C), shape (T, P)."""
+    """Return the part of each direction in the loss of the flow, a² g(1) + n² g(1) − 2 n a g(C), shape (T, P)."""
     pairs = solve_pairs(problem, prediction, times)
     a, norm = problem.teacher.coefficients, float(np.sum(problem.activation.coefficients**2))
     if pairs.overlap is None or pairs.squared_norm is None:

@@ -1,4 +1,4 @@
-r"""Study of one direction from samples that are reused, beside online SGD: y = min((θ·x)², M).
+r"""Study of one direction from samples that are reused, and of online SGD: y = min((θ·x)², M).
 
 Three ways to the direction. The first eigenvector of (1/n) Σ y x xᵀ has a law in n/d (`dynamics.predict_recovery`).
 Descent of the squared error of one small neuron on all n samples begins as the power iteration of the same matrix, w ←
@@ -26,7 +26,7 @@ from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
 from sgd_check.runs.simulation import simulate
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
-from sgd_check.verdicts.check_plan import measured_seconds_per_step
+from sgd_check.verdicts.check import measured_seconds_per_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dynamics.runs import Values
     from hermite.arrays import Array
 
-#: Squared overlaps from which on a direction counts as exactly recovered, and at which online SGD has arrived.
+#: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25
 #: Dimension and least number of points of the law.
 LARGE, LAW_POINTS = 10**6, 101
@@ -84,7 +84,7 @@ class FullBatch(SgdStudy):
         return float(largest * settings["steps"] * sizes / (d * batch) + online * arrivals)
 
     def run(self) -> xr.Dataset:
-        """Draw the samples, of small dimensions first; what an interruption leaves undone is NaN."""
+        """Draw the samples, of small dimensions first; the rest after an interruption is NaN."""
         settings = self.settings
         dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
         spectral, descent = (np.full((len(dimensions), len(ratios), runs), np.nan) for _ in range(2))

@@ -20,7 +20,7 @@ from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_intege
 from dynamics.solve import solve_overlaps
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.check_plan import measured_seconds_per_step
+from sgd_check.verdicts.check import measured_seconds_per_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class SgdStudy(PreparedStudy):
             yield meter
 
     def results(self, meter: Meter, values: Values, coords: dict[str, Any], **attributes: Any) -> xr.Dataset:
-        """Return labelled results and how the steps ended; what an interruption has left undone is NaN."""
+        """Return labelled results and how the steps ended; the rest after an interruption is NaN."""
         ended = {"stop_reason": meter.stop_reason, "wall_seconds": meter.seconds}
         return self.dataset(values, coords, ended | attributes)
 

@@ -38,7 +38,7 @@ SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
 # Runs end at this many times the last learned time of the flow, so that an instability has time to show.
 HORIZON = 5.0
 RESAMPLES = 400
-#: Part by which the median of SGD may differ from the flow.
+#: Largest relative difference of the median of SGD from the flow.
 TOLERANCE = 0.1
 #: Ratios beyond this are as good as infinite.
 LARGEST_RATIO = 1e3
@@ -62,7 +62,7 @@ class StepSizes(SgdStudy):
         return float(self.settings["seeds"] * np.sum(np.ceil(self.horizon / self.rates)))
 
     def run(self) -> xr.Dataset:
-        """Take the steps, the large and cheap ones first; what an interruption leaves undone is NaN."""
+        """Take the steps, the large and cheap ones first; the rest after an interruption is NaN."""
         count, P = self.settings["seeds"], self.problem.num_directions
         time = np.full((self.rates.size, count, P), np.nan)
         blown = np.full((self.rates.size, count), np.nan)
@@ -252,7 +252,7 @@ def reach(rates: Array, ratio: Array) -> float:
 
 
 def half_blown(rates: Array, blown: Array) -> float:
-    """Return the step size from which on half of the runs blow up, interpolated in log η; NaN if they never do.
+    """Return the least step size at which half of the runs blow up, interpolated in log η; NaN if they never do.
 
     Examples
     --------

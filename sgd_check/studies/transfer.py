@@ -59,7 +59,7 @@ class SgdTransfer(SgdStudy):
         return sum(seconds_of(replace(self.problem, width=m), seeds, steps) for m in self.widths)
 
     def run(self) -> xr.Dataset:
-        """Take the steps; what an interruption leaves undone is NaN."""
+        """Take the steps; the rest after an interruption is NaN."""
         loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
         with self.stepping() as meter:
             for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):

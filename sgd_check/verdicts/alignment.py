@@ -225,7 +225,7 @@ def check_dataset(name: str, dataset: object) -> xr.Dataset:
 
 
 def refuse(what: str, theirs: object, ours: object) -> None:
-    """Raise one sentence on what a simulation does not have in common with the prediction."""
+    """Raise one sentence on a difference between a simulation and the prediction."""
     msg = f"Argument `simulation` must have the {what} of the prediction, {theirs}, but has {ours}."
     raise ValueError(msg)
 
@@ -262,7 +262,7 @@ def _check_same(predicted: Problem, simulated: Problem) -> None:
 
 
 def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
-    """Refuse runs that have starts of their own, unless those of the prediction have the same."""
+    """Refuse runs from several starts, unless those of the prediction have the same."""
     theirs, ours = (
         sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
         for dataset in (prediction, simulation)

@@ -1,38 +1,91 @@
-"""`sgd_check.check`: predict, simulate and compare in one call, with the choices of `python -m sgd_check.run`."""
+"""`sgd_check.check`: predict, simulate and compare in one call, and the plan of learning rate, steps and theory.
+
+*By times* the learning rate follows from the limit of stability and the expected delay and scatter.
+
+*By curves* theory has no limit of stability and no scatter to offer. So eight pilot runs are made with more and more
+steps to the same end, until the very test that will be made, of finite steps or of the flow, would see an error of 30 %
+in time in all curves that move. If that takes over a minute, as where noise chooses the neuron that learns the last
+direction, the plan ends with the last curve in which it can be seen. Only the scatter of the pilot and its distance
+from theory are used, and its samples are others than those of the check.
+
+*The theory.* The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is
+the sharper theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter
+alone, and it has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go
+untested behind it. It stands in only where no time differs from the given one by more than the delay by the step size
+and half of a visible error explain.
+"""
 
 from __future__ import annotations
 
 import time as clock
 import warnings
+from bisect import bisect_right
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import xarray as xr
 
 import dynamics
-from dynamics.problem import checked_integer, checked_number, is_correlation, is_spherical
-from dynamics.runs import also_interrupted
+from dynamics.problem import checked_integer, checked_number, is_correlation, is_frame, is_network, is_spherical
+from dynamics.runs import also_interrupted, uninterrupted
 from hermite.text.messages import not_a_choice
+from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
-from sgd_check.verdicts.alignment import checked_rate, decided_by_curves, with_emergence
-from sgd_check.verdicts.check_plan import (
-    DEFAULT_SEEDS,
-    THEORIES,
-    engine_for,
-    plan_and_time,
-    plan_by_curves,
-    prediction_to_test,
-    seconds_left,
-    simulate_for_curves,
-)
+from sgd_check.verdicts.alignment import check_prediction, checked_rate, decided_by_curves, has_step, with_emergence
 from sgd_check.verdicts.comparison import compare
+from sgd_check.verdicts.curves import allowance_of, curves_over_time, paired_runs, places_of, power_of, quantities_of
+from sgd_check.verdicts.expectation import expectation
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from dynamics.problem import Problem, SaveAt
     from dynamics.runs import RunFile
+    from sgd_check.engines import Engine, EngineOptions
+
+DEFAULT_SEEDS = 32
+LIMIT_SHARE = 0.1
+LARGEST_DELAY = 0.04
+HORIZON_FACTOR = 2.5
+BURST_STEPS = 300
+BURST_SECONDS = 0.03
+LONGEST_BURST = 256 * BURST_STEPS
+BURST_RATE = 1e-12
+AFFORDABLE_SECONDS = 600.0
+#: The sample's scatter is itself uncertain by a fifth at sixteen runs.
+MARGIN = 0.8
+SMALLEST_SHARE = 1e-6
+PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
+PILOT_STEPS, PILOT_FACTOR = 500, 2
+#: A curve is followed until it has made this part of its way, and 30 % longer.
+FOLLOWED = 0.9
+#: Standard deviation over runs of twice a run at half of the learning rate less one at the whole.
+EXTRAPOLATED_SCATTER = float(np.sqrt(3.0))
+#: The scatter of eight runs is itself uncertain by a quarter.
+SCATTER_MARGIN = 1.25
+#: The same for the equation of finite steps: its band grows with the square of the scatter.
+STEPPED_MARGIN = 1.15
+#: Power that the pilot asks for, so that the check has 0.8.
+PILOT_POWER = 0.9
+#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation: the
+#: effect that two simulations show has half of their scatter as its error.
+PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
+#: Part of the band around the equation of finite steps that the mean of the pilot may use up.
+PILOT_BAND = 0.75
+#: Steps of all runs, at the learning rate and at half of it, per step at the learning rate.
+BOTH_RATES = 3
+#: Beyond so many seconds of simulation a plan is shortened to the curves that can be seen, if any.
+LONG_SECONDS = 60.0
+THEORIES = ("auto", "finite-step", "flow")
+LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
+#: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
+LONGEST_SECONDS = 120.0
 
 
 def check(
@@ -156,11 +209,7 @@ def check(
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
     prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
-    if decided_by_curves(problem):
-        plan, _ = plan_by_curves(prediction, name, options, **choice, theory=theory)
-    else:
-        ready = engine_for(prediction, name, options, **choice)
-        plan, _ = plan_and_time(prediction, ready, options, directions=count, **choice)
+    plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, **choice)
     words = {"given": "the prediction", "option": 'theory="finite-step"'}
     tested = prediction_to_test(
         prediction, plan, options.batch_size, theory=theory, progress=progress, say=_warn, **words
@@ -208,9 +257,450 @@ def _checked_engine(problem: Problem, engine: str | None) -> str:
 
 
 def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:
-    """Return a checked number, or None where it is left to the program."""
+    """Return a checked number, or None for one that the program chooses."""
     return None if given is None else checked(given, name, **bound)
 
 
 def _warn(sentence: str) -> None:
     warnings.warn(sentence, UserWarning, stacklevel=4)
+
+
+@dataclass(frozen=True)
+class CheckPlan:
+    """Learning rate and steps of a check, for the `checked` first directions of those `emerging` in the prediction.
+
+    `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
+    gives none.
+    """
+
+    problem: Problem
+    learning_rate: float
+    steps: int
+    largest_delay: float
+    checked: int
+    emerging: int
+
+    def describe(self) -> str:
+        """Return one line for the reader."""
+        if decided_by_curves(self.problem):
+            horizon = f"{self.learning_rate * self.steps:.4g}"
+            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}."
+        delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
+        return (
+            f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
+            f"horizon {self.learning_rate * self.steps:.4g}, made for {self.checked} of {self.emerging} directions."
+        )
+
+
+def plan_by_times(
+    prediction: xr.Dataset,
+    learning_rate: float | None = None,
+    steps: int | None = None,
+    *,
+    batch_size: int = 1,
+    seeds: int = DEFAULT_SEEDS,
+    false_alarm_rate: float = 0.01,
+    directions: int | None = None,
+) -> CheckPlan:
+    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen safely.
+
+    By default the learning rate is the largest, up to a tenth of the limit of stability, at which every direction that
+    emerges has an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds`
+    runs, and the steps last up to 2.5 times the last emergence. `directions` asks that of so many directions alone, the
+    first to emerge. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe rate.
+    """
+    from dynamics.problem import Problem
+
+    check_prediction(prediction)
+    problem = Problem.from_dataset(prediction)
+    time = expectation(problem, prediction, 1e-9).time
+    emerging = int(np.isfinite(time).sum())
+    chosen = np.argsort(time)[: min(directions or emerging, emerging)]  # NaN, never, is sorted last
+    rate = learning_rate or _safe_rate(problem, prediction, chosen, batch_size, seeds, false_alarm_rate)
+    if steps is None:
+        if not emerging:
+            msg = "Argument `steps` must be given, because no direction emerges in the prediction."
+            raise ValueError(msg)
+        steps = int(np.ceil(HORIZON_FACTOR * float(time[chosen].max()) / rate))
+    delay = expectation(problem, prediction, rate / batch_size).delay[chosen]
+    return CheckPlan(problem, rate, steps, float(delay.max(initial=0.0)) if emerging else np.inf, chosen.size, emerging)
+
+
+def affordable_plan(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> CheckPlan:
+    """Return the plan for as many directions as ten minutes allow, the first to emerge, and at least for one.
+
+    A step of all runs takes `seconds_per_step`; `options` are those of `plan_by_times`. With `steps` given, all
+    directions count.
+    """
+    plan = plan_by_times(prediction, **options)
+    if options.get("steps") is not None or plan.steps * seconds_per_step <= AFFORDABLE_SECONDS:
+        return plan
+
+    def seconds(directions: int) -> float:
+        return plan_by_times(prediction, **options, directions=directions).steps * seconds_per_step
+
+    more = bisect_right(range(2, plan.checked), AFFORDABLE_SECONDS, key=seconds)
+    return plan_by_times(prediction, **options, directions=1 + more)
+
+
+def plan_check(
+    prediction: xr.Dataset, name: str, options: EngineOptions, *, directions: int | None, theory: str, **choice: Any
+) -> tuple[CheckPlan, float | None]:
+    """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` a plan
+    by times is for as many as ten minutes allow. Raises ValueError or ImportError if the engine `name` cannot run it.
+    """
+    from dynamics.problem import Problem
+
+    check_prediction(prediction)
+    if decided_by_curves(Problem.from_dataset(prediction)):
+        return plan_by_curves(prediction, name, options, **choice, theory=theory)
+    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
+    engine = make_engine(name, plan_by_times(prediction, **choice, directions=1).problem, options)
+    if isinstance(engine, SpanEngine):
+        return plan_by_times(prediction, **choice, directions=directions), None
+    per_step = measured_seconds_per_step(engine)
+    if directions is None:
+        plan = affordable_plan(prediction, per_step, **choice)
+    else:
+        plan = plan_by_times(prediction, **choice, directions=directions)
+    return plan, per_step * plan.steps
+
+
+def _safe_rate(
+    problem: Problem,
+    prediction: xr.Dataset,
+    chosen: NDArray[np.intp],
+    batch_size: int,
+    seeds: int,
+    false_alarm_rate: float,
+) -> float:
+    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
+    from dynamics import theory
+
+    find = theory.largest_rate if is_correlation(problem) else theory.learning_rate_limit
+    try:
+        limit = batch_size * float(find(problem))
+    except ValueError as error:
+        msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
+        raise ValueError(msg) from None
+    # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
+    vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
+    known = chosen[np.isfinite(vanishing.delay[chosen])]
+    factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
+    rate = LIMIT_SHARE * limit
+    while rate > SMALLEST_SHARE * limit:
+        expected = expectation(problem, prediction, rate / batch_size)
+        delay, scatter = expected.delay[known], expected.scatter[known]
+        told_apart = 2.0 * np.log1p(delay) + factor * scatter <= MARGIN * np.log1p(VISIBLE_ERROR)
+        if ((delay <= LARGEST_DELAY) & told_apart).all():
+            break
+        rate *= 0.8
+    return rate
+
+
+def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
+    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
+    with engine.running():
+        engine.advance(np.full(10, BURST_RATE))
+        engine.measure(student=False)
+        while True:
+            started = clock.perf_counter()
+            engine.advance(np.full(steps, BURST_RATE))
+            engine.measure(student=False)
+            spent = clock.perf_counter() - started
+            if spent >= BURST_SECONDS or steps >= LONGEST_BURST:
+                return spent / steps
+            steps *= 4
+
+
+class Pilot(NamedTuple):
+    """The check that pilot runs are made for: its prediction, its engine, its runs, and how it will test theory.
+
+    `stepped` says whether that is the equation of finite steps; `seconds` are those of one step of the check.
+    """
+
+    problem: Problem
+    prediction: xr.Dataset
+    name: str
+    options: EngineOptions
+    false_alarm_rate: float
+    stepped: bool
+    seconds: float
+
+
+def plan_by_curves(
+    prediction: xr.Dataset,
+    name: str,
+    options: EngineOptions,
+    *,
+    learning_rate: float | None,
+    steps: int | None,
+    false_alarm_rate: float,
+    theory: str = "auto",
+) -> tuple[CheckPlan, float | None]:
+    """Return the plan and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    Without `steps` the prediction sets the end, without `learning_rate` pilot runs with the engine `name` set it for
+    the `theory` that will be tested. Raises ValueError if nothing moves in the prediction and learning rate and steps
+    are not both given.
+    """
+    from dynamics.problem import Problem
+
+    check_prediction(prediction)
+    problem = Problem.from_dataset(prediction)
+    engine = make_engine(name, problem, options)
+    stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
+    seconds = None
+    if not isinstance(engine, SpanEngine):
+        seconds = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
+    if learning_rate is None or steps is None:
+        end = ends_of_curves(problem, prediction)[-1]
+        if learning_rate is not None:
+            steps = int(np.ceil(end / learning_rate))
+        elif steps is None:
+            pilot = Pilot(problem, prediction, name, options, false_alarm_rate, stepped, seconds or 0.0)
+            learning_rate, steps = _piloted(pilot)
+        learning_rate = learning_rate or end / steps
+    emerging = int(np.isfinite(prediction["emergence_time"].values).sum())
+    plan = CheckPlan(problem, learning_rate, steps, np.inf, emerging, emerging)
+    return plan, None if seconds is None else seconds * steps
+
+
+def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
+    """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
+    found = []
+    times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
+    for quantity in quantities_of(problem, prediction):
+        known = np.isfinite(quantity.values)
+        values = quantity.values[known]
+        way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
+        if way.size and np.ptp(values) >= quantity.scale:
+            found.append(float(times[known][np.searchsorted(way, FOLLOWED * way[-1])]))
+    if not max(found, default=0.0) > 0.0:
+        msg = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
+        raise ValueError(msg)
+    last = float(times[np.isfinite(prediction["loss"].values)][-1])
+    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
+
+
+def simulate_for_curves(
+    prediction: xr.Dataset, plan: CheckPlan, simulate_at: Callable[[float, int, bool], xr.Dataset]
+) -> list[xr.Dataset]:
+    """Return the simulation of a check, and where the flow is tested by curves one at half of the learning rate.
+
+    `simulate_at` takes learning rate, steps, and whether these are the first runs. Without all of the first runs there
+    is no use for the second.
+    """
+    found = [simulate_at(plan.learning_rate, plan.steps, True)]
+    needs_two = decided_by_curves(plan.problem) and not has_step(prediction)
+    if needs_two and found[0].attrs["stop_reason"] == "reached_end":
+        found.append(simulate_at(0.5 * plan.learning_rate, 2 * plan.steps, False))
+    return found
+
+
+def seconds_left(budget: float | None, started: float) -> float | None:
+    """Return the rest of a budget in seconds since a reading of the clock, and a little at least."""
+    return None if budget is None else max(budget - (clock.perf_counter() - started), 1e-3)
+
+
+def _piloted(pilot: Pilot) -> tuple[float, int]:
+    """Return the largest learning rate at which pilot runs let all tests see, and the steps to the end of the curves.
+
+    Where that takes over a minute the end is the last one until which they do; else as far as ten minutes allow.
+    """
+    ends = ends_of_curves(pilot.problem, pilot.prediction)
+    steps = PILOT_STEPS
+    while True:
+        rate = ends[-1] / steps
+        runs = _pilot_runs(pilot, rate, steps)
+        slow = pilot.seconds * steps * PILOT_FACTOR > LONG_SECONDS
+        seen = next((end for end in (ends[::-1] if slow else ends[-1:]) if _sees(pilot, runs, end)), None)
+        if seen is not None:
+            return rate, int(np.ceil(seen / rate))
+        if pilot.seconds * steps * PILOT_FACTOR > AFFORDABLE_SECONDS:
+            return rate, steps
+        steps *= PILOT_FACTOR
+
+
+def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
+    """Return the pilot runs at a learning rate."""
+    options = pilot.options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return simulate(
+            pilot.problem,
+            learning_rate=rate,
+            steps=steps,
+            seeds=PILOT_SEEDS,
+            engine=pilot.name,
+            batch_size=options.batch_size,
+            device=options.device,
+            dtype=options.dtype,
+            progress=False,
+        )
+
+
+def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
+    """Return whether a check until `end`, at the learning rate of pilot runs, would see an error of 30 % in time."""
+    if runs.attrs["stop_reason"] != "reached_end" or paired_runs([runs]).size < len(PILOT_SEEDS):
+        return False
+    curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=runs["time"] <= end * (1 + 1e-9))])
+    places = [places_of(curve.theory, curve.saved) for curve in curves]
+    level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
+    count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
+    for curve, part in zip(curves, places, strict=True):
+        scatter = curve.runs.std(axis=0, ddof=1)
+        shift = np.abs(curve.runs.mean(axis=0) - curve.theory)
+        if pilot.stepped:
+            spread = STEPPED_MARGIN * scatter
+            tested = curve._replace(effect=spread)
+            largest = PILOT_BAND * allowance_of(tested, part)
+        else:
+            tested = curve._replace(effect=np.maximum(shift, SCATTER_MARGIN * scatter))
+            spread, largest = EXTRAPOLATED_SCATTER * SCATTER_MARGIN * scatter, PILOT_EFFECT * curve.range
+            if curve.moves and SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range:
+                return False
+        if curve.moves and np.max(shift[part]) > largest:
+            return False
+        powers.append(power_of(tested, part, float(spread[part].max()), count, level))
+    return any(power >= PILOT_POWER for power in powers) and all(
+        np.isnan(power) or power >= PILOT_POWER for power in powers
+    )
+
+
+class NoFiniteStepError(ValueError):
+    """There is no solution of the finite-step equation to test; the sentence says why."""
+
+
+def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
+    """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
+
+    Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than `max_runtime`.
+    """
+    from dynamics.problem import SaveAt
+    from sgd_check.runs.plan import make_plan
+
+    schedule = make_plan(plan.learning_rate, plan.steps, None)
+    solve = _solver_of(plan, batch_size)
+    with warnings.catch_warnings():
+        # The simulation says the same of a learning rate beyond the limit, the prediction of components never found.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
+        solution = solve(
+            learning_rate=plan.learning_rate,
+            step_theory="finite-d",
+            save_at=SaveAt.at(schedule.times(schedule.recorded)),
+            progress=progress,
+            max_runtime=max_runtime,
+            on_failure="return",
+            error_estimate=False,
+        )
+    reason = uninterrupted(solution).attrs["stop_reason"]
+    if reason != "reached_end":
+        msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
+        raise NoFiniteStepError(msg)
+    return solution
+
+
+def has_equation(problem: Problem, batch_size: int) -> bool:
+    """Return whether a problem has an equation of finite steps, by solving one tiny step of it."""
+    tiny = CheckPlan(problem, 1e-9, 1, np.inf, 0, 0)
+    try:
+        solve_finite_step(tiny, batch_size, progress=False, max_runtime=LONGEST_SECONDS)
+    except NoFiniteStepError:
+        return False
+    return True
+
+
+def _solver_of(plan: CheckPlan, batch_size: int) -> Callable[..., xr.Dataset]:
+    """Return the solver of the equation of a plan, or refuse a problem without one, before any work."""
+    from dynamics.solve import StepSettings, make_system
+
+    problem = plan.problem
+    if is_frame(problem):
+        msg = "The mean step of frames of orthogonal neurons does not close."
+        raise NoFiniteStepError(msg)
+    if is_network(problem) or is_correlation(problem):
+        return partial(_solution, problem, batch_size)
+    try:
+        make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
+    except ValueError as error:
+        raise NoFiniteStepError(str(error)) from None
+    return partial(dynamics.solve_overlaps, problem, batch_size=batch_size)
+
+
+def _solution(problem: Problem, batch_size: int, **arguments: Any) -> xr.Dataset:
+    """Return the problem's own solution, or say why there is none: its arguments are checked before any work."""
+    if isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere":
+        msg = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
+        raise NoFiniteStepError(msg)
+    size = {} if batch_size == 1 else {"batch_size": batch_size}
+    try:
+        return dynamics.solve_problem(problem, **arguments, **size)
+    except (TypeError, ValueError) as error:
+        raise NoFiniteStepError(str(error)) from None
+
+
+def prediction_to_test(
+    prediction: xr.Dataset,
+    plan: CheckPlan,
+    batch_size: int,
+    *,
+    theory: str,
+    progress: bool | None,
+    say: Callable[[str], None],
+    given: str,
+    option: str,
+) -> xr.Dataset:
+    """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
+
+    `say` takes the sentence why theory "auto" tests the given one; `given` is its name in that sentence, and `option`
+    the argument that would test the equation. Raises NoFiniteStepError if `theory` is "finite-step" and there is no
+    solution.
+    """
+    if theory == "flow" or has_step(prediction):
+        return prediction
+    try:
+        solution = solve_finite_step(plan, batch_size, progress=progress, max_runtime=LONGEST_SECONDS)
+    except NoFiniteStepError as error:
+        if theory == "finite-step":
+            raise
+        say(f"The times in {given} are tested, without the finite-step equation: {error}")
+        return prediction
+    worst = misfit(prediction, solution) if theory == "auto" else None
+    if worst is None:
+        return solution
+    say(
+        f"The finite-step equation has another time than {given} for direction {worst + 1}, so {given} is "
+        f"tested; {option} tests the equation."
+    )
+    return prediction
+
+
+def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
+    """Return the direction for which the solution is farthest from the given prediction, or None if it stands in.
+
+    It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
+    one of the two does not see emerge counts as due at their common end, at the earliest.
+    """
+    from dynamics.problem import Problem
+
+    end = min(float(part["time"].values[-1]) for part in (prediction, solution) if "time" in part.coords)
+    times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in (prediction, solution)]
+    given, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
+    gap = np.log(found / given)
+    rate, size = step_of(solution) or (0.0, 1)
+    delay = expectation(Problem.from_dataset(prediction), prediction, rate / size).delay
+    late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
+    excess = np.maximum(gap - late, -gap - LARGEST_GAP)
+    worst = int(np.argmax(excess))
+    return worst if excess[worst] > 0 else None
+
+
+def step_of(prediction: xr.Dataset) -> tuple[float, int] | None:
+    """Return learning rate and batch size that a prediction carries, or None for one of the flow."""
+    if not has_step(prediction):
+        return None
+    return float(prediction.attrs["learning_rate"]), int(prediction.attrs["batch_size"])

@@ -59,7 +59,7 @@ def compare(
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
-    (`sgd_check.verdicts.survival`).
+    (`sgd_check.verdicts.time_tests`).
 
     Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
     with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in

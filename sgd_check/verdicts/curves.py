@@ -66,20 +66,20 @@ if TYPE_CHECKING:
 
 #: Times of a curve that are tested.
 MOST_PLACES = 8
-#: Part of its range by which theory and the mean of SGD may differ everywhere.
+#: Largest difference of theory and the mean of SGD that is no error, in parts of the range.
 TOLERANCE = 0.02
 #: What second order may do, in squares of the first order over the range.
 SECOND_ORDER = 3.0
-#: Part of its range by which the step size may move a curve that is extrapolated to none.
+#: Largest effect of the step size on a curve that is extrapolated to none, in parts of its range.
 LARGEST_EFFECT = 0.15
-#: Part of its range by which runs may scatter at one time, so that it moves their mean to second order.
+#: Largest scatter of runs at one time that moves their mean to second order, in parts of the range.
 LARGEST_SCATTER = 0.25
 #: Far beyond this the non-central law of scipy is not a number.
 LARGEST_DISTANCE = 1e3
 #: A learned mass, component or sensitivity moves if it does so by this part of its teacher's; a loss, of its largest.
 LEAST_SHARE = 0.25
 LEAST_LOSS_SHARE = 0.05
-#: Variables with one time per run -> what they are the time of, by kind of problem.
+#: Variables with one time per run -> names of the time, of other students and of networks.
 TIMES = {
     "emergence_time": ("emergence time of direction", "emergence time of axis"),
     "component_learned_time": ("", "learning time of component"),
@@ -110,7 +110,7 @@ class Curve(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the quantity is called."""
+        """Name of the quantity in sentences."""
         return f"{self.kind} {self.label}".strip()
 
     @property
@@ -125,7 +125,7 @@ class Curve(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the effect of the step size is so small that what is left of it is known."""
+        """Whether the effect of the step size is so small that its second order is bounded."""
         return not self.extrapolated or bool(np.max(self.effect) <= LARGEST_EFFECT * self.range)
 
     @property
@@ -494,7 +494,7 @@ class CurveEvidence(Evidence):
         )
 
     def agreement(self) -> str:
-        """Return what was tested, how closely and until when, and which error would have been seen."""
+        """Return the widest band, the time until which curves were tested, and which error would have been seen."""
         widest = max(test.allowance / test.curve.range for test in self.tests)
         step = "" if self.refutable else ", without any allowance for the step size"
         return (

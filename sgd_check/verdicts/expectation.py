@@ -99,7 +99,7 @@ class Expectation(NamedTuple):
         high: float = np.nan,
         notes: tuple[str, ...] = (),
     ) -> Expectation:
-        """Return the same numbers for every direction: no theory of the step size tells them apart."""
+        """Return the same numbers for every direction, since theory has none of single directions."""
         delays, scatters, lows, highs = (np.broadcast_to(value, time.shape) for value in (delay, scatter, low, high))
         return cls(time, delays, scatters, lows, highs, notes, delays, np.zeros(time.size, dtype=bool))
 

@@ -45,7 +45,7 @@ of false alarms is claimed and the verdict does not use it.
 Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
 the mean predicted loss is not known to a standard error at the times of the simulation: under one
 law for both samples runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs,
-at an exact rate of false alarms (`sgd_check.verdicts.survival.permutation_test`).
+at an exact rate of false alarms (`sgd_check.verdicts.time_tests.permutation_test`).
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ from scipy import special
 
 from dynamics.theory import FAR_APART
 from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
-from sgd_check.verdicts.survival import permutation_test
-from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED
+from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED, permutation_test
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, two_sided
 
 if TYPE_CHECKING:
@@ -78,15 +77,15 @@ START_DIFFERENCE = 0.01
 FAR_OUT = 1.5
 #: The part of the scatter s that the noise of the runs leaves at most, by a constant and in units of s.
 LEAST_LEFT, MORE_LEFT = 0.2, 1.5
-#: What the mean logarithm of a quantity on the way may be off, beside s².
+#: Largest error of the mean logarithm of a quantity on the way, without s².
 WAY_TOLERANCE = 0.1
-#: What the mean logarithm of the time after the emergence may be off, beside s²: errors of 30 % are to be seen.
+#: The same of the time after the emergence: errors of 30 % are to be seen.
 LAG_TOLERANCE = float(np.log1p(VISIBLE_ERROR))
-#: Units of the scatter by which hardly any run is later.
+#: Hardly any run is later by so many units of the scatter.
 NEARLY_ALL = 2.0
-#: Factor by which a norm is to grow after the emergence, so that the time this takes is known.
+#: Least growth of a norm after the emergence, so that its time is known.
 LEAST_GROWTH = 1.5
-#: What the time after the emergence of one run weighs at most, over that of theory or the other way round.
+#: Largest ratio of the time after the emergence of one run to that of theory, or its inverse.
 LARGEST_RATIO = 10.0
 #: A predicted loss that varies by no more than this over the times that runs are early or late is a plateau.
 LARGEST_VARIATION = 0.05
@@ -177,7 +176,7 @@ def _way(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, 
 
 
 def _quantities(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the logarithms of loss and squared norm: words, theory (times,), runs (runs, times); what is positive."""
+    """Yield the logarithms of positive losses and squared norms: words, theory (times,), runs (runs, times)."""
     for name, words in (("loss", "loss"), ("squared_norm", "squared norm")):
         if name not in prediction:
             continue
@@ -282,7 +281,7 @@ def _scatter(logs: Array, scatter: float, noise: Array, p: int) -> PathTest:
 
 
 class LossBand(NamedTuple):
-    """Loss of the runs beside the predicted one, shape (times,) each; NaN where there is nothing.
+    """Loss of the runs and the predicted one, shape (times,) each; NaN for no loss.
 
     `low` and `high` bound what the prediction allows; `z` is NaN where `compared` is false; `p` is the global p-value
     of the times compared, NaN where no rate of false alarms can be claimed.

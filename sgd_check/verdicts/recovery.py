@@ -33,7 +33,7 @@ THEORY = "law of recovery"
 ANSWER = "recovery"
 #: Degree -> (c, e) of Δ = c (1 − q)/d^e.
 DEVIATION = {1: (3.0, 1.0), 2: (1.5, 0.5), 3: (3.0, 0.5), 4: (3.0, 0.5)}
-#: Thresholds from which on this holds, and the least law of single samples that is tested.
+#: Least number of thresholds for which this holds, and the least law of single samples that is tested.
 LEAST_THRESHOLDS, LEAST_LAW = 3.0, 0.2
 #: "Agree" is said only where a law that is off by this much would have been seen.
 VISIBLE_DEVIATION = 0.15

@@ -1,4 +1,4 @@
-r"""What the samples of a run say about its delay: a control variate, drawn once more from the seed of the run.
+r"""The delay of a run by its samples: a control variate, drawn once more from the seed of the run.
 
 To first order in the learning rate a pair escapes late by what the noise of its steps takes away from its overlap,
 each step over the speed at which the overlap grows there,

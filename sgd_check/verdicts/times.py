@@ -16,7 +16,7 @@ the overlaps of random directions. If a free neuron lacks no more than that to t
 still emerge within H, noise carries runs over, and the sentence of the verdict says so. Where ln T scatters by more
 than 1 noise decides when a direction emerges, and the sentence says that.
 
-*A sample of predicted runs.* The null hypothesis is one law for both samples (`sgd_check.verdicts.survival`).
+*A sample of predicted runs.* The null hypothesis is one law for both samples (`sgd_check.verdicts.time_tests`).
 """
 
 from __future__ import annotations
@@ -56,16 +56,19 @@ from sgd_check.verdicts.path_tests import (
     path_tests,
 )
 from sgd_check.verdicts.run_noise import noise_of_runs
-from sgd_check.verdicts.survival import (
+from sgd_check.verdicts.time_tests import (
+    TimeTest,
+    assess_direction,
     assess_samples,
+    combined_p_value,
     cut_at,
     expected_survival,
     kaplan_meier,
     log_rank_scores,
     median_time,
     permutation_test,
+    shares_of_rate,
 )
-from sgd_check.verdicts.time_tests import TimeTest, assess_direction, combined_p_value, shares_of_rate
 from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, VISIBLE_ERROR, Evidence, side_of, too_few
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ class CountTest(NamedTuple):
         return f"Direction {self.direction + 1}, predicted {when}: {found}{end} {self.cause()}".rstrip()
 
     def cause(self) -> str:
-        """Return that the noise of the steps is the cause, empty where it is not or nothing is known."""
+        """Return that the noise of the steps is the cause, empty if it is not known to be."""
         if self.scatter > NOISE_DECIDES:
             return (
                 f"The noise of the steps, which this theory leaves out, decides when it {self.event.present}, and "
@@ -164,7 +167,7 @@ class EventTests(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What a number of a direction follows in sentences."""
+        """Words before the number of a direction in sentences."""
         return "learned time of direction" if self.event is LEARNING else "direction"
 
 
@@ -261,7 +264,7 @@ class TimesEvidence(Evidence):
         return " ".join([first] * bool(agreed) + lacks)
 
     def agreement(self) -> str:
-        """Return what was tested and until when, save for directions that the runs reach, but not 30 % later."""
+        """Return the tested directions, save those that the runs reach, but not 30 % later."""
         first, sampled = self.parts[0], self.theory == "sample"
         tested = np.array([test is not None for test in first.tests])
         near = first.unresolved & (tested | (first.expected.time <= self.end))
@@ -283,7 +286,7 @@ class TimesEvidence(Evidence):
         return [*self.parts[0].expected.notes, *later]
 
     def _later(self, one: EventTests) -> list[tuple[str, NDArray[np.bool_]]]:
-        """Return the directions (P,) that are predicted never or after the runs, by what was done."""
+        """Return the directions (P,) that are predicted never or after the runs: counted ones, and others."""
         time = one.expected.time
         beyond = np.array([test is None for test in one.tests]) & ~(time <= self.end)
         counted = np.zeros(time.size, dtype=bool)
@@ -591,7 +594,7 @@ def against_sample(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
 
 
 def emergence_ratio(simulation: xr.Dataset, time: Array) -> Array:
-    """Return T_SGD/T_p, shape (seeds, P), NaN where there is none."""
+    """Return T_SGD/T_p, shape (seeds, P), NaN without a time."""
     measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
     return np.where(sound_runs(simulation)[:, None], measured, np.nan) / time
 

@@ -73,7 +73,7 @@ class Evidence(ABC):
 
     @abstractmethod
     def agreement(self) -> str:
-        """Return the sentence on what was tested and which error would have been seen."""
+        """Return the sentence on the tests and the error that they would have seen."""
 
     def remarks(self) -> list[str]:
         """Return the sentences that follow the reason of the verdict."""

@@ -102,14 +102,14 @@ SGD = (
         tests_of("sgd_check/test_sgd_plan"),
     ),
     Fault(
-        "sgd_check/verdicts/survival.py",
+        "sgd_check/verdicts/time_tests.py",
         "each = (1 + np.count_nonzero(",
         "each = (0 + np.count_nonzero(",
         "p-value that may be 0",
         tests_of("sgd_check/test_survival", "test_no_p_value_is_below_one_over_the_permutations"),
     ),
     Fault(
-        "sgd_check/verdicts/survival.py",
+        "sgd_check/verdicts/time_tests.py",
         "np.log1p(delay) - 0.5 * scatter**2",
         "np.log1p(delay) + 0.5 * scatter**2",
         "sign in the log-normal law",

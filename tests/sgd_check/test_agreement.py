@@ -334,7 +334,7 @@ def test_survival_steps_down_at_the_emergences(tree, escape_runs):
 @pytest.mark.statistical
 def test_two_halves_of_the_runs_have_one_law(escape_runs, monkeypatch):
     """Real runs split at random, 80 times: a test at level 10 % alarms in at most 10 % + 4 standard errors of splits."""
-    monkeypatch.setattr("sgd_check.verdicts.survival.PERMUTATIONS", 999)
+    monkeypatch.setattr("sgd_check.verdicts.time_tests.PERMUTATIONS", 999)
     rng = np.random.default_rng(41)
     repeats, rate, alarms = 80, 0.1, 0
     for _ in range(repeats):

@@ -46,7 +46,7 @@ def test_a_problem_alone_is_enough(problem):
     assert tree["comparison"].attrs["verdict"] == "agree"
     assert tree["simulation"].sizes["seed"] == 32
     flow = dynamics.solve_overlaps(problem, **QUIET)
-    from sgd_check.verdicts.check_plan import plan_by_times
+    from sgd_check.verdicts.check import plan_by_times
 
     course = plan_by_times(flow)
     assert tree["simulation"].attrs["learning_rate"] == course.learning_rate

@@ -11,7 +11,7 @@ import dynamics
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
-from sgd_check.verdicts.check_plan import ends_of_curves
+from sgd_check.verdicts.check import ends_of_curves
 from sgd_check.verdicts.curves import TOLERANCE, Curve, assess_curves, places_of, power_of
 
 QUIET = {"progress": False}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 import dynamics
 import sgd_check
 from dynamics.problem.checks import LARGEST_SEED
-from sgd_check.estimators import spectral
+from sgd_check.estimators import estimation
 from sgd_check.report.findings import comparison_findings, estimate_findings
 
 CUT, HERMITE_3, BELL = "min(z**2, 3)", "z**3 - 3*z", "x^2 exp(-x^2)"
@@ -59,7 +59,7 @@ def test_degree_three_is_the_square_of_the_flattened_tensor_without_its_diagonal
     parts = [t * hermite_tensor(row) for t, row in zip(T, x, strict=True)]
     F = sum(parts)
     expected = F @ F.T - sum(part @ part.T for part in parts)
-    np.testing.assert_allclose(matrix_of(spectral._degree_three(x, T), 5), expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(matrix_of(estimation._degree_three(x, T), 5), expected, rtol=1e-12, atol=1e-10)
 
 
 def test_degree_four_is_the_contracted_tensor(sample):
@@ -76,15 +76,15 @@ def test_degree_four_is_the_contracted_tensor(sample):
         return found
 
     expected = sum(t * contracted(row) for t, row in zip(T, x, strict=True))
-    np.testing.assert_allclose(matrix_of(spectral._degree_four(x, T), d), expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(matrix_of(estimation._degree_four(x, T), d), expected, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_the_vector_is_the_first_of_the_dense_matrix(degree, sample):
     x, T = sample
     centred = T if degree == 2 else T - T.mean()
-    values, vectors = np.linalg.eigh(matrix_of(spectral._PRODUCTS[degree](x, centred), 5))
-    vector, value = spectral.leading_vector(degree, x, T, seed=0)
+    values, vectors = np.linalg.eigh(matrix_of(estimation._PRODUCTS[degree](x, centred), 5))
+    vector, value = estimation.leading_vector(degree, x, T, seed=0)
     assert value == pytest.approx(values[-1], rel=1e-10)
     assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-10)
 

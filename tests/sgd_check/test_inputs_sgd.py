@@ -15,7 +15,7 @@ from scipy import stats
 import dynamics
 import sgd_check
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.verdicts.check_plan import has_equation
+from sgd_check.verdicts.check import has_equation
 
 TEACHER = dynamics.Teacher([0.8, 0.6])
 INPUTS = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])

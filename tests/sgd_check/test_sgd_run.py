@@ -14,7 +14,7 @@ import sgd_check
 from dynamics.runs.storage import load, save
 from sgd_check.engines.projected.engine import ProjectedEngine
 from sgd_check.run.__main__ import main
-from sgd_check.verdicts.check_plan import affordable_plan, plan_by_times
+from sgd_check.verdicts.check import affordable_plan, plan_by_times
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_link_without_exact_moments_is_tested_by_its_flow(tools, tmp_path, cap
 
 
 def test_an_equation_that_takes_too_long_is_left_out(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.check_plan.LONGEST_SECONDS", 1e-9)
+    monkeypatch.setattr("sgd_check.verdicts.check.LONGEST_SECONDS", 1e-9)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     assert "The finite-step equation stopped at time" in capsys.readouterr().err
 
@@ -343,7 +343,7 @@ def test_a_spent_budget_is_said(prediction, capsys):
 
 
 def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.check_plan.measured_seconds_per_step", lambda *_: 4.8)
+    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 4.8)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 0
     shown = capsys.readouterr().err
     assert "About 2.0 h for 1500 steps of 4 runs." in shown
@@ -378,7 +378,7 @@ def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, ca
         course = affordable_plan(flow, 600.0 / steps[n - 1])
         assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
     assert affordable_plan(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
-    monkeypatch.setattr("sgd_check.verdicts.check_plan.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
+    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
     monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("far enough"))
     path = save(flow, tmp_path / "three.nc")
     with pytest.raises(pytest.fail.Exception):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import sgd_check.verdicts.survival
+import sgd_check.verdicts.time_tests
 from sgd_check.verdicts.path_tests import against_curve, against_sample, critical_score, interpolated
-from sgd_check.verdicts.survival import (
+from sgd_check.verdicts.time_tests import (
     assess_samples,
     cut_at,
     expected_survival,
@@ -28,7 +28,7 @@ NAN = np.nan
 @pytest.fixture
 def few_permutations(monkeypatch):
     """Enough for a level of 5 %, and a tenth of the time."""
-    monkeypatch.setattr(sgd_check.verdicts.survival, "PERMUTATIONS", 999)
+    monkeypatch.setattr(sgd_check.verdicts.time_tests, "PERMUTATIONS", 999)
 
 
 def times_at(rng, shape, scatter=0.15, shift=1.0):
