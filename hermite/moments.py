@@ -50,8 +50,7 @@ def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
     index = np.arange(size)
     shifted = index[:, None] + index
     inverse = 1.0 / np.array([float(math.factorial(t)) for t in range(size)])
-    product: Array = first[shifted][:, None, :] * second[shifted][None, :, :] * inverse
-    return product
+    return np.asarray(first[shifted][:, None, :] * second[shifted][None, :, :] * inverse)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

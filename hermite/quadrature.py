@@ -10,20 +10,17 @@ panels close in on them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hermite import polynomials
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from hermite.arrays import Array
+    from collections.abc import Callable
 
     Function = Callable[[Array], Array]
 
@@ -56,8 +53,10 @@ class QuadratureResult:
         order = coefficients.size - 1
         # σ φ^(1/2) has died out at the last node, h_j φ^(1/2) not before |z| = 2 sqrt(j).
         reach = 2.0 * math.sqrt(order) + 8.0
-        left, right = _outside(float(self.nodes.min()), float(self.nodes.max()), reach)
-        tail_nodes, tail_weights = _panel_rule(left, right)
+        low, high = float(self.nodes.min()), float(self.nodes.max())
+        below = np.linspace(min(low, -reach), low, 2 + int(2 * max(reach + low, 0.0)))
+        above = np.linspace(high, max(high, reach), 2 + int(2 * max(reach - high, 0.0)))
+        tail_nodes, tail_weights = _panel_rule(*(np.append(below[at], above[at]) for at in (slice(-1), slice(1, None))))
         nodes = np.concatenate([self.nodes, tail_nodes.ravel()])
         weights = np.concatenate([self.weights, tail_weights.ravel()])
         values = np.concatenate([self.values, np.zeros(tail_nodes.size)])
@@ -86,81 +85,49 @@ def integrate(function: Function, order: int) -> QuadratureResult:
     # Irregular ends: no panel boundary falls on a round number, where singular points of formulas live.
     edges = np.linspace(-half_width - 0.0712, half_width + 0.0419, int(4 * half_width) + 1)
     left, right = edges[:-1], edges[1:]
-    sums = _Sums(np.zeros(order + 2), np.zeros(order + 2), np.zeros(2))
-    scale = 0.0
-    spent = 0
+    (total, error), rounding = np.zeros((2, order + 2)), np.zeros(2)
+    scale, spent, points = 0.0, 0, list[list[Array]]()
     for level in range(_MAX_LEVELS):
         spent += left.size
         is_last = spent > _MAX_PANELS or level == _MAX_LEVELS - 1
         halved: list[tuple[Array, Array]] = []
-        for a, b in _chunks(left, right):
-            panels = _measure(function, a, b, order)
+        # Batches of panels bound the memory.
+        for start in range(0, left.size, _CHUNK):
+            a, b = left[start : start + _CHUNK], right[start : start + _CHUNK]
+            value, difference, size, noise, rule = _measure(function, a, b, order)
             if level == 0:
-                scale += float(panels.value[-1].sum())
-            agreed = panels.agrees(scale)
+                scale += float(value[-1].sum())
+            floor = np.maximum(noise, 1e-17 * np.array([[math.sqrt(scale)], [scale]]))
+            agreed = (difference[:-1].max(axis=0) <= floor[0]) & (difference[-1] <= floor[1])
             done = agreed | ((b - a) < 8 * np.spacing(np.maximum(np.abs(a), np.abs(b)))) | is_last
-            sums.add(panels, agreed, done)
+            total += value[:, done].sum(axis=1)
+            error += difference[:, done].sum(axis=1)
+            rounding += noise[:, done].sum(axis=1)
+            # Where a panel is given up, both rules may be wrong alike: all it holds is in doubt.
+            rounding += size[:, done & ~agreed].sum(axis=1)
+            points.append([each[done].ravel() for each in rule])
             halved.append((a[~done], b[~done]))
         a, b = (np.concatenate(ends) for ends in zip(*halved, strict=True))
         if a.size == 0:
             break
         middle = 0.5 * (a + b)
         left, right = np.concatenate([a, middle]), np.concatenate([middle, b])
-    return sums.result()
+    return QuadratureResult(
+        total[:-1],
+        float(error[:-1].max() + rounding[0]),
+        float(total[-1]),
+        float(error[-1] + rounding[1]),
+        *(np.concatenate(column) for column in zip(*points, strict=True)),
+    )
 
 
-@dataclass(frozen=True)
-class _Panels:
-    """What two rules found on a batch of panels; the last row of `value` and `difference` belongs to σ²."""
+def _measure(
+    function: Function, left: Array, right: Array, order: int
+) -> tuple[Array, Array, Array, Array, tuple[Array, Array, Array]]:
+    """Return integrals over panels, (order + 2, panels) with those of σ² last, and the differences of the two rules.
 
-    value: Array
-    difference: Array
-    size: Array
-    rounding: Array
-    nodes: Array
-    weights: Array
-    values: Array
-
-    def agrees(self, norm_squared: float) -> NDArray[np.bool_]:
-        """Return which panels the rules differ on by rounding alone."""
-        floor = np.maximum(self.rounding, 1e-17 * np.array([[math.sqrt(norm_squared)], [norm_squared]]))
-        worst: NDArray[np.bool_] = (self.difference[:-1].max(axis=0) <= floor[0]) & (self.difference[-1] <= floor[1])
-        return worst
-
-
-@dataclass
-class _Sums:
-    """Integrals over the panels that are done, and the points that they were computed from."""
-
-    total: Array
-    error: Array
-    rounding: Array
-    points: list[tuple[Array, Array, Array]] = field(default_factory=list)
-
-    def add(self, panels: _Panels, agreed: NDArray[np.bool_], done: NDArray[np.bool_]) -> None:
-        """Add the panels that are done."""
-        self.total += panels.value[:, done].sum(axis=1)
-        self.error += panels.difference[:, done].sum(axis=1)
-        self.rounding += panels.rounding[:, done].sum(axis=1)
-        # Where a panel is given up, both rules may be wrong alike: all it holds is in doubt.
-        self.rounding += panels.size[:, done & ~agreed].sum(axis=1)
-        self.points.append((panels.nodes[done].ravel(), panels.weights[done].ravel(), panels.values[done].ravel()))
-
-    def result(self) -> QuadratureResult:
-        nodes, weights, values = (np.concatenate(column) for column in zip(*self.points, strict=True))
-        return QuadratureResult(
-            coefficients=self.total[:-1],
-            coefficient_error=float(self.error[:-1].max() + self.rounding[0]),
-            norm_squared=float(self.total[-1]),
-            norm_squared_error=float(self.error[-1] + self.rounding[1]),
-            nodes=nodes,
-            weights=weights,
-            values=values,
-        )
-
-
-def _measure(function: Function, left: Array, right: Array, order: int) -> _Panels:
-    """Return what both rules find on a batch of panels."""
+    Then follow ∫|σ| and ∫σ², (2, panels), their rounding errors, and nodes, weights and values, (panels, 33) each.
+    """
     nodes, weights = _panel_rule(left, right)
     coarse = 0.5 * (right - left)[:, None] * _rules()[2]
     flat = nodes.ravel()
@@ -172,7 +139,7 @@ def _measure(function: Function, left: Array, right: Array, order: int) -> _Pane
     # The recurrence carries an error of about eps sqrt(order); |h_j φ^(1/2)| stays below 0.7.
     noise = 4.0 * np.finfo(np.float64).eps * np.array([math.sqrt(order + 16.0), 4.0])
     size = np.stack([np.sum(weights * np.abs(values), axis=1), np.sum(weights * values**2, axis=1)])
-    return _Panels(value, np.abs(value - rough), size, noise[:, None] * size, nodes, weights, values)
+    return value, np.abs(value - rough), size, noise[:, None] * size, (nodes, weights, values)
 
 
 def _panel_rule(left: Array, right: Array) -> tuple[Array, Array]:
@@ -180,13 +147,6 @@ def _panel_rule(left: Array, right: Array) -> tuple[Array, Array]:
     points, fine, _ = _rules()
     half = 0.5 * (right - left)[:, None]
     return 0.5 * (left + right)[:, None] + half * points, half * fine
-
-
-def _outside(left: float, right: float, reach: float) -> tuple[Array, Array]:
-    """Return the ends of panels covering [-reach, reach] outside [left, right]."""
-    below = np.linspace(min(left, -reach), left, 2 + int(2 * max(reach + left, 0.0)))
-    above = np.linspace(right, max(right, reach), 2 + int(2 * max(reach - right, 0.0)))
-    return np.concatenate([below[:-1], above[:-1]]), np.concatenate([below[1:], above[1:]])
 
 
 @cache
@@ -236,9 +196,3 @@ def finite_values(function: Function, z: Array) -> Array:
         msg = f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {where:.4g}."
         raise ValueError(msg)
     return values
-
-
-def _chunks(left: Array, right: Array) -> Iterator[tuple[Array, Array]]:
-    """Yield the ends of the panels in batches, which bound the memory."""
-    for start in range(0, left.size, _CHUNK):
-        yield left[start : start + _CHUNK], right[start : start + _CHUNK]

@@ -91,5 +91,4 @@ class LearnedPart:
 
     def mass(self, C: Array, n: Array) -> Array:
         """Return Σ_i n_i g_3(C_ip)/g_3(1) of overlaps C (…, m, P) and squared norms n (…, m), shape (…, P)."""
-        found: Array = n @ self.kernel(C) / self.kernel_at_one
-        return found
+        return np.asarray(n @ self.kernel(C) / self.kernel_at_one)

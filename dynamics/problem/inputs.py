@@ -49,8 +49,7 @@ class Axes(NamedTuple):
     @property
     def eigenvalues(self) -> Array:
         """Eigenvalue of every kept axis, shape (D,)."""
-        found: Array = self.eigenvalue[self.kind]
-        return found
+        return np.asarray(self.eigenvalue[self.kind])
 
     @property
     def trace(self) -> float:

@@ -84,8 +84,7 @@ def _kept_weights(seed: int, width: int, span: int, dimension: int, norm: float)
 def orthogonal_rows(weights: Array, length: float) -> Array:
     """Return orthogonal rows of one length by Gram and Schmidt: a lower-triangular part stays so."""
     factor, triangle = np.linalg.qr(weights.T)
-    rows: Array = length * (factor * np.sign(np.diag(triangle))).T
-    return rows
+    return np.asarray(length * (factor * np.sign(np.diag(triangle))).T)
 
 
 def overlaps_from_weights(weights: Array, teacher: Teacher) -> OverlapStart:
@@ -230,5 +229,4 @@ def _free_axes(rows: Array) -> Array:
     """Return an orthonormal basis, as rows, of the part of R^r that is orthogonal to every direction."""
     _, singular, vectors = np.linalg.svd(rows, full_matrices=True)
     rank = int(np.sum(singular > 1e-12 * singular[0]))
-    basis: Array = vectors[rank:]
-    return basis
+    return np.asarray(vectors[rank:])

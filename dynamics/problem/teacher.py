@@ -90,8 +90,7 @@ class Polynomial:
     @cached_property
     def exponents(self) -> Integers:
         """Exponents of the monomials, shape (terms, r)."""
-        found: Integers = np.array(list(self._exact), dtype=np.int64)
-        return found
+        return np.asarray(np.array(list(self._exact), dtype=np.int64))
 
     @cached_property
     def powers(self) -> Array:

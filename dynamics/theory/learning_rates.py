@@ -121,8 +121,7 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
         out = slope @ V + (bend * across + 2.0 * slope * radial) @ U
         out -= np.sum(out * U, axis=1)[:, None] * U
         out += (4.0 * g @ radial + 2.0 * np.sum(slope * across, axis=1))[:, None] * U
-        image: Array = (root * scale * out).ravel()
-        return image
+        return np.asarray((root * scale * out).ravel())
 
     start = np.random.default_rng(0).standard_normal(U.size)
     operator = LinearOperator((U.size, U.size), matvec=product, dtype=np.float64)
@@ -306,8 +305,7 @@ def largest_growth(squares: Squares, batch_size: int) -> float:
     def product(flat: Array) -> Array:
         D = flat.reshape(kappa.shape)
         grown = squares.noise(D) / batch_size + (1.0 - 1.0 / batch_size) * 0.25 * kappa**2 * D
-        found: Array = (grown / kappa).ravel()
-        return found
+        return np.asarray((grown / kappa).ravel())
 
     if kappa.size <= MOST_DENSE:
         matrix = np.array([product(row) for row in np.eye(kappa.size)]).T
@@ -327,10 +325,8 @@ def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
     if (axes := problem.input_axes()) is not None:
         speed = direction_speeds(problem)[targets - 1]
         growth = problem.teacher.coefficients[targets - 1] * speed * (speed / axes.trace) ** (0.5 * k - 1.0)
-        found: Array = rate * growth / float(axes.eigenvalue**2 @ axes.sizes)
-        return found
-    rates: Array = rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k)
-    return rates
+        return np.asarray(rate * growth / float(axes.eigenvalue**2 @ axes.sizes))
+    return np.asarray(rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k))
 
 
 def target_losses(problem: Problem, targets: Integers) -> Array:
@@ -341,5 +337,4 @@ def target_losses(problem: Problem, targets: Integers) -> Array:
     a = problem.teacher.coefficients
     left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
     norm = float(np.sum(problem.activation.coefficients**2))
-    losses: Array = norm * (left[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2)
-    return losses
+    return np.asarray(norm * (left[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2))

@@ -504,12 +504,10 @@ def direction_speeds(problem: Problem) -> Array:
     if axes is None:
         return np.ones(teacher.num_directions)
     values = axes.eigenvalues[: teacher.span]
-    found: Array = values if teacher.directions is None else teacher.directions**2 @ values
-    return found
+    return np.asarray(values if teacher.directions is None else teacher.directions**2 @ values)
 
 
 def first_learned(problem: Problem) -> Integers:
     """Return the min(m, P) directions that are learned first, of largest a_p s_p^(k/2) as times of pairs go."""
     order = problem.teacher.coefficients * direction_speeds(problem) ** (0.5 * problem.information_exponent)
-    found: Integers = np.sort(np.argsort(-order, kind="stable")[: problem.width])
-    return found
+    return np.asarray(np.sort(np.argsort(-order, kind="stable")[: problem.width]))

@@ -288,8 +288,7 @@ def sum_formula_loss(
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
     when, left = sorted_stairs(problem, prediction, step)
-    loss: Array = left[np.searchsorted(when, t, side="right")]
-    return loss
+    return np.asarray(left[np.searchsorted(when, t, side="right")])
 
 
 def sorted_stairs(problem: Problem, prediction: EmergencePrediction, step: str = "learned") -> tuple[Array, Array]:

@@ -41,16 +41,11 @@ class QuadraticPrediction:
 def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPrediction:
     """Return the predicted times of a quadratic network from A_j(0) of its start."""
     a, n = problem.teacher.coefficients, float(problem.start().squared_norm.mean())
-    among = strongest(a, problem.width)
     aligned = _wait(a, initial_alignment, EMERGENCE_LEVEL)
-    if is_frame(problem):
-        learned = _wait(a, initial_alignment, LEARNED_SHARE * a / n)
-    else:
-        learned = _growth_time(a, n, initial_alignment)
-    never = np.inf
-    return QuadraticPrediction(
-        aligned_time=np.where(among, aligned, never), learned_time=np.where(among, learned, never)
-    )
+    frame = is_frame(problem)
+    learned = _wait(a, initial_alignment, LEARNED_SHARE * a / n) if frame else _growth_time(a, n, initial_alignment)
+    aligned, learned = np.where(strongest(a, problem.width), (aligned, learned), np.inf)
+    return QuadraticPrediction(aligned_time=aligned, learned_time=learned)
 
 
 def check_quadratic(problem: Problem) -> None:
@@ -78,16 +73,14 @@ def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, time
     with np.errstate(divide="ignore"):
         a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
     left = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
-    loss: Array = left + np.sum(coefficients[~among] ** 2)
-    return loss
+    return np.asarray(left + np.sum(coefficients[~among] ** 2))
 
 
 def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Array:
     """Return Σ a_j² 1{t < t_j}."""
     order = np.argsort(aligned_time, kind="stable")
     left = np.append(np.cumsum((coefficients[order] ** 2)[::-1])[::-1], 0.0)
-    loss: Array = left[np.searchsorted(aligned_time[order], times, side="right")]
-    return loss
+    return np.asarray(left[np.searchsorted(aligned_time[order], times, side="right")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +146,7 @@ def rate_limits(problem: Problem) -> Array:
     """
     a, n = problem.teacher.coefficients, float(problem.start().squared_norm[0])
     noise = n**2 * problem.width + np.sum(a**2) + problem.label_noise**2 + 4.0 * n**2
-    limits: Array = 2.0 * a / (problem.dimension * noise)
-    return limits
+    return np.asarray(2.0 * a / (problem.dimension * noise))
 
 
 def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Array:
@@ -169,8 +161,7 @@ def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Arra
     left = 1.0 - rate / limits
     wait = np.log(problem.dimension / problem.width) / (4.0 * a * rate)
     learns = strongest(a, problem.width) & (left > 0.0)
-    steps: Array = np.divide(wait, left, out=np.full_like(a, np.inf), where=learns)
-    return steps
+    return np.asarray(np.divide(wait, left, out=np.full_like(a, np.inf), where=learns))
 
 
 class FrameEscape(NamedTuple):
@@ -230,8 +221,7 @@ def _wait(rates: Array, alignment: Array, level: Array | float) -> Array:
     """Return the time that a logistic growth at rates 4a takes to a level, 0 if it is there and inf if above 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         wait = (scipy.special.logit(level) - scipy.special.logit(alignment)) / (4.0 * rates)
-    found: Array = np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf))
-    return found
+    return np.asarray(np.where(alignment >= level, 0.0, np.where(np.asarray(level) < 1.0, wait, np.inf)))
 
 
 def _growth_time(a: Array, n: float, alignment: Array) -> Array:

@@ -229,8 +229,7 @@ def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, Label
     edges = 0.5 * (highest[:-1] + lowest[1:])
 
     def transform(y: Array) -> Array:
-        found: Array = best[np.searchsorted(edges, y)]
-        return found
+        return np.asarray(best[np.searchsorted(edges, y)])
 
     return transform, LabelLaw(z, label, weights / weights.sum(), top, THRESHOLD)
 
@@ -282,8 +281,7 @@ def threshold_ratio(law: LabelLaw) -> float:
 def _grid(law: LabelLaw) -> Array:
     """Return the distances from max T, increasing, among which roots are looked for."""
     size = np.sqrt(law.mean(law.label**2))
-    found: Array = size * np.geomspace(NEAREST, FARTHEST, TRIED)
-    return found
+    return np.asarray(size * np.geomspace(NEAREST, FARTHEST, TRIED))
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
@@ -377,58 +375,36 @@ def check_positive_top(law: LabelLaw) -> None:
 
 def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
     """Return the estimator that is asked for, or say in one sentence why there is none."""
-    for k in _degrees(degree):
-        found = _estimator(link, noise, k, transform)
-        if degree != AUTO or found.signal > 0.0:
-            _check_labels(found, transform)
-            return found
+    is_auto = isinstance(degree, str) and degree == AUTO
+    number = None if is_auto else as_integer(degree)
+    if not is_auto and number not in DEGREES:
+        msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
+        raise ValueError(msg)
+    is_optimal = isinstance(transform, str) and transform == OPTIMAL
+    if is_optimal and noise > 0.0:
+        msg = "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."
+        raise ValueError(msg)
+    given = label_function(LABELS if is_optimal else transform)
+    for k in DEGREES if number is None else (number,):
+        sign = 1.0
+        if is_optimal:
+            function, law = optimal_labels(link, k)
+        else:
+            function, law = given, label_law(link, given, noise)
+            if law.component(k) < 0.0:
+                sign, function = -1.0, lambda y: -given(y)
+                law = label_law(link, function, noise)
+        found = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
+        if is_auto and found.signal == 0.0:
+            continue
+        if is_optimal and found.signal == 0.0:
+            msg = f"Argument `degree` must be one at which labels tell something of {link.name}, but is {k}."
+            raise ValueError(msg)
+        if k == 2:
+            check_positive_top(found.law)
+        return found
     msg = (
         "Argument `degree` must be given where T(y) has no component of degree 1 to 4, "
         f"as for {link.name}, but is 'auto'."
     )
     raise ValueError(msg)
-
-
-def _degrees(degree: object) -> tuple[int, ...]:
-    """Return the degrees that are tried in turn."""
-    if isinstance(degree, str) and degree == AUTO:
-        return DEGREES
-    number = as_integer(degree)
-    if number in DEGREES:
-        return (number,)
-    msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
-    raise ValueError(msg)
-
-
-def _estimator(link: HermiteExpansion, noise: float, k: int, transform: object) -> Estimator:
-    """Return the estimator of degree k, of whichever signal."""
-    sign = 1.0
-    if isinstance(transform, str) and transform == OPTIMAL:
-        function, law = _checked_optimum(link, noise, k)
-    else:
-        function = given = label_function(transform)
-        law = label_law(link, given, noise)
-        if law.component(k) < 0.0:
-            sign, function = -1.0, lambda y: -given(y)
-            law = label_law(link, function, noise)
-    return Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
-
-
-def _check_labels(estimator: Estimator, transform: object) -> None:
-    """Refuse labels without any law at this degree."""
-    k = estimator.degree
-    if isinstance(transform, str) and transform == OPTIMAL and estimator.signal == 0.0:
-        msg = f"Argument `degree` must be one at which labels tell something of {estimator.link.name}, but is {k}."
-        raise ValueError(msg)
-    if k == 2:
-        check_positive_top(estimator.law)
-
-
-def _checked_optimum(link: HermiteExpansion, noise: float, k: int) -> tuple[Function, LabelLaw]:
-    """Return ζ_k and its law; refuse noise, which it does not know."""
-    from dynamics.theory.recovery import optimal_labels
-
-    if noise > 0.0:
-        msg = "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."
-        raise ValueError(msg)
-    return optimal_labels(link, k)

@@ -146,8 +146,7 @@ class SearchNoise:
         value, derivative = link.value(z), link.derivative(z)
 
         def project(function: Array) -> Array:
-            coefficients: Array = basis @ (function * root) * step
-            return coefficients
+            return np.asarray(basis @ (function * root) * step)
 
         teacher = [project(z**i * value**2) for i in range(3)]
         student = [project(z**i * derivative**2) for i in range(3)]
@@ -252,17 +251,13 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     if is_correlation(problem):
         return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
     a = problem.teacher.coefficients
-    notes: list[str] = []
-    if problem.activation.coefficients[0] != 0.0:
-        notes.append(NOTE_CONSTANT)
-    if not problem.teacher.is_orthonormal:
-        notes.append(NOTE_DIRECTIONS)
-    if problem.inputs is not None:
-        notes.append(NOTE_INPUTS)
-    if notes:
-        unknown = np.full(a.size, np.nan)
-        never = np.zeros(a.size, dtype=bool)
-        return EscapeBias(unknown, unknown, unknown, unknown, unknown, unknown, never, tuple(notes))
+    reasons = {
+        NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
+        NOTE_DIRECTIONS: not problem.teacher.is_orthonormal,
+        NOTE_INPUTS: problem.inputs is not None,
+    }
+    if notes := tuple(note for note, holds in reasons.items() if holds):
+        return EscapeBias(*(np.full(a.size, np.nan),) * 6, np.zeros(a.size, dtype=bool), notes)
     noise = SearchNoise.of(problem)
     parts = np.full((5, a.size), np.nan)
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))

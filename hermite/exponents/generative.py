@@ -144,8 +144,7 @@ def coefficient_shares(expansion: HermiteExpansion) -> Array:
     """Return c_j² / Var σ, j = 0 ... order, the entry of j = 0 set to 0; the variance without cancellation."""
     squares = np.square(expansion.coefficients)
     squares[0] = 0.0
-    shares: Array = squares / (float(np.sum(squares)) + expansion.truncation_error**2)
-    return shares
+    return np.asarray(squares / (float(np.sum(squares)) + expansion.truncation_error**2))
 
 
 def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
@@ -279,8 +278,7 @@ def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> A
 
 def _slack(values: Array, usual: float) -> Array:
     """Return by how much rounding may change values."""
-    slack: Array = _ROUNDING * np.abs(values) + _CANCELLATION * usual
-    return slack
+    return np.asarray(_ROUNDING * np.abs(values) + _CANCELLATION * usual)
 
 
 def _joined(values: Array, slack: Array) -> Array:
@@ -308,8 +306,7 @@ def _crossings(function: Function, points: Array, values: Array, levels: Array) 
         middle = 0.5 * (left + right)
         beyond = (finite_values(function, middle) > level) == rising
         left, right = np.where(beyond, left, middle), np.where(beyond, middle, right)
-    found: Array = 0.5 * (left + right)
-    return found
+    return np.asarray(0.5 * (left + right))
 
 
 def interval_moments(ends: Array, degree: int) -> Array:

@@ -271,16 +271,14 @@ def _complement(known: Array) -> Array:
     count = known.shape[1]
     if not len(known):
         return np.eye(count)
-    basis: Array = np.linalg.qr(np.concatenate([known, np.eye(count)]).T)[0][:, len(known) : count].T
-    return basis
+    return np.asarray(np.linalg.qr(np.concatenate([known, np.eye(count)]).T)[0][:, len(known) : count].T)
 
 
 def _oriented(directions: Array) -> Array:
     """Return the directions with the sign that makes the first large entry of each positive."""
     size = np.abs(directions)
     first = np.argmax(size > 0.5 * size.max(axis=1, keepdims=True), axis=1)
-    found: Array = directions * np.sign(np.take_along_axis(directions, first[:, None], axis=1))
-    return found
+    return np.asarray(directions * np.sign(np.take_along_axis(directions, first[:, None], axis=1)))
 
 
 def _reduced(directions: Array) -> Array:
