@@ -40,6 +40,12 @@ SURELY_FIT = 1 << 18
 ARRAYS_OF_FLOW = 30
 
 
+def require(condition: object, sentence: str) -> None:
+    """Raise ValueError with a sentence unless a condition holds."""
+    if not condition:
+        raise ValueError(sentence)
+
+
 def checked_real(value: object, name: str) -> float:
     """Return a real number as a float, infinite beyond the largest float."""
     value = as_scalar(value)
@@ -60,18 +66,17 @@ def checked_number(value: object, name: str, *, positive: bool, maximum: float =
         given = shown(value) if isinstance(value, int) else number
         msg = f"Argument `{name}` must be finite and {need}, but is {given}."
         raise ValueError(msg)
-    if number > maximum:
-        msg = f"Argument `{name}` must be at most {maximum:g}, but is {number}."
-        raise ValueError(msg)
+    require(number <= maximum, f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
     return number
 
 
 def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:
     """Return the tolerances of a solver as floats that float64 can honour."""
     relative, absolute = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
-    if not SMALLEST_RTOL <= relative < 1:
-        msg = f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {relative}."
-        raise ValueError(msg)
+    require(
+        SMALLEST_RTOL <= relative < 1,
+        f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {relative}.",
+    )
     return relative, absolute
 
 
@@ -120,15 +125,12 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
     if isinstance(seeds, bool) or as_integer(seeds) is not None:
         return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
     chosen = checked_integers(seeds, "seeds", "a number of runs or a sequence of integers")
-    if not chosen:
-        msg = "Argument `seeds` must name at least one seed, but is empty."
-        raise ValueError(msg)
-    if len(set(chosen)) < len(chosen):
-        msg = "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions."
-        raise ValueError(msg)
-    if max(chosen) > LARGEST_SEED:
-        msg = f"Argument `seeds` must stay below 2^32, but has {max(chosen)}."
-        raise ValueError(msg)
+    require(chosen, "Argument `seeds` must name at least one seed, but is empty.")
+    require(
+        len(set(chosen)) == len(chosen),
+        "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions.",
+    )
+    require(max(chosen) <= LARGEST_SEED, f"Argument `seeds` must stay below 2^32, but has {max(chosen)}.")
     return chosen
 
 

@@ -19,6 +19,7 @@ from dynamics.problem.checks import (
     checked_number,
     float_array,
     read_only,
+    require,
 )
 
 if TYPE_CHECKING:
@@ -99,21 +100,21 @@ class Inputs(Frozen):
 
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
         values = float_array(eigenvalues, "eigenvalues")
-        if values.ndim != 1 or values.size == 0:
-            msg = f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}."
-            raise ValueError(msg)
-        bad = ~((values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE))
-        if bad.any():
-            entry, ends = int(np.argmax(bad)), f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
-            msg = f"Argument `eigenvalues` must be positive, from {ends}, but entry {entry} is {values[entry]:g}."
-            raise ValueError(msg)
+        require(
+            values.ndim == 1 and values.size != 0,
+            f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}.",
+        )
+        good = (values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE)
+        at, ends = int(np.argmin(good)), f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
+        require(good.all(), f"Argument `eigenvalues` must be positive, from {ends}, but entry {at} is {values[at]:g}.")
         counts = np.ones(values.size, dtype=np.int64)
         if multiplicities is not None:
             given = checked_list(multiplicities, "multiplicities")
             counts = np.array([checked_integer(each, "multiplicities", minimum=1) for each in given], dtype=np.int64)
-        if counts.size != values.size:
-            msg = f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}."
-            raise ValueError(msg)
+        require(
+            counts.size == values.size,
+            f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}.",
+        )
         counts.setflags(write=False)
         self._set(eigenvalues=read_only(values), multiplicities=counts)
 
@@ -133,9 +134,10 @@ class Inputs(Frozen):
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless there are as many eigenvalues as dimensions."""
         total = dimension if self.multiplicities is None else sum(self.multiplicities.tolist())
-        if total != dimension:
-            msg = f"Argument `inputs` must have `dimension` = {dimension} eigenvalues in all, but has {total}."
-            raise ValueError(msg)
+        require(
+            total == dimension,
+            f"Argument `inputs` must have `dimension` = {dimension} eigenvalues in all, but has {total}.",
+        )
 
     def axes(self, dimension: int, span: int, width: int) -> Axes:
         """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
@@ -157,8 +159,7 @@ class Inputs(Frozen):
         total = np.zeros(eigenvalue.size, dtype=np.int64)
         np.add.at(total, kind, counts)
         left = np.minimum(total, of_teacher + width)
-        if width * int(left.sum()) > MOST_WEIGHTS:
-            _refuse_size(width, int(left.sum()))
+        _check_size(width, int(left.sum()))
         index = []
         for run, (end, count) in enumerate(zip(ends.tolist(), counts.tolist(), strict=True)):
             kept = min(count, int(left[kind[run]]))
@@ -177,8 +178,7 @@ class Inputs(Frozen):
             return self.eigenvalues, self.multiplicities
         if self.alpha == 0.0:
             return np.ones(1), np.array([dimension])
-        if width * dimension > MOST_WEIGHTS:
-            _refuse_size(width, dimension)
+        _check_size(width, dimension)
         values = np.arange(1, dimension + 1, dtype=np.float64) ** -float(self.alpha or 0.0)
         return values, np.ones(dimension, dtype=np.int64)
 
@@ -242,12 +242,13 @@ class Inputs(Frozen):
         return f"Inputs([{values}], {self.multiplicities.tolist()})"
 
 
-def _refuse_size(width: int, axes: int) -> None:
-    msg = (
+def _check_size(width: int, axes: int) -> None:
+    """Raise ValueError if a problem cannot keep so many weights."""
+    require(
+        width * axes <= MOST_WEIGHTS,
         f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that "
-        "no class holds; give fewer distinct eigenvalues."
+        "no class holds; give fewer distinct eigenvalues.",
     )
-    raise ValueError(msg)
 
 
 def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int, norm: float) -> Array:

@@ -21,6 +21,7 @@ from dynamics.problem.checks import (
     float_array,
     flow_numbers,
     read_only,
+    require,
 )
 from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
@@ -197,12 +198,11 @@ class Problem:
         )
         self._assign(initial_norm=_checked_norm(self))
         self._assign(label_noise=checked_number(self.label_noise, "label_noise", positive=False))
-        if self.dimension < teacher.span:
-            msg = (
-                f"Argument `dimension` must be at least {teacher.span}, the number of axes that the teacher "
-                f"spans, but is {self.dimension}."
-            )
-            raise ValueError(msg)
+        require(
+            self.dimension >= teacher.span,
+            f"Argument `dimension` must be at least {teacher.span}, the number of axes that the teacher "
+            f"spans, but is {self.dimension}.",
+        )
         self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
             self._assign(teacher_activation=_checked_teacher_link(self))
@@ -210,12 +210,11 @@ class Problem:
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
-        if self.kind == FRAME and self.width > self.dimension:
-            msg = (
-                f"Argument `width` must be at most {self.dimension}, the dimension, for the stiefel student, "
-                f"but is {self.width}."
-            )
-            raise ValueError(msg)
+        require(
+            self.kind != FRAME or self.width <= self.dimension,
+            f"Argument `width` must be at most {self.dimension}, the dimension, for the stiefel student, "
+            f"but is {self.width}.",
+        )
         if self.initial_weights is not None:
             self._assign(initial_weights=_checked_given_weights(self))
         if self.initial_overlaps is not None:
@@ -474,12 +473,11 @@ def _checked_norm(problem: Problem) -> float:
     """Return the norm of the neurons at the start, which is 1 for the spherical student."""
     given: object = problem.initial_norm
     norm = _default_norm(problem) if given is None else checked_number(given, "initial_norm", positive=True)
-    if not 0 < norm * norm < np.inf:
-        msg = f"Argument `initial_norm` must have a square within float64, but is {norm}."
-        raise ValueError(msg)
-    if problem.kind == SPHERICAL and norm not in (SMALL_NORM, UNIT_NORM):
-        msg = f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}."
-        raise ValueError(msg)
+    require(0 < norm * norm < np.inf, f"Argument `initial_norm` must have a square within float64, but is {norm}.")
+    require(
+        problem.kind != SPHERICAL or norm in (SMALL_NORM, UNIT_NORM),
+        f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}.",
+    )
     return UNIT_NORM if problem.kind == SPHERICAL else norm
 
 
@@ -491,19 +489,19 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
     import hermite
 
     kind, own, given = problem.kind, problem.activation, problem.teacher_activation
-    if problem.teacher.is_polynomial:
-        msg = "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given."
-        raise ValueError(msg)
+    require(
+        not problem.teacher.is_polynomial,
+        "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given.",
+    )
     is_free = kind in (SPHERICAL, NETWORK)
     if is_free and isinstance(given, hermite.HermiteExpansion):
         return given
     link = checked_link(given, "teacher_activation", None if kind == NETWORK else problem.order)
-    if not is_free and not np.array_equal(link.coefficients, own.coefficients):
-        msg = (
-            f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
-            f"but is {link.name} against {own.name}."
-        )
-        raise ValueError(msg)
+    require(
+        is_free or np.array_equal(link.coefficients, own.coefficients),
+        f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
+        f"but is {link.name} against {own.name}.",
+    )
     return link
 
 
@@ -511,12 +509,11 @@ def _check_coefficients(**links: HermiteExpansion) -> None:
     """Refuse links whose coefficients are so large that rates, which hold powers of them, leave float64."""
     for name, link in links.items():
         j = int(np.argmax(np.abs(link.coefficients)))
-        if abs(link.coefficients[j]) > LARGEST_COEFFICIENT:
-            msg = (
-                f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, "
-                f"but c_{j} is {link.coefficients[j]:g}."
-            )
-            raise ValueError(msg)
+        require(
+            abs(link.coefficients[j]) <= LARGEST_COEFFICIENT,
+            f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, "
+            f"but c_{j} is {link.coefficients[j]:g}.",
+        )
 
 
 def _checked_smoothing(problem: Problem) -> float:
@@ -525,9 +522,7 @@ def _checked_smoothing(problem: Problem) -> float:
     check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
     if objective == SQUARED:
-        if size > 0.0:
-            msg = f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}."
-            raise ValueError(msg)
+        require(size == 0.0, f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}.")
         return size
     msg = ""
     if problem.kind != SPHERICAL:
@@ -546,21 +541,22 @@ def _checked_smoothing(problem: Problem) -> float:
 def _check_one_start(problem: Problem) -> None:
     """Refuse more than one description of the start."""
     weights, overlaps = problem.initial_weights, problem.initial_overlaps
-    if weights is not None and overlaps is not None:
-        msg = "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given."
-        raise ValueError(msg)
-    if problem.kind == NETWORK and overlaps is not None:
-        msg = "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`."
-        raise ValueError(msg)
+    require(
+        weights is None or overlaps is None,
+        "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.",
+    )
+    require(
+        problem.kind != NETWORK or overlaps is None,
+        "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`.",
+    )
     if problem.start_is_random:
         return
     given = "initial_weights" if overlaps is None else "initial_overlaps"
     # The seed of a network draws its biases too.
     unset = {"initial_norm": _default_norm(problem), "seed": problem.seed if problem.kind == NETWORK else 0}
     for name, usual in unset.items():
-        if (value := getattr(problem, name)) != usual:
-            msg = f"Argument `{name}` must be absent when `{given}` is given, but is {value}."
-            raise ValueError(msg)
+        value = getattr(problem, name)
+        require(value == usual, f"Argument `{name}` must be absent when `{given}` is given, but is {value}.")
 
 
 def _check_inputs(problem: Problem) -> None:
@@ -571,12 +567,14 @@ def _check_inputs(problem: Problem) -> None:
     if not isinstance(inputs, Inputs):
         msg = f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}."
         raise TypeError(msg)
-    if problem.kind != HOMOGENEOUS:
-        msg = f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}."
-        raise ValueError(msg)
-    if problem.initial_overlaps is not None:
-        msg = "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`."
-        raise ValueError(msg)
+    require(
+        problem.kind == HOMOGENEOUS,
+        f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.",
+    )
+    require(
+        problem.initial_overlaps is None,
+        "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
+    )
     inputs.check_dimension(problem.dimension)
     problem.input_axes()
 
@@ -593,16 +591,16 @@ def _checked_given_weights(problem: Problem) -> Array:
             check_orthogonal("initial_weights", weights @ weights.T)
         return weights
     rows = read_only(float_array(given, "initial_weights"))
-    if rows.ndim != 2 or rows.shape[0] != m or not span <= rows.shape[1] <= d:
-        msg = (
-            f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "
-            f"those that are not zero, but at least the teacher's {span}, but has shape {rows.shape}."
-        )
-        raise ValueError(msg)
+    require(
+        rows.ndim == 2 and rows.shape[0] == m and (span <= rows.shape[1] <= d),
+        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "
+        f"those that are not zero, but at least the teacher's {span}, but has shape {rows.shape}.",
+    )
     check_rows("initial_weights", rows)
-    if student.is_paired and not np.array_equal(rows[: m // 2], rows[m // 2 :]):
-        msg = "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not."
-        raise ValueError(msg)
+    require(
+        not student.is_paired or np.array_equal(rows[: m // 2], rows[m // 2 :]),
+        "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not.",
+    )
     return rows
 
 
@@ -642,12 +640,11 @@ def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collectio
 def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
     """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
     for name, value in problem.declared_fields.items():
-        if name not in fields:
-            msg = (
-                f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
-                "which is not known there."
-            )
-            raise ValueError(msg)
+        require(
+            name in fields,
+            f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
+            "which is not known there.",
+        )
 
 
 def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:

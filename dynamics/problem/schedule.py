@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_memory, checked_integer, checked_real, float_array, read_only
+from dynamics.problem.checks import check_memory, checked_integer, checked_real, float_array, read_only, require
 from hermite.arrays import Array
 from hermite.text.messages import shown
 
@@ -40,12 +40,14 @@ class SaveAt:
 
     def __post_init__(self) -> None:
         times = float_array(self.times, "times")
-        if times.ndim != 1 or times.size == 0:
-            msg = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
-            raise ValueError(msg)
-        if not np.isfinite(times).all() or times[0] < 0:
-            msg = f"Argument `times` must be finite and at least 0, but starts at {times[0]} and ends at {times[-1]}."
-            raise ValueError(msg)
+        require(
+            times.ndim == 1 and times.size != 0,
+            f"Argument `times` must be a non-empty list of times, but has shape {times.shape}.",
+        )
+        require(
+            np.isfinite(times).all() and times[0] >= 0,
+            f"Argument `times` must be finite and at least 0, but starts at {times[0]} and ends at {times[-1]}.",
+        )
         if (np.diff(times) <= 0).any():
             at = int(np.argmax(np.diff(times) <= 0))
             msg = f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}."
@@ -88,9 +90,10 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
     number = checked_integer(count, "count", minimum=2)
     begin, end = checked_real(first, "first"), checked_real(last, "last")
     is_above = begin > 0 if above == "<" else begin >= 0
-    if not (is_above and begin < end < np.inf):
-        msg = f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}."
-        raise ValueError(msg)
+    require(
+        is_above and begin < end < np.inf,
+        f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}.",
+    )
     check_memory("count", number, ARRAYS_OF_TIMES * number)
     return begin, end, number
 

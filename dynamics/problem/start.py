@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import check_memory, float_array, read_only
+from dynamics.problem.checks import check_memory, float_array, read_only, require
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -125,12 +125,11 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
 def checked_weights(weights: ArrayLike, width: int, dimension: int) -> Array:
     """Return weights (m, d) with finite rows of positive length as a read-only array."""
     rows = read_only(float_array(weights, "initial_weights"))
-    if rows.shape != (width, dimension):
-        msg = (
-            f"Argument `initial_weights` must have shape (width, dimension) = ({width}, {dimension}), "
-            f"but has shape {rows.shape}."
-        )
-        raise ValueError(msg)
+    require(
+        rows.shape == (width, dimension),
+        f"Argument `initial_weights` must have shape (width, dimension) = ({width}, {dimension}), "
+        f"but has shape {rows.shape}.",
+    )
     check_rows("initial_weights", rows)
     return rows
 
@@ -138,9 +137,10 @@ def checked_weights(weights: ArrayLike, width: int, dimension: int) -> Array:
 def check_rows(name: str, rows: Array) -> None:
     """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
     squared_lengths = np.sum(rows**2, axis=1)
-    if not (np.isfinite(squared_lengths) & (squared_lengths > 0)).all():
-        msg = f"Argument `{name}` must have finite rows of positive length, but has a row without."
-        raise ValueError(msg)
+    require(
+        (np.isfinite(squared_lengths) & (squared_lengths > 0)).all(),
+        f"Argument `{name}` must have finite rows of positive length, but has a row without.",
+    )
 
 
 def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:
@@ -148,23 +148,22 @@ def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int
     C, G, n = _checked_arrays(overlaps, teacher.num_directions, width)
     rows = _rows(teacher)
     on_teacher = C @ np.linalg.pinv(rows).T
-    if np.abs(on_teacher @ rows.T - C).max() > GRAM_TOLERANCE:
-        msg = "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not."
-        raise ValueError(msg)
+    require(
+        np.abs(on_teacher @ rows.T - C).max() <= GRAM_TOLERANCE,
+        "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not.",
+    )
     values = np.linalg.eigvalsh(G - on_teacher @ on_teacher.T)
-    if values[0] < -GRAM_TOLERANCE * max(1.0, width):
-        msg = (
-            "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, "
-            f"but its smallest eigenvalue is {values[0]:.3g}."
-        )
-        raise ValueError(msg)
+    require(
+        values[0] >= -GRAM_TOLERANCE * max(1.0, width),
+        "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, "
+        f"but its smallest eigenvalue is {values[0]:.3g}.",
+    )
     free_dimensions = dimension - np.linalg.matrix_rank(rows)
-    if int(np.sum(values > GRAM_TOLERANCE * max(1.0, width))) > free_dimensions:
-        msg = (
-            f"Argument `initial_overlaps` must fit in R^d, but G - C T^-1 C^T has more than the "
-            f"{free_dimensions} dimensions that d = {dimension} leaves."
-        )
-        raise ValueError(msg)
+    require(
+        np.sum(values > GRAM_TOLERANCE * max(1.0, width)) <= free_dimensions,
+        f"Argument `initial_overlaps` must fit in R^d, but G - C T^-1 C^T has more than the "
+        f"{free_dimensions} dimensions that d = {dimension} leaves.",
+    )
     return C, G, n
 
 
@@ -173,51 +172,49 @@ def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     if not isinstance(overlaps, Sequence | np.ndarray):
         msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}."
         raise TypeError(msg)
-    if len(overlaps) != 3:
-        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
-        raise ValueError(msg)
+    require(
+        len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
+    )
     C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
     for label, array, shape in (
         ("C", C, (width, directions)),
         ("G", G, (width, width)),
         ("n", n, (width,)),
     ):
-        if array.shape != shape:
-            msg = f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}."
-            raise ValueError(msg)
-        if not np.isfinite(array).all():
-            msg = f"Argument `initial_overlaps` must be finite, but {label} is not."
-            raise ValueError(msg)
-    if (n <= 0).any():
-        msg = f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
-        raise ValueError(msg)
-    if not (np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE):
-        msg = "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not."
-        raise ValueError(msg)
+        require(
+            array.shape == shape,
+            f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}.",
+        )
+        require(np.isfinite(array).all(), f"Argument `initial_overlaps` must be finite, but {label} is not.")
+    require(
+        (n > 0).all(), f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
+    )
+    require(
+        np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE,
+        "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not.",
+    )
     return C, G, n
 
 
 def check_unit_lengths(name: str, squared_lengths: Array) -> None:
     """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
     off = np.abs(squared_lengths - 1.0)
-    if off.max() > UNIT_LENGTH_TOLERANCE:
-        i = int(np.argmax(off))
-        msg = (
-            f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
-            f"length {np.sqrt(squared_lengths[i]):.6g}."
-        )
-        raise ValueError(msg)
+    i = int(np.argmax(off))
+    require(
+        off[i] <= UNIT_LENGTH_TOLERANCE,
+        f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
+        f"length {np.sqrt(squared_lengths[i]):.6g}.",
+    )
 
 
 def check_orthogonal(name: str, gram: Array) -> None:
     """Raise one sentence about the argument `name` unless its neurons are orthogonal and of one length."""
     off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
-    if off > UNIT_LENGTH_TOLERANCE:
-        msg = (
-            f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
-            f"product is off by {off:.3g} of the squared length."
-        )
-        raise ValueError(msg)
+    require(
+        off <= UNIT_LENGTH_TOLERANCE,
+        f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
+        f"product is off by {off:.3g} of the squared length.",
+    )
 
 
 def _rows(teacher: Teacher) -> Array:

@@ -15,6 +15,7 @@ from dynamics.problem.checks import (
     checked_real,
     float_array,
     read_only,
+    require,
 )
 from hermite.arrays import as_numpy
 from hermite.text.messages import shown
@@ -161,9 +162,10 @@ class Student:
         if not isinstance(given, str):
             return _checked_vector("initial_second_layer", given, self.width)
         check_choice("initial_second_layer", given, NAMED_STARTS)
-        if given == "pairs" and self.width % 2:
-            msg = f"Argument `width` must be even where `initial_second_layer` is 'pairs', but is {self.width}."
-            raise ValueError(msg)
+        require(
+            given != "pairs" or self.width % 2 == 0,
+            f"Argument `width` must be even where `initial_second_layer` is 'pairs', but is {self.width}.",
+        )
         return given
 
     def _checked_biases(self) -> float | Array:

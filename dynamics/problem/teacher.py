@@ -23,6 +23,7 @@ from dynamics.problem.checks import (
     checked_real,
     float_array,
     read_only,
+    require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
 from hermite.arrays import Array, Integers
@@ -229,19 +230,16 @@ class Teacher(Frozen):
         biases: ArrayLike | None = None,
     ) -> None:
         a = float_array(coefficients, "coefficients")
-        if a.ndim != 1 or a.size == 0:
-            msg = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
-            raise ValueError(msg)
-        bad = ~(np.isfinite(a) & (a != 0))
-        if bad.any():
-            p = int(np.argmax(bad))
-            msg = f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}."
-            raise ValueError(msg)
-        bad = ~((np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT))
-        if bad.any():
-            p, ends = int(np.argmax(bad)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
-            msg = f"Argument `coefficients` must have sizes from {ends}, but entry {p} is {a[p]:g}."
-            raise ValueError(msg)
+        require(
+            a.ndim == 1 and a.size != 0,
+            f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}.",
+        )
+        good = np.isfinite(a) & (a != 0)
+        p, ends = int(np.argmin(good)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
+        require(good.all(), f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}.")
+        good = (np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT)
+        p = int(np.argmin(good))
+        require(good.all(), f"Argument `coefficients` must have sizes from {ends}, but entry {p} is {a[p]:g}.")
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
@@ -298,9 +296,7 @@ class Teacher(Frozen):
         check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
         with np.errstate(under="ignore"):
             a = np.arange(1, count + 1, dtype=np.float64) ** -decay
-        if a[-1] == 0.0:
-            msg = f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}."
-            raise ValueError(msg)
+        require(a[-1] != 0.0, f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}.")
         teacher = cls(a / np.sqrt(np.sum(a**2)))
         object.__setattr__(teacher, "beta", decay)
         return teacher
@@ -323,15 +319,14 @@ class Teacher(Frozen):
         """
         count = checked_integer(num_directions, "num_directions", minimum=1)
         share = checked_real(ratio, "ratio")
-        if not 0.0 < share < 1.0:
-            msg = f"Argument `ratio` must be above 0 and below 1, but is {share}."
-            raise ValueError(msg)
+        require(0.0 < share < 1.0, f"Argument `ratio` must be above 0 and below 1, but is {share}.")
         check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
         with np.errstate(under="ignore"):
             a = share ** np.arange(count, dtype=np.float64)
-        if a[-1] < np.finfo(np.float64).tiny:
-            msg = f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}."
-            raise ValueError(msg)
+        require(
+            a[-1] >= np.finfo(np.float64).tiny,
+            f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}.",
+        )
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property
@@ -480,9 +475,9 @@ def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion
         msg = f"Argument `links` must be a list with one link per unit, but is {shown(links)}."
         raise TypeError(msg)
     found = tuple(checked_link(link, "links") for link in links)
-    if len(found) != count:
-        msg = f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
-        raise ValueError(msg)
+    require(
+        len(found) == count, f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
+    )
     return found
 
 
@@ -499,15 +494,16 @@ def checked_rows(directions: ArrayLike, count: int) -> Array:
     """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
     is_single = str(getattr(directions, "dtype", "")).endswith("float32")
     rows = float_array(directions, "directions")
-    if rows.ndim != 2 or rows.shape[0] != count:
-        msg = f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}."
-        raise ValueError(msg)
+    require(
+        rows.ndim == 2 and rows.shape[0] == count,
+        f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}.",
+    )
     lengths = np.sqrt(np.sum(rows**2, axis=1))
-    off = ~(np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE))
-    if off.any():
-        p = int(np.argmax(off))
-        msg = f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
-        raise ValueError(msg)
+    good = np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE)
+    p = int(np.argmin(good))
+    require(
+        good.all(), f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
+    )
     # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
     off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
     return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])

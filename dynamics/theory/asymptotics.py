@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem.checks import checked_integer, checked_number
+from dynamics.problem.checks import checked_integer, checked_number, require
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def ideal_curve(
     power = checked_number(beta, "beta", positive=True)
     tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * power))[::-1])[::-1], 0.0)
     low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks
-    if not 1.0 <= low < high < count:
-        msg = f"Argument `ranks` must increase from at least 1 to below {count}, but is {ranks}."
-        raise ValueError(msg)
+    require(
+        1.0 <= low < high < count, f"Argument `ranks` must increase from at least 1 to below {count}, but is {ranks}."
+    )
     learned = np.geomspace(low, high, points)
     # Rounding must not leave the last direction of a whole number out.
     loss: Array = tail[np.floor(learned * (1.0 + 1e-12)).astype(np.int64)] / tail[0]

@@ -18,6 +18,7 @@ from numpy.polynomial import polynomial
 
 from dynamics.equations.correlation.step_means import StepMeans, signal_slope, step_means
 from dynamics.equations.spherical.system import squared_error
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def largest_rate(problem: Problem, batch_size: int = 1) -> float:
     needed = slowing(means, C, pull, 1.0, batch_size)
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.where(needed * pull > 0.0, pull / needed, np.inf)
-    if way.first == way.last or not np.isfinite(mean_time(problem)):
-        msg = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
-        raise ValueError(msg)
+    require(
+        way.first != way.last and np.isfinite(mean_time(problem)),
+        "Argument `problem` must have a direction that is still to emerge in the flow, but has none.",
+    )
     return float(found.min())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import checked_real, float_array
+from dynamics.problem.checks import checked_real, float_array, require
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -159,9 +159,10 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     (1.0, 0.698386509962)
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if runs.ndim != 2 or runs.shape[1:] != px.shape:
-        msg = f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}."
-        raise ValueError(msg)
+    require(
+        runs.ndim == 2 and runs.shape[1:] == px.shape,
+        f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}.",
+    )
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
     if np.count_nonzero(known) < FEWEST_POINTS:
@@ -276,24 +277,23 @@ def _window_logs(
 ) -> tuple[Array, Array, tuple[float, float]]:
     """Return ln x and ln y inside the window, checked, and the smallest and largest x there."""
     px, py = float_array(x, "x"), float_array(y, "y")
-    if px.ndim != 1 or px.shape != py.shape:
-        msg = f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}."
-        raise ValueError(msg)
-    if (np.diff(px) <= 0.0).any():
-        msg = "Argument `x` must increase, but does not."
-        raise ValueError(msg)
+    require(
+        px.ndim == 1 and px.shape == py.shape,
+        f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
+    )
+    require((np.diff(px) > 0.0).all(), "Argument `x` must increase, but does not.")
     low, high = _checked_window(window)
     inside = (px >= low) & (px <= high)
-    if np.count_nonzero(inside) < FEWEST_POINTS:
-        msg = (
-            f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
-            f"{np.count_nonzero(inside)}."
-        )
-        raise ValueError(msg)
+    require(
+        np.count_nonzero(inside) >= FEWEST_POINTS,
+        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
+        f"{np.count_nonzero(inside)}.",
+    )
     px, py = px[inside], py[inside]
-    if not ((px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all()):
-        msg = "Arguments `x` and `y` must be positive and finite inside the window, but are not."
-        raise ValueError(msg)
+    require(
+        (px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all(),
+        "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
+    )
     return np.log(px), np.log(py), (float(px[0]), float(px[-1]))
 
 
@@ -356,12 +356,11 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
-    if L.ndim != 3 or L.shape[:2] != (m.size, eta.size) or m.size < FEWEST_WIDTHS:
-        msg = (
-            f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
-            f"shape {L.shape} for {m.size} widths and {eta.size} rates."
-        )
-        raise ValueError(msg)
+    require(
+        L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS,
+        f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
+        f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
+    )
     logs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing)))
     found = _read(m, eta, logs.mean(axis=2))
     rng = np.random.default_rng(0)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from dynamics.problem import LEARNED_SHARE, check_problem, checked_integer, checked_number, is_frame
+from dynamics.problem.checks import require
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
@@ -52,9 +53,10 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
     """
     if learning_rate is not None:
         return checked_number(learning_rate, "learning_rate", positive=True)
-    if method == "gradient-descent":
-        msg = "Argument `learning_rate` must be given for method='gradient-descent', but is None."
-        raise ValueError(msg)
+    require(
+        method != "gradient-descent",
+        "Argument `learning_rate` must be given for method='gradient-descent', but is None.",
+    )
     return None
 
 
@@ -192,9 +194,10 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         return _limit_of_frames(problem, size)
     check_problem(problem, fields=("inputs",))
     c = problem.activation.coefficients
-    if not problem.teacher.is_orthonormal:
-        msg = "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not."
-        raise ValueError(msg)
+    require(
+        problem.teacher.is_orthonormal,
+        "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not.",
+    )
     if c.size > 1 and c[1] != 0.0:
         msg = f"Argument `problem` must have a link with c_1 = 0 for a learning-rate limit, but c_1 is {c[1]:.3g}."
         raise ValueError(msg)
@@ -219,9 +222,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
 def _limit_of_frames(problem: Problem, batch_size: int) -> float:
     """Return η*_1, above which noise keeps orthogonal neurons from every direction."""
     check_quadratic(problem)
-    if batch_size != 1:
-        msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {batch_size}."
-        raise ValueError(msg)
+    require(batch_size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch_size}.")
     return float(rate_limits(problem).max())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dynamics.equations.finite_step.step_moments import StepMoments
 from dynamics.problem import check_problem
-from dynamics.problem.checks import checked_integer, float_array
+from dynamics.problem.checks import checked_integer, float_array, require
 from dynamics.problem.start import check_rows
 from dynamics.threads.blas import blas_threads_for
 
@@ -159,21 +159,20 @@ def moments_of_overlaps(
     m, P = problem.width, problem.num_directions
     R = _checked_matrix(teacher_products, "teacher_products", "(width, num_directions)", (m, P))
     S = _checked_matrix(student_products, "student_products", "(width, width)", (m, m))
-    if not np.abs(S - S.T).max() <= SYMMETRY_TOLERANCE * np.abs(S).max():
-        msg = "Argument `student_products` must be symmetric, but is not."
-        raise ValueError(msg)
-    if (np.diag(S) <= 0).any():
-        msg = (
-            f"Argument `student_products` must have a positive diagonal, but its smallest entry is {np.diag(S).min()}."
-        )
-        raise ValueError(msg)
+    require(
+        np.abs(S - S.T).max() <= SYMMETRY_TOLERANCE * np.abs(S).max(),
+        "Argument `student_products` must be symmetric, but is not.",
+    )
+    require(
+        (np.diag(S) > 0).all(),
+        f"Argument `student_products` must have a positive diagonal, but its smallest entry is {np.diag(S).min()}.",
+    )
     link = problem.activation
-    if not link.is_polynomial or link.truncation_error > 0.0:
-        msg = (
-            f"Argument `problem` must have a polynomial link for exact one-step moments, but has {link.name}; "
-            "`activation=problem.activation.truncated()` asks for those of its series."
-        )
-        raise ValueError(msg)
+    require(
+        link.is_polynomial and link.truncation_error == 0.0,
+        f"Argument `problem` must have a polynomial link for exact one-step moments, but has {link.name}; "
+        "`activation=problem.activation.truncated()` asks for those of its series.",
+    )
     moments = StepMoments(link.coefficients, m, P)
     with blas_threads_for(m):
         parts = moments(R, S, np.array(problem.teacher.coefficients), problem.teacher.gram(), problem.label_noise)
@@ -190,12 +189,11 @@ def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
     """Return weights (m, D) with finite rows of positive length, on axes that the problem has."""
     rows = float_array(weights, "weights")
     span, d = problem.teacher.span, problem.dimension
-    if rows.ndim != 2 or rows.shape[0] != problem.width or not span <= rows.shape[1] <= d:
-        msg = (
-            f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
-            f"but has shape {rows.shape}."
-        )
-        raise ValueError(msg)
+    require(
+        rows.ndim == 2 and rows.shape[0] == problem.width and (span <= rows.shape[1] <= d),
+        f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
+        f"but has shape {rows.shape}.",
+    )
     check_rows("weights", rows)
     return rows
 
@@ -203,10 +201,8 @@ def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
     """Return a finite matrix of the given shape."""
     matrix = float_array(values, name)
-    if matrix.shape != shape:
-        msg = f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
-        raise ValueError(msg)
-    if not np.isfinite(matrix).all():
-        msg = f"Argument `{name}` must be finite, but is not."
-        raise ValueError(msg)
+    require(
+        matrix.shape == shape, f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
+    )
+    require(np.isfinite(matrix).all(), f"Argument `{name}` must be finite, but is not.")
     return np.ascontiguousarray(matrix)

@@ -30,6 +30,7 @@ import numpy as np
 
 from dynamics.equations.transit.transit import logit_of_square, transit_table
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.checks import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,12 +78,13 @@ def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_expo
     """
     a = np.asarray(coefficients, dtype=np.float64)
     C = np.asarray(overlap, dtype=np.float64)
-    if C.ndim != 2 or a.shape != C.shape[1:]:
-        msg = f"Argument `overlap` must have shape (width, {a.size}), but has shape {C.shape}."
-        raise ValueError(msg)
-    if information_exponent < 3:
-        msg = f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
-        raise ValueError(msg)
+    require(
+        C.ndim == 2 and a.shape == C.shape[1:],
+        f"Argument `overlap` must have shape (width, {a.size}), but has shape {C.shape}.",
+    )
+    require(
+        information_exponent >= 3, f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
+    )
     strength = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C)
     return match_by_strength(a, strength, np.ones(C.shape, dtype=bool), information_exponent)[0]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dynamics.problem import check_problem, is_correlation, is_homogeneous
-from dynamics.problem.checks import check_choice
+from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.theory.linearised import leading_escape, linear_times
 from dynamics.theory.pairs import (
@@ -323,12 +323,11 @@ def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tup
 def check_decouples(problem: Problem) -> None:
     """Raise ValueError unless directions are learned one by one, that is k ≥ 3."""
     k = problem.information_exponent
-    if k < 3:
-        msg = (
-            "Argument `problem` must have a link of information exponent at least 3, because directions do not "
-            f"decouple for k <= 2, but {problem.activation.name} has k = {k}."
-        )
-        raise ValueError(msg)
+    require(
+        k >= 3,
+        "Argument `problem` must have a link of information exponent at least 3, because directions do not "
+        f"decouple for k <= 2, but {problem.activation.name} has k = {k}.",
+    )
 
 
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:

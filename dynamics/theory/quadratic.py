@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, check_problem, checked_number, is_frame
+from dynamics.problem.checks import require
 from dynamics.problem.student import FRAME, HOMOGENEOUS
 
 if TYPE_CHECKING:
@@ -52,12 +53,14 @@ def check_quadratic(problem: Problem) -> None:
     """Raise one sentence unless theory knows the network: link h_2, tied second layer, orthonormal directions."""
     check_problem(problem, FRAME if is_frame(problem) else HOMOGENEOUS)
     link = problem.activation.coefficients
-    if not (link.size > 2 and link[2] == 1.0 and np.count_nonzero(link) == 1):
-        msg = f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}."
-        raise ValueError(msg)
-    if not problem.teacher.is_orthonormal:
-        msg = "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not."
-        raise ValueError(msg)
+    require(
+        link.size > 2 and link[2] == 1.0 and (np.count_nonzero(link) == 1),
+        f"Argument `problem` must have the link he2 for a quadratic network, but has {problem.activation.name}.",
+    )
+    require(
+        problem.teacher.is_orthonormal,
+        "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not.",
+    )
 
 
 def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:

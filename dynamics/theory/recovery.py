@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem.checks import require
 from hermite import polynomials
 from hermite.expansion import zero_tolerance
 from hermite.integers import as_integer
@@ -124,9 +125,10 @@ class LabelLaw:
 def label_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
     """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
     law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
-    if not law.mean(law.centred().label ** 2) > 1e-12 * law.mean(law.label**2):
-        msg = "Argument `transform` must leave labels that vary, but T(y) is constant."
-        raise ValueError(msg)
+    require(
+        law.mean(law.centred().label ** 2) > 1e-12 * law.mean(law.label**2),
+        "Argument `transform` must leave labels that vary, but T(y) is constant.",
+    )
     return law
 
 
@@ -162,9 +164,7 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     far = np.linspace(-FAR, FAR, 401)
     top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
     size = float(weights @ labels**2)
-    if not np.isfinite(size):
-        msg = "Argument `transform` must leave labels of finite second moment, but does not."
-        raise ValueError(msg)
+    require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
     return LabelLaw(points, labels, weights, top, NOISY_ZERO * np.sqrt(size))
 
 
@@ -196,9 +196,10 @@ def label_function(transform: object) -> Function:
             except Exception as error:
                 msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
                 raise TypeError(msg) from error
-        if found.shape != y.shape:
-            msg = f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}."
-            raise ValueError(msg)
+        require(
+            found.shape == y.shape,
+            f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}.",
+        )
         if not np.isfinite(found).all():
             msg = f"Argument `transform` must be finite, but is not at the label {y[~np.isfinite(found)][0]:g}."
             raise ValueError(msg)
@@ -368,9 +369,10 @@ class Estimator:
 
 def check_positive_top(law: LabelLaw) -> None:
     """Refuse labels of which the law of degree 2 says nothing."""
-    if not law.top > 0.0:
-        msg = f"Argument `transform` must leave labels with a positive maximum for degree 2, but it is {law.top:.4g}."
-        raise ValueError(msg)
+    require(
+        law.top > 0.0,
+        f"Argument `transform` must leave labels with a positive maximum for degree 2, but it is {law.top:.4g}.",
+    )
 
 
 def make_estimator(link: HermiteExpansion, noise: float, degree: object, transform: object) -> Estimator:
@@ -381,9 +383,10 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
         msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
         raise ValueError(msg)
     is_optimal = isinstance(transform, str) and transform == OPTIMAL
-    if is_optimal and noise > 0.0:
-        msg = "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'."
-        raise ValueError(msg)
+    require(
+        not is_optimal or noise == 0.0,
+        "Argument `transform` must be 'labels' or a function where labels are noisy, but is 'optimal'.",
+    )
     given = label_function(LABELS if is_optimal else transform)
     for k in DEGREES if number is None else (number,):
         sign = 1.0
@@ -397,9 +400,10 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
         found = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
         if is_auto and found.signal == 0.0:
             continue
-        if is_optimal and found.signal == 0.0:
-            msg = f"Argument `degree` must be one at which labels tell something of {link.name}, but is {k}."
-            raise ValueError(msg)
+        require(
+            not is_optimal or found.signal > 0.0,
+            f"Argument `degree` must be one at which labels tell something of {link.name}, but is {k}.",
+        )
         if k == 2:
             check_positive_top(found.law)
         return found
