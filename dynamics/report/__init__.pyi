@@ -19,6 +19,7 @@ from .figures import StudyFigure as StudyFigure
 from .figures import axes_or_new as axes_or_new
 from .figures import component_formula as component_formula
 from .figures import draw_study as draw_study
+from .figures import figure_of as figure_of
 from .figures import figure_style as figure_style
 from .figures import finish_panel as finish_panel
 from .figures import formula as formula
@@ -27,7 +28,6 @@ from .figures import log_ticks as log_ticks
 from .figures import mean_band as mean_band
 from .figures import new_figure as new_figure
 from .figures import new_panels as new_panels
-from .figures import one_panel as one_panel
 from .figures import panels_or_new as panels_or_new
 from .figures import power as power
 from .figures import shades as shades
@@ -37,8 +37,8 @@ from .findings import Drawing as Drawing
 from .findings import Findings as Findings
 from .findings import Table as Table
 from .findings import Tone as Tone
+from .findings import drawing_of as drawing_of
 from .findings import jsonable as jsonable
-from .findings import panel_drawing as panel_drawing
 from .findings import records as records
 from .findings import renamed as renamed
 from .findings import run_findings as run_findings

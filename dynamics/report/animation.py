@@ -1,4 +1,4 @@
-"""Animations: neurons that move onto the directions of the teacher, with the loss beside them."""
+"""Animations: neurons that move onto the directions of the teacher, and the loss."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _draw_circle(ax: Axes, corners: Array, colours: Array) -> None:
 
 
 def _write(figure: Figure, draw: Any, frames: int, suffix: str, path: Path) -> None:
-    """Write all frames to a file, whose name may end otherwise: writers go by the ending of theirs."""
+    """Write all frames to a file of any name; writers choose a format by the suffix."""
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
     writer: AbstractMovieWriter = (PillowWriter if suffix == ".gif" else FFMpegWriter)(fps=FRAMES_PER_SECOND)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,8 @@ SIZE, MARGINS = (760, 420), (56, 14, 14, 44)
 MOST_CURVES, ROOM = 64, 0.04
 #: Names of marked times among the facts of a curve.
 PREDICTED_TIME, PREDICTED_AT = "predicted T_p =", "predicted at t ="
+#: First facts of a curve of a direction -> their variables.
+DIRECTION_FACTS = {"direction": "direction", "a_p =": "teacher_coefficient"}
 HINT = (
     "Point at a curve, or choose one by the arrow keys, to read its numbers. Drag over a part, or use the buttons or "
     "+ and −, to zoom; double click or Escape shows all again."
@@ -64,18 +66,17 @@ class Chart:
 # --- curves of answers ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(NamedTuple):
     """A quantity of a family of answers over time."""
 
     title: str
-    #: Names of the axes in the table of labels.
+    #: Name of the vertical axis in the table of labels.
     y: str
-    x: str = "time"
     #: One of these variables must be there.
     variables: tuple[str, ...]
     #: (dataset) -> values (time, curve), 1 where all is learned.
     values: Callable[[xr.Dataset], Array]
+    x: str = "time"
 
 
 def squared_overlap(dataset: xr.Dataset) -> Array:
@@ -104,42 +105,26 @@ def component_ratio(dataset: xr.Dataset) -> Array:
     return np.asarray(dataset["component"].values / dataset["teacher_component"].values)
 
 
-OVERLAPS = History(
-    title="Largest squared overlap of a neuron with each direction",
-    y="squared_overlap",
-    variables=("overlap", "max_overlap", "teacher_overlap"),
-    values=squared_overlap,
-)
-AXES = History(
-    title="Largest squared overlap of a neuron with each axis of the teacher",
-    y="squared_overlap",
-    variables=("max_overlap", "teacher_overlap"),
-    values=squared_axis_overlap,
-)
-COMPONENTS = History(
-    title="Components of the network over those of the teacher",
-    y="component_share",
-    variables=("component",),
-    values=component_ratio,
-)
-ALIGNMENTS = History(
-    title="Alignment of the span of the neurons with each direction",
-    y="alignment",
-    variables=("alignment",),
-    values=lambda dataset: np.asarray(dataset["alignment"].values),
-)
-MASSES = History(
-    title="Weight that the neurons carry of each direction",
-    y="mass_share",
-    variables=("learned_mass",),
-    values=lambda dataset: np.asarray(dataset["learned_mass"].values / dataset["teacher_coefficient"].values),
-)
+def _learned_share(dataset: xr.Dataset) -> Array:
+    return np.asarray(dataset["learned_mass"].values / dataset["teacher_coefficient"].values)
+
+
+_OF_DIRECTION = "Largest squared overlap of a neuron with each direction"
+_OF_AXIS = "Largest squared overlap of a neuron with each axis of the teacher"
+_OF_TEACHER = "Components of the network over those of the teacher"
+_OF_SPAN = "Alignment of the span of the neurons with each direction"
+_MASS = "Weight that the neurons carry of each direction"
+OVERLAPS = History(_OF_DIRECTION, "squared_overlap", ("overlap", "max_overlap", "teacher_overlap"), squared_overlap)
+AXES = History(_OF_AXIS, "squared_overlap", ("max_overlap", "teacher_overlap"), squared_axis_overlap)
+COMPONENTS = History(_OF_TEACHER, "component_share", ("component",), component_ratio)
+ALIGNMENTS = History(_OF_SPAN, "alignment", ("alignment",), lambda found: np.asarray(found["alignment"].values))
+MASSES = History(_MASS, "mass_share", ("learned_mass",), _learned_share)
 PROGRESS = History(
-    title="Progress of each component",
-    y="progress",
+    "Progress of each component",
+    "progress",
+    ("progress",),
+    lambda found: np.asarray(found["progress"].values),
     x="step_time",
-    variables=("progress",),
-    values=lambda dataset: np.asarray(dataset["progress"].values),
 )
 
 

@@ -1,4 +1,4 @@
-"""What a result shows, as values from which text, JSON, pages and notebooks are made; the functions that find it.
+"""Findings on results: values from which text, JSON, pages and notebooks are made, and the functions that find them.
 
 The functions for answers of this package are in `FINDINGS`; other installed packages add theirs as entry points of the
 group `feature_emergence.findings`, named by the answer, so that reports of `dynamics` show their results too.
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.figures import figure_style, one_panel, spread_rows
+from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.tables import main_part
 from dynamics.solve.registry import ANSWERS
@@ -84,7 +84,7 @@ class Table:
     short: Mapping[str, str] = field(default_factory=dict)
     #: Significant digits of the numbers in a terminal.
     digits: int = 4
-    #: Columns of numbers -> those of their standard errors, by which both are rounded.
+    #: Columns of numbers -> those of their standard errors; both are rounded by the error.
     errors: Mapping[str, str] = field(default_factory=dict)
     #: Lines that a terminal shows instead of the table.
     in_words: Sequence[str] | None = None
@@ -133,17 +133,17 @@ class Drawing:
     alt: str
 
 
-def panel_drawing(plot: Callable[..., object], *arguments: Any, caption: str, more: str = "") -> Drawing:
-    """Return the drawing of one panel by a function of some arguments and the axes; `more` follows its caption."""
-    return Drawing(partial(one_panel, plot, *arguments), caption, f"{caption} {more}".rstrip())
+def drawing_of(plot: Callable[..., object], *arguments: Any, caption: str, more: str = "", **layout: Any) -> Drawing:
+    """Return the drawing by a function of some arguments and the axes, of `figure_of`; `more` follows its caption."""
+    return Drawing(partial(figure_of, plot, *arguments, **layout), caption, f"{caption} {more}".rstrip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a result shows."""
+    """The findings on a result."""
 
     tone: Tone
-    #: The first sentence: how the run ended, or what a comparison says.
+    #: The first sentence: how the run ended, or the verdict of a comparison.
     verdict: str
     #: Warnings that come before all numbers, one sentence each.
     cautions: Sequence[str] = ()
@@ -171,7 +171,7 @@ class Findings:
             return self.overview()
 
     def as_text(self, files: Mapping[str, str | None]) -> str:
-        """Return what a terminal shows: a line per sentence, the verdict first, then tables, then the files written."""
+        """Return the text for a terminal: a line per sentence, verdict first, then tables, then the written files."""
         tables = [line for table in self.tables for line in table.lines()]
         in_words = [line for table in self.tables for line in table.in_words or ()]
         written = ", ".join(file for file in files.values() if file)
@@ -207,7 +207,7 @@ def spread_times(count: int, most: int) -> list[int]:
 
 
 def number_text(value: Any, digits: int = 5) -> str:
-    """Return a value as text: "-" where it is unknown, "never" for a time that is infinite."""
+    """Return a value as text: "-" if it is unknown, "never" for a time that is infinite."""
     if isinstance(value, Rounded):
         return value.text
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -232,7 +232,7 @@ def jsonable(value: Any) -> Any:
 
 
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
-    """Return what a result shows, or None if no installed package knows its answer."""
+    """Return the findings on a result, or None if no installed package knows its answer."""
     answer = answer_of(main_part(result))
     # Two families may use one word.
     entries = metadata.entry_points(group=ENTRY_POINTS, name=answer)
@@ -244,7 +244,7 @@ def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
 
 
 def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
-    """Return what a result shows, or how it ended if no installed package knows its answer."""
+    """Return the findings on a result, or only its end if no installed package knows its answer."""
     found = find_findings(result)
     if found is not None:
         return found
@@ -262,7 +262,7 @@ def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
 
 
 def answer_of(dataset: xr.Dataset) -> str:
-    """Return what a dataset is the answer to, "" if it does not say."""
+    """Return the name of a dataset's answer, "" if it does not say."""
     return str(dataset.attrs.get("answer", stored_parameters(dataset)["solver"].get("answer", "")))
 
 
@@ -289,7 +289,7 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
 
 
 def system_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `dynamics.solve_system` shows: how the run of a user's system ended, and its events."""
+    """Return the findings on an answer of `dynamics.solve_system`: the end of the run, and its events."""
     attrs, rows = dataset.attrs, event_rows(dataset)
     names = ("stop_reason", "end_time", "solve_seconds")
     return run_findings(
@@ -329,7 +329,7 @@ _STUDY_ERRORS = {
 def study_findings(
     dataset: xr.Dataset, summary: dict[str, Any], sentences: Sequence[str], draw: Callable[[], Figure]
 ) -> Findings:
-    """Return what a study shows: a list of rows `points`, perhaps one of `fits`, and single numbers in `summary`."""
+    """Return the findings on a study; `summary` has rows `points`, perhaps rows `fits`, and single numbers."""
     attrs = dataset.attrs
     tone, verdict = end_of_run(dataset)
     if "verdict" in attrs:

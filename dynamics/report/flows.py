@@ -10,7 +10,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_switch
-from dynamics.report.chart import OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
+from dynamics.report.chart import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
 from dynamics.report.figures import (
     BAND,
     MEASURED,
@@ -21,16 +21,16 @@ from dynamics.report.figures import (
     draw_histories,
     finish_panel,
     headline,
-    new_panels,
     power,
+    row_of,
     spread_rows,
 )
 from dynamics.report.findings import (
     Drawing,
     Findings,
     Table,
+    drawing_of,
     number_text,
-    panel_drawing,
     records,
     renamed,
     run_findings,
@@ -52,32 +52,17 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
-#: Columns of the table of times, and those that a terminal has room for.
-COLUMNS = {
-    "p": "direction",
-    "a_p": "teacher_coefficient",
-    "T_p, leading order": "leading_order_time",
-    "T_p, exact pair": "predicted_emergence_time",
-    "emerged": "emergence_time",
-    "emerged / pair": "ratio",
-    "learned, pair": "predicted_learned_time",
-    "learned": "learned_time",
-}
-#: Titles of predicted times of the linearised flow (k <= 2), which has no matched pairs.
-LINEARISED = {
-    "T_p, exact pair": "T_p, linearised",
-    "emerged / pair": "emerged / linearised",
-    "learned, pair": "learned, linearised",
-}
-SHORT = {
-    "p": "p",
-    "a_p": "a_p",
-    "T_p, leading order": "T_p leading",
-    "T_p, exact pair": "predicted",
-    "emerged": "emerged",
-    "emerged / pair": "ratio",
-    "learned": "learned",
-}
+#: Columns of the table of times: title, title if times are of the linearised flow (k <= 2), title in a terminal, key.
+COLUMNS = (
+    ("p", "p", "p", "direction"),
+    ("a_p", "a_p", "a_p", "teacher_coefficient"),
+    ("T_p, leading order", "T_p, leading order", "T_p leading", "leading_order_time"),
+    ("T_p, exact pair", "T_p, linearised", "predicted", "predicted_emergence_time"),
+    ("emerged", "emerged", "emerged", "emergence_time"),
+    ("emerged / pair", "emerged / linearised", "ratio", "ratio"),
+    ("learned, pair", "learned, linearised", "", "predicted_learned_time"),
+    ("learned", "learned", "learned", "learned_time"),
+)
 #: Meanings of the predicted times and their ratio: of matched pairs, and of the linearised flow.
 PAIRS = """\
 Predicted: one neuron and one direction alone, exactly; leading: to leading order in the starting overlap.
@@ -85,25 +70,15 @@ Ratio: emerged / predicted; far above 1 where another direction took or delayed 
 """
 LINEAR = "Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n"
 #: Facts of a curve.
-FACTS = {
-    "direction": "direction",
-    "a_p =": "teacher_coefficient",
+FACTS = DIRECTION_FACTS | {
     PREDICTED_TIME: "predicted_emergence_time",
     "emerged at t =": "emergence_time",
     "learned at t =": "learned_time",
 }
 #: Text for learned times of a link that defines none.
 NOT_DEFINED = "not defined"
-TIMES = (
-    "direction",
-    "teacher_coefficient",
-    "matched_neuron",
-    "leading_order_time",
-    "predicted_emergence_time",
-    "predicted_learned_time",
-    "emergence_time",
-    "learned_time",
-)
+#: Variables of the rows of directions.
+TIMES = (*(key for *_, key in COLUMNS if key != "ratio"), "matched_neuron")
 #: Least number of emergence times whose power law in the direction is fitted.
 FEWEST_TIMES = 8
 #: Number of samples above which it is written with a power of ten.
@@ -119,7 +94,7 @@ VISIBLE_ERROR = 0.01
 
 
 def flow_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `solve_overlaps` and its relatives shows."""
+    """Return the findings on an answer along teacher directions: of `solve_overlaps` and its relatives."""
     values = flow_values(dataset)
     laws, rows = values["exponents"], values["directions"]
     limits = []
@@ -292,14 +267,14 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
         for row in told_directions(values)
     ]
     linear = "prediction_theory" in dataset.attrs
-    titles = LINEARISED if linear else {}
+    titles = {(linearised if linear else title): (short, key) for title, linearised, short, key in COLUMNS}
     return Table(
         caption="Predicted times" if dataset.attrs["answer"] == "prediction" else "Emergence times against prediction",
-        rows=renamed(rows, {titles.get(title, title): name for title, name in COLUMNS.items()}),
+        rows=renamed(rows, {title: key for title, (_, key) in titles.items()}),
         note=(LINEAR if linear else PAIRS)
         + "Emerged: a neuron first has squared overlap 1/2. Learned: the neurons first carry half the weight.",
         each="directions, spread over p",
-        short={titles.get(title, title): short for title, short in SHORT.items()},
+        short={title: short for title, (short, _) in titles.items() if short},
         digits=5,
     )
 
@@ -309,17 +284,17 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
     if any(name in dataset for name in OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
         more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
-        drawings.append(panel_drawing(plot_emergence, dataset, caption=caption, more=more))
+        drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
     loss = dataset["loss"].values
     known = loss[np.isfinite(loss)]
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
-    drawings.append(panel_drawing(plot_loss, dataset, caption=caption, more=more))
+    drawings.append(drawing_of(plot_loss, dataset, caption=caption, more=more))
     predicted = np.isfinite(dataset["predicted_emergence_time"].values)
     if (predicted & np.isfinite(dataset["emergence_time"].values)).any():
         caption = "Measured against predicted emergence times; the line is equality."
         more = f"{int(predicted.sum())} directions have a prediction, {emerged} of {count} emerged."
-        drawings.append(panel_drawing(plot_emergence_times, dataset, caption=caption, more=more))
+        drawings.append(drawing_of(plot_emergence_times, dataset, caption=caption, more=more))
     return drawings
 
 
@@ -333,7 +308,7 @@ def _finite(dataset: xr.Dataset, name: str) -> int:
 def exponent_table(
     laws: Sequence[Mapping[str, Any]], in_words: list[str], expected: Mapping[str, str], note: str
 ) -> list[Table]:
-    """Return the table of fitted laws with what is expected of them as {column: key}; none if there is no law."""
+    """Return the table of fitted laws with their expected exponents as {column: key}; none if there is no law."""
     if not laws:
         return []
     columns = {"law": "what", "x, fitted": "fitted", "standard error": "standard_error", "from": "from", "to": "to"}
@@ -585,15 +560,10 @@ def summary_figure(dataset: xr.Dataset) -> Figure:
         plots.insert(0, plot_emergence)
     if _has_both_times(dataset).any():
         plots.append(plot_emergence_times)
-    # Fixed margins: a layout engine draws everything twice, which is half of the time of this figure.
-    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.86, "wspace": 0.28}
-    size = (13.0 if len(plots) > 1 else 6.8, 4.2)
-    figure, panels = new_panels(size, 1, len(plots), margins=margins, squeeze=False)
-    for plot, ax in zip(plots, panels[0], strict=True):
-        plot(dataset, ax)
-    one = samples_of_one(dataset)
-    meaning = "" if one is None else f"\nflow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
-    figure.suptitle(headline(dataset) + meaning, fontsize="medium")
+    figure, one = row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2)), samples_of_one(dataset)
+    if one is not None:
+        meaning = f"flow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
+        figure.suptitle(f"{headline(dataset)}\n{meaning}", fontsize="medium")
     return figure
 
 

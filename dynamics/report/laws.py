@@ -15,10 +15,10 @@ from dynamics.report.figures import (
     StudyFigure,
     colour_bar,
     draw_study,
+    figure_of,
     finish_panel,
     formula,
     log_band,
-    one_panel,
     plain_text,
     power,
     shades,
@@ -72,7 +72,7 @@ LAWS = {
 
 
 def law_findings(dataset: xr.Dataset) -> Findings | None:
-    """Return what a study of `python -m dynamics.laws` shows; None for SGD's study of transfer, of the same name."""
+    """Return the findings on a study of `python -m dynamics.laws`; None for SGD's study of the same name."""
     answer = dataset.attrs["answer"]
     if answer == "transfer" and "edge" not in dataset.attrs:
         return None
@@ -113,15 +113,8 @@ def _finite_size(dataset: xr.Dataset) -> Found:
 def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
     """Return the exponents of one law and their errors: measured, of the sum formula, of the ideal sum, asymptotic."""
     (fitted, sums, ideal, asymptotic), errors = law["exponent"].values.tolist(), law["exponent_error"].values.tolist()
-    return {
-        measured: fitted,
-        "error": errors[0],
-        "sum_formula": sums,
-        "sum_error": errors[1],
-        "ideal_sum": ideal,
-        "ideal_error": errors[2],
-        "asymptotic": asymptotic,
-    }
+    found = {measured: fitted, "error": errors[0], "sum_formula": sums, "sum_error": errors[1]}
+    return found | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
 
 
 def _transfer(dataset: xr.Dataset) -> Found:
@@ -336,7 +329,7 @@ def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
 
 
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, and the other laws beside it."""
+    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, then the other laws."""
     dimensions, others = _laws_in_time(dataset)
     left, *panels = axes
     for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
@@ -416,7 +409,7 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
 
 
 def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
-    """Finish a panel over the widths, each with a tick of its own."""
+    """Finish a panel over the widths, with one tick per width."""
     ax.set_xscale("log", base=2)
     finish_panel(ax, WIDTH, y, title)
     ax.set_xticks(widths, [f"{m:g}" for m in widths])
@@ -437,11 +430,11 @@ _FIGURES = {
 
 
 def recovery_findings(dataset: xr.Dataset) -> Findings:
-    """Return what `dynamics.predict_recovery` shows: squared overlap by number of samples, and the threshold."""
+    """Return the findings on an answer of `dynamics.predict_recovery`: squared overlap by number of samples, and the threshold."""
     means = dataset["predicted_overlap_squared"]
     means = means.mean("seed") if "seed" in means.dims else means
     columns = {"samples": np.atleast_1d(dataset["samples"]), "squared overlap": np.atleast_1d(means)}
-    rows, draw = records(columns), partial(one_panel, _plot_recovery, dataset)
+    rows, draw = records(columns), partial(figure_of, _plot_recovery, dataset)
     attrs = {name: dataset.attrs.get(name) for name in ("degree", "transform", "rho_squared", "threshold_samples")}
     caption = "Squared overlap of the estimate with the direction, by its law."
     return run_findings(

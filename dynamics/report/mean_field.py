@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.report.chart import MASSES, history_chart
+from dynamics.report.chart import DIRECTION_FACTS, MASSES, history_chart
 from dynamics.report.figures import (
     BAND,
     MEASURED,
     PREDICTED,
     REFERENCE,
     check_drawable,
+    figure_of,
     finish_panel,
     headline,
     log_ticks,
@@ -25,10 +26,9 @@ from dynamics.report.figures import (
     small,
 )
 from dynamics.report.findings import (
-    Drawing,
     Findings,
     Table,
-    panel_drawing,
+    drawing_of,
     records,
     renamed,
     run_findings,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 #: Directions whose law is drawn, and saved times in the tables of distances and of exponents.
 MOST_DRAWN, MOST_ROWS, MOST_POINTS = 4, 12, 8
 #: Facts of a curve.
-FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", "learned at t =": "learned_time"}
+FACTS = DIRECTION_FACTS | {"learned at t =": "learned_time"}
 DISTANCES = ("linear_error", "linear_error_bound", "noise_size")
 EXPONENTS = (
     "function_gap_exponent",
@@ -63,14 +63,14 @@ EXPONENTS = (
 #: Densities below this fraction of the largest are drawn as none.
 FAINTEST = 1e-4
 COLOURS = "magma_r"
-#: Part of the first loss below which losses are not drawn, and part of E f*² beside several teachers.
+#: Least drawn loss as a part of the first loss, and as a part of E f*² for several teachers.
 LOSS_DECADES, LOWEST = 1e-8, 1e-3
 #: Heights of the panels for density and loss.
 HEIGHTS = (2.2, 1.0)
 #: Exponents that are shown at least, and the lowest that are shown at all.
 USUAL_EXPONENTS, LOWEST_EXPONENT = (-1.6, 0.1), -3.0
-#: Size of the figure of distances, and of its panels a row.
-THREE_PANELS = ((13.0, 4.0), 1, 3)
+#: Size of the figure of distances.
+CHAOS_SIZE = (13.0, 4.0)
 #: Teachers side by side.
 COLUMNS = 4
 
@@ -79,7 +79,7 @@ COLUMNS = 4
 
 
 def mean_field_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `solve_mean_field` shows."""
+    """Return the findings on an answer of `solve_mean_field`."""
     cautions = []
     if not dataset.attrs["loss_is_monotone"]:
         rise = dataset.attrs["largest_loss_rise"]
@@ -92,8 +92,9 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
         caption = f"Density of the neurons' overlaps with direction {p} over log time; below, the loss."
         median = dataset["overlap_quantile"].sel(direction=p, share=0.5).values
         known = median[np.isfinite(median)]
-        more = f" The median goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
-        drawings.append(Drawing(partial(_one_direction, dataset, p), caption, caption + more))
+        more = f"The median goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
+        plot = partial(plot_particles, direction=p)
+        drawings.append(drawing_of(plot, dataset, caption=caption, more=more, size=(6.8, 6.0), shape=(2,)))
     return run_findings(
         dataset,
         cautions=cautions,
@@ -109,7 +110,7 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
 
 
 def coupling_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `solve_coupling` shows."""
+    """Return the findings on an answer of `solve_coupling`."""
     chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_ROWS))
     rows = records({"t": chosen["time"]} | {axis_label(name, plain=True): chosen[name] for name in DISTANCES})
     caption = "Linearised distance of the neurons from their followers, its bound, and the noise that drives it."
@@ -117,12 +118,12 @@ def coupling_findings(dataset: xr.Dataset) -> Findings:
     return run_findings(
         dataset,
         tables=[Table(caption="Distances over time", rows=rows)],
-        drawings=[panel_drawing(_plot_distances, dataset, caption=caption, more=more)],
+        drawings=[drawing_of(_plot_distances, dataset, caption=caption, more=more)],
     )
 
 
 def chaos_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `propagation_of_chaos` shows: exponents at some times, how many of all are −1."""
+    """Return the findings on an answer of `propagation_of_chaos`: exponents at some times, how many of all are −1."""
     columns = {"time": "time", "loss": "mean_field_loss", **{name: name for name in EXPONENTS}}
     chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_POINTS))
     exponent, error = (dataset[name].values for name in EXPONENTS[:2])
@@ -140,7 +141,9 @@ def chaos_findings(dataset: xr.Dataset) -> Findings:
     ]
     if np.isfinite(reached):
         sentences.append(f"The loss of the mean field falls below a tenth at t = {reached:.5g}.")
-    return study_findings(dataset, summary, sentences, partial(_chaos_figure, dataset))
+    return study_findings(
+        dataset, summary, sentences, partial(figure_of, plot_chaos, dataset, size=CHAOS_SIZE, shape=(1, 3))
+    )
 
 
 # --- the law of the overlaps ------------------------------------------------------------------------------------------
@@ -181,12 +184,6 @@ def plot_particles(
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
     _draw_loss(axes[1], dataset.isel(time=shown))
     return axes
-
-
-def _one_direction(dataset: xr.Dataset, direction: int) -> Figure:
-    figure, panels = new_panels((6.8, 6.0), 2, sharex=True, height_ratios=HEIGHTS)
-    plot_particles(dataset, panels, direction=direction)
-    return figure
 
 
 def _particles_figure(dataset: xr.Dataset) -> Figure:
@@ -289,8 +286,7 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
         If the dataset is of another answer.
     """
     check_drawable(dataset, function_gap=("width", "seed", "time"))
-    size, *shape = THREE_PANELS
-    axes = panels_or_new(axes, 3, size, *shape, style=style)
+    axes = panels_or_new(axes, 3, CHAOS_SIZE, 1, 3, style=style)
     shown = dataset.isel(time=dataset["time"].values > 0)
     for ax, name in zip(axes, ("function_gap", "coupling_error"), strict=False):
         colours = shades(shown.sizes["width"], 0.85, first=0.05)
@@ -304,12 +300,6 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
             if np.isfinite(reached):
                 ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
     return axes
-
-
-def _chaos_figure(dataset: xr.Dataset) -> Figure:
-    figure, panels = new_panels(*THREE_PANELS)
-    plot_chaos(dataset, panels)
-    return figure
 
 
 def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: float) -> None:
@@ -366,7 +356,7 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
 
 
 def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Draw how one teacher is learned over log time, the mean field beside a finite network, the loss below.
+    """Draw how one teacher is learned over log time by the mean field and by a finite network, the loss below.
 
     For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
     over its end, which is the mass of neurons on the teacher's directions. Formulas in `title` are mathtext. `law` and

@@ -14,6 +14,7 @@ from dynamics.report.chart import (
     ALIGNMENTS,
     AXES,
     COMPONENTS,
+    DIRECTION_FACTS,
     PREDICTED_AT,
     component_ratio,
     history_chart,
@@ -29,10 +30,9 @@ from dynamics.report.figures import (
     component_formula,
     draw_histories,
     finish_panel,
-    headline,
-    new_panels,
+    row_of,
 )
-from dynamics.report.findings import Findings, Table, panel_drawing, records, renamed, run_findings
+from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, run_findings
 from dynamics.report.flows import (
     RESUME_SOLVE,
     asymptotic_in_words,
@@ -87,9 +87,7 @@ TIMES = {
 }
 #: Further columns of frames under SGD.
 STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
-QUADRATIC_FACTS = {
-    "direction": "direction",
-    "a_p =": "teacher_coefficient",
+QUADRATIC_FACTS = DIRECTION_FACTS | {
     PREDICTED_AT: "predicted_aligned_time",
     "aligned at t =": "aligned_time",
     "learned at t =": "learned_time",
@@ -107,7 +105,7 @@ SMALLEST_PART = 1e-6
 
 
 def network_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `solve_network` shows."""
+    """Return the findings on an answer of `solve_network`."""
     rows, axes = _components(dataset), records({name: dataset[name] for name in ("direction", "emergence_time")})
     attrs = dataset.attrs
     extra = {"teacher_loss": float(attrs["teacher_loss"]), "leap": attrs.get("leap")}
@@ -125,8 +123,8 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     lead = lead or f"No neuron lies along {', '.join(late)} by the end: their"
     loss, along = "Loss against flow time.", "Largest squared overlap of a neuron with each axis of the teacher."
     drawings = [
-        panel_drawing(plot_axes, dataset, caption=along),
-        panel_drawing(partial(plot_loss, fit=False), dataset, caption=loss),
+        drawing_of(plot_axes, dataset, caption=along),
+        drawing_of(partial(plot_loss, fit=False), dataset, caption=loss),
     ]
     tables = [
         Table(
@@ -140,7 +138,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), AXES
     if rows:
         caption = "Components of the network over those of the teacher; dotted, the level at which they count as "
-        drawings.insert(0, panel_drawing(plot_components, dataset, caption=f"{caption}learned."))
+        drawings.insert(0, drawing_of(plot_components, dataset, caption=f"{caption}learned."))
         table = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, COMPONENT_COLUMNS),
@@ -243,19 +241,14 @@ def network_figure(dataset: xr.Dataset) -> Figure:
         plot_axes,
         partial(plot_loss, fit=False),
     ]
-    margins = {"left": 0.055, "right": 0.985, "bottom": 0.13, "top": 0.9, "wspace": 0.28}
-    figure, panels = new_panels((4.4 * len(plots), 4.2), 1, len(plots), margins=margins)
-    for plot, panel in zip(plots, panels, strict=True):
-        plot(dataset, panel)
-    figure.suptitle(headline(dataset), fontsize="medium")
-    return figure
+    return row_of(dataset, plots, (4.4 * len(plots), 4.2))
 
 
 # --- quadratic networks -----------------------------------------------------------------------------------------------
 
 
 def quadratic_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `solve_quadratic` shows."""
+    """Return the findings on an answer of `solve_quadratic`."""
     values = quadratic_values(dataset)
     laws, rows, limit = values["exponents"], values["directions"], values["learning_rate_limit"]
     aligned = sum(math.isfinite(row["aligned_time"]) for row in rows)
@@ -278,6 +271,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
     ]
     note = "The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no part of "
     expected = {"x, directions alone": "sigmoid_sum", "x, staircase": "staircase"}
+    plots = partial(_plot_quadratic_loss, laws), _plot_quadratic_times
     loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     return run_findings(
@@ -285,15 +279,14 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
         sentences=[outcome, steps],
         tables=[_times(dataset, rows), *exponent_table(laws, in_words, expected, f"{note}it.")],
         drawings=[
-            panel_drawing(
-                _plot_quadratic_loss,
+            drawing_of(
+                plots[0],
                 dataset,
-                laws,
                 caption="Loss, what the span of the neurons misses, and the sum over directions that grow alone.",
                 more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}.",
             ),
-            panel_drawing(
-                _plot_quadratic_times,
+            drawing_of(
+                plots[1],
                 dataset,
                 caption="Exact against predicted times; the line is equality.",
                 more=f"Predicted are the {width} strongest directions.",
@@ -302,7 +295,7 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
         chart=history_chart(dataset, renamed(rows, QUADRATIC_FACTS), ALIGNMENTS, PREDICTED_AT),
         remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
         values=values,
-        overview=partial(_quadratic_figure, dataset, laws),
+        overview=partial(row_of, dataset, plots, (11.0, 4.3)),
     )
 
 
@@ -376,15 +369,7 @@ def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
     return [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
 
 
-def _quadratic_figure(dataset: xr.Dataset, laws: list[dict[str, Any]]) -> Figure:
-    figure, panels = new_panels((11.0, 4.3), 1, 2)
-    _plot_quadratic_loss(dataset, laws, panels[0])
-    _plot_quadratic_times(dataset, panels[1])
-    figure.suptitle(headline(dataset), fontsize="medium")
-    return figure
-
-
-def _plot_quadratic_loss(dataset: xr.Dataset, laws: list[dict[str, Any]], ax: Axes) -> None:
+def _plot_quadratic_loss(laws: list[dict[str, Any]], dataset: xr.Dataset, ax: Axes) -> None:
     """Draw the loss, Σ a_j² (1 − A_j), sums without interactions, the fitted law and the asymptotic slope."""
     squares = dataset["teacher_coefficient"].values ** 2
     shown = (dataset["time"].values > 0.0) & np.isfinite(dataset["loss"].values)

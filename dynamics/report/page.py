@@ -347,7 +347,7 @@ def subtitle(dataset: xr.Dataset) -> str:
 
 
 def _findings(result: Result) -> tuple[Findings, list[Element]]:
-    """Return what a result shows, and the sections on it; a result that lacks what its answer promises shows less."""
+    """Return the findings on a result, and the sections on them; none if it lacks parts of its answer."""
     from dynamics.report.chart import chart_element
 
     try:
@@ -382,7 +382,7 @@ def _problem(dataset: xr.Dataset) -> list[Element]:
     if not problem:
         return []
     rows = {_PROBLEM.get(name, name): _problem_value(name, value) for name, value in problem.items()}
-    # A sweep has coefficients of its own at every point.
+    # The coefficients of a sweep differ between its points.
     if "teacher_coefficient" in dataset and dataset["teacher_coefficient"].ndim == 1:
         rows["teacher coefficients a_p"] = dataset["teacher_coefficient"].values
     return [_section("Problem", *_pairs("What was asked", rows))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report.figures import finish_panel, shades, spread_rows
-from dynamics.report.findings import Drawing, Findings, Table, Tone, panel_drawing
+from dynamics.report.findings import Drawing, Findings, Table, Tone, drawing_of
 from dynamics.runs.result import StopReason
 from dynamics.runs.variables import axis_label
 
@@ -28,7 +28,7 @@ MOST_POINTS, MOST_CURVES, MOST_FAILURES, MOST_VALUES = 48, 12, 10, 8
 
 
 def sweep_findings(dataset: xr.Dataset) -> Findings:
-    """Return what a sweep over a grid shows."""
+    """Return the findings on a sweep over a grid."""
     settings = json.loads(dataset.attrs["sweep"])
     labels: dict[str, list[Any]] = settings["axes"]
     axes = list(labels)
@@ -126,7 +126,7 @@ def _losses(points: Sequence[xr.Dataset], axes: Sequence[str]) -> list[Drawing]:
         return []
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
     caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    return [panel_drawing(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")]
+    return [drawing_of(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")]
 
 
 def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:
@@ -156,7 +156,7 @@ def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     caption = f"Emergence time of direction 1 along {name.replace('_', ' ')}, by the rest of the grid."
     varied = [other for other in rest if dataset.sizes[other] > 1]
     more = f"Lines: {shown.sizes['line']}."
-    return [panel_drawing(_plot_emergence, shown, name, varied, caption=caption, more=more)]
+    return [drawing_of(_plot_emergence, shown, name, varied, caption=caption, more=more)]
 
 
 def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: Axes) -> None:

@@ -38,7 +38,7 @@ WIDE = 3.0
 
 
 def token_findings(dataset: xr.Dataset) -> Findings:
-    """Return what an answer of `dynamics.tokens.solve` shows."""
+    """Return the findings on an answer of `dynamics.tokens.solve`."""
     if "recovery" in dataset:
         return _recovery_findings(dataset)
     attrs, rows = dataset.attrs, component_rows(dataset)
@@ -70,7 +70,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
-    """Return what one step with Gaussian embeddings shows: the recovery of every rank."""
+    """Return the findings on one step with Gaussian embeddings: the recovery of every rank."""
     count, draw = float(dataset["recovered_count"]), partial(recovery_figure, dataset)
     columns = {"rank": "rank", "items": "rank_count", "recovered": "recovery"}
     rows = records({title: dataset[name] for title, name in columns.items()})

@@ -16,13 +16,13 @@ from dynamics.report import (
     component_formula,
     component_ratio,
     draw_widths,
+    figure_of,
     figure_style,
     finish_panel,
     given_panels,
     mean_band,
     new_figure,
     new_panels,
-    one_panel,
     panels_or_new,
     plot_chaos,
     shades,
@@ -49,8 +49,8 @@ THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample":
 MOST_DIRECTIONS = 8
 #: Axes of a comparison, and of one with a mean field.
 PANELS, WIDTH_PANELS = 5, 4
-#: Arguments of `new_panels` for the loss and its residual.
-LOSS_PANELS: dict[str, Any] = {"sharex": True, "height_ratios": [2.4, 1]}
+#: Size of the figure of the loss and its residual.
+LOSS_SIZE = (6.8, 5.4)
 QUANTITIES = ("learned", "loss")
 #: Kind of a curve -> its label.
 _LEARNED = {
@@ -89,7 +89,7 @@ def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
 
 
 def by_curves(tree: xr.DataTree) -> bool:
-    """Return whether curves decide what a comparison says."""
+    """Return whether curves decide the verdict of a comparison."""
     return tree["comparison"].attrs.get("decided_by") == "curves"
 
 
@@ -437,7 +437,7 @@ def plot_learning(
             low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
             ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
         ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=curve_name(curve, at))
-    if not theory and problem.kind != "network" and not problem.learned_part.is_defined:
+    if not theory and "second_layer" not in simulation and not problem.learned_part.is_defined:
         ax.text(0.5, 0.5, _UNDEFINED, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if is_loss else "linear")
     _show_last_decades(ax, time)
@@ -498,7 +498,7 @@ def plot_loss_band(
     (Axes, Axes)
     """
     comparison, simulation, _ = compared_parts(tree)
-    upper, lower = panels_or_new(axes, 2, (6.8, 5.4), 2, style=style, **LOSS_PANELS)
+    upper, lower = panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
     _draw_loss(upper, tree)
     if "loss_z" in comparison:
         _draw_residual(lower, comparison)
@@ -509,13 +509,6 @@ def plot_loss_band(
     upper.tick_params(labelbottom=False)
     upper.set_xlabel("")
     return upper, lower
-
-
-def loss_figure(tree: xr.DataTree) -> Figure:
-    """Return the figure of `plot_loss_band`."""
-    figure, panels = new_panels((6.8, 5.4), 2, **LOSS_PANELS)
-    plot_loss_band(tree, tuple(panels))
-    return figure
 
 
 def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
@@ -621,7 +614,7 @@ def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figu
     """Draw the estimates of a comparison with their law, on one panel."""
     parts = tree["simulation"].to_dataset(), tree["comparison"].to_dataset()
     if axes is None:
-        return one_panel(plot_estimates, *parts)
+        return figure_of(plot_estimates, *parts)
     ax = given_panels("axes", axes, 1)[0]
     plot_estimates(*parts, ax)
     figure: Figure = ax.get_figure()

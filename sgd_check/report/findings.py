@@ -1,4 +1,4 @@
-"""What SGD shows: a comparison with theory, runs alone, estimates of a direction, or a study.
+"""Findings on SGD: a comparison with theory, runs alone, estimates of a direction, or a study.
 
 The functions are entry points of the group `feature_emergence.findings`, declared in `pyproject.toml`: `dynamics` finds
 them by the answer of a result without knowing this package.
@@ -22,10 +22,10 @@ from dynamics.report import (
     Findings,
     Table,
     Tone,
+    drawing_of,
+    figure_of,
     history_chart,
     jsonable,
-    one_panel,
-    panel_drawing,
     records,
     recovery_sentence,
     renamed,
@@ -81,7 +81,7 @@ _ESTIMATES = "Squared overlap of every estimate with the direction"
 
 
 def comparison_findings(tree: xr.DataTree) -> Findings:
-    """Return what `sgd_check.compare` says, with its numbers and figures."""
+    """Return the findings on a comparison of `sgd_check.compare`."""
     attrs = tree["comparison"].attrs
     theory = attrs["theory"]
     if theory == TOKENS:
@@ -201,7 +201,7 @@ def _time_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str
     overlaps = "Alignments with the span" if event is ALIGNMENT else "Squared overlaps"
     more = f"{comparison.attrs['usable_runs']} runs; verdict: {comparison.attrs['verdict']}."
     drawings = [
-        panel_drawing(plot, tree, caption=caption, more=more)
+        drawing_of(plot, tree, caption=caption, more=more)
         for plot, caption in (
             (figures.plot_times, f"{event.noun.capitalize()} times of SGD against the predicted ones."),
             (figures.plot_overlaps, f"{overlaps} over time: thin lines runs, thick ones theory."),
@@ -211,7 +211,8 @@ def _time_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str
         )
     ]
     loss = "Mean loss of the runs with its band, the predicted loss, the residual below."
-    return tables, [*drawings, Drawing(partial(figures.loss_figure, tree), loss, f"{loss} {more}")], values
+    two: dict[str, Any] = {"size": figures.LOSS_SIZE, "shape": (2,)}
+    return tables, [*drawings, drawing_of(figures.plot_loss_band, tree, caption=loss, more=more, **two)], values
 
 
 def time_rows(tree: xr.DataTree) -> Rows:
@@ -444,14 +445,14 @@ def _law_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str,
 
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:
-    """Return what `sgd_check.estimate_direction` shows by itself."""
+    """Return the findings on estimates of `sgd_check.estimate_direction` alone."""
     overlap = dataset["overlap_squared"].values
     known = overlap[np.isfinite(overlap)]
     row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(known.size)}
     if known.size:
         row["mean"] = float(known.mean())
         row |= {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
-    draw = partial(one_panel, figures.plot_estimates, dataset, None)
+    draw = partial(figure_of, figures.plot_estimates, dataset, None)
     return run_findings(
         dataset,
         sentences=[recovery_sentence(dataset)],
@@ -466,7 +467,7 @@ def estimate_findings(dataset: xr.Dataset) -> Findings:
 
 
 def simulation_findings(dataset: xr.Dataset) -> Findings:
-    """Return what the runs of `sgd_check.simulate` show by themselves."""
+    """Return the findings on runs of `sgd_check.simulate` alone."""
     if dataset.attrs.get("theory") == TOKENS:
         from sgd_check.report.tokens import token_simulation_findings
 
@@ -476,13 +477,13 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     losses = f"Loss of each run against flow time to t = {end:.4g}; the thick line is the median."
     times = f"{event.noun.capitalize()} times of the runs by direction; crosses mark the predicted time of the pair."
     drawings = [
-        panel_drawing(figures.plot_run_losses, dataset, caption=losses),
-        panel_drawing(figures.plot_run_times, dataset, caption=times),
+        drawing_of(figures.plot_run_losses, dataset, caption=losses),
+        drawing_of(figures.plot_run_times, dataset, caption=times),
     ]
     tables = [_runs(dataset)]
     if "component" in dataset:
         caption = "Components of the network over the teacher's: medians of the runs, with bands between the quartiles."
-        drawings.append(panel_drawing(figures.plot_run_components, dataset, caption=caption))
+        drawings.append(drawing_of(figures.plot_run_components, dataset, caption=caption))
         tables.append(_component_times(dataset))
     return run_findings(
         dataset,
@@ -547,5 +548,5 @@ def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
 
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:
-    """Return what a study of `python -m sgd_check.study` shows."""
+    """Return the findings on a study of `python -m sgd_check.study`."""
     return study_findings(dataset, *study_values(dataset), partial(plot_study, dataset))

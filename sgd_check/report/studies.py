@@ -325,7 +325,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
 
 
 def _row_words(name: dict[str, Any], one: xr.Dataset) -> tuple[str, str]:
-    """Return what a row is, and its slopes by SGD and in theory."""
+    """Return the name of a curve, and its slopes by SGD and in theory."""
     (x, equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
     if "e" not in name:
         return f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"

@@ -38,7 +38,7 @@ ONE_STEP = {"distance": "relative_distance", "error": "relative_error", "p": "p_
 
 
 def token_comparison_findings(tree: xr.DataTree) -> Findings:
-    """Return what `sgd_check.tokens.compare` says, with its numbers and its figure."""
+    """Return the findings on a comparison of `sgd_check.tokens.compare`."""
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
     attrs, note, chart = comparison.attrs, "Visible error: seen with probability 0.8.", None
@@ -71,7 +71,7 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
 
 
 def token_simulation_findings(dataset: xr.Dataset) -> Findings:
-    """Return what runs of `sgd_check.tokens.simulate` show."""
+    """Return the findings on runs of `sgd_check.tokens.simulate`."""
     if "recovery" in dataset:
         counts = dataset["recovered_count"].values
         items = f"{counts.size} draws recover {counts.mean():.4g} items, from {counts.min():.4g} to {counts.max():.4g}."
