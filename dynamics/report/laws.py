@@ -430,7 +430,7 @@ _FIGURES = {
 
 
 def recovery_findings(dataset: xr.Dataset) -> Findings:
-    """Return the findings on an answer of `dynamics.predict_recovery`: squared overlap by number of samples, and the threshold."""
+    """Return the findings on an answer of `dynamics.predict_recovery`."""
     means = dataset["predicted_overlap_squared"]
     means = means.mean("seed") if "seed" in means.dims else means
     columns = {"samples": np.atleast_1d(dataset["samples"]), "squared overlap": np.atleast_1d(means)}
