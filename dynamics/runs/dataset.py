@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import Problem
+from dynamics.problem import Problem, is_homogeneous, is_network
 from dynamics.problem.emergence import ALL_DEGREES, UNDEFINED
-from dynamics.problem.student import NETWORK
 from dynamics.problem.teacher import geometric_ratio
 from dynamics.runs.variables import VARIABLES
 from dynamics.theory.asymptotics import AsymptoticExponents, asymptotic_exponents, spectral_decay
@@ -111,38 +110,9 @@ class Contents:
         return xr.Dataset(self.variables, coords=self.coords, attrs=self.stamp() | self.attributes)
 
 
-def make_dataset(
-    values: Mapping[str, Any],
-    *,
-    problem: Question,
-    title: str,
-    coords: Mapping[str, Any],
-    solver: Mapping[str, Any],
-    attributes: Mapping[str, Any],
-    leading: Sequence[str] = (),
-    with_leading: Sequence[str] = (),
-    variables: Mapping[str, Variable] = VARIABLES,
-) -> xr.Dataset:
-    """Return a dataset with variables labelled as in `variables`, and with attributes that say where it comes from.
-
-    The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
-    `parameters`, `solver`: the arguments of the call, ready for JSON. Learned masses and times of a link that defines
-    none have the attribute `undefined`, which says why. Of the further attributes bool becomes 0/1, None is left out,
-    and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
-    numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
-    `with_leading`.
-    """
-    return make_contents(
-        values,
-        problem=problem,
-        title=title,
-        coords=coords,
-        solver=solver,
-        attributes=attributes,
-        leading=leading,
-        with_leading=with_leading,
-        variables=variables,
-    ).dataset()
+def make_dataset(values: Mapping[str, Any], **labels: Any) -> xr.Dataset:
+    """Return the dataset of what `make_contents` returns for the same arguments."""
+    return make_contents(values, **labels).dataset()
 
 
 def make_contents(
@@ -157,7 +127,15 @@ def make_contents(
     with_leading: Sequence[str] = (),
     variables: Mapping[str, Variable] = VARIABLES,
 ) -> Contents:
-    """Return what `make_dataset` makes a dataset of."""
+    """Return what a dataset holds whose variables are labelled as in `variables`; attributes say where it comes from.
+
+    The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
+    `parameters`, `solver`: the arguments of the call, ready for JSON. Learned masses and times of a link that defines
+    none have the attribute `undefined`, which says why. Of the further attributes bool becomes 0/1, None is left out,
+    and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
+    numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
+    `with_leading`.
+    """
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
@@ -235,7 +213,7 @@ def _of_learned(
     all degrees. Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
     """
     names = [name for name in values if name.startswith(OF_LEARNED)]
-    if not names or not isinstance(problem, Problem) or problem.kind == NETWORK:
+    if not names or not isinstance(problem, Problem) or is_network(problem):
         return {}, {}
     part = problem.learned_part
     definition = attributes.get("learned_definition", part.definition)
@@ -285,7 +263,7 @@ def _of_the_link(problem: Problem) -> dict[str, Any]:
         "hermite_truncation_error": float(problem.activation.truncation_error),
         "information_exponent": problem.information_exponent,
     }
-    if problem.kind == "homogeneous":
+    if is_homogeneous(problem):
         teacher = problem.teacher
         laws = asymptotic_exponents(
             problem.information_exponent, teacher.beta, ratio=teacher.ratio, alpha=spectral_decay(problem)

@@ -66,6 +66,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem import is_frame
 from dynamics.theory import rate_limits
 from dynamics.threads.cores import available_cores, one_blas_thread
 from hermite import polynomials
@@ -255,7 +256,7 @@ BLOW_UP_FACTOR = 1e4
 
 def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | FrameDiffusion:
     """Return the diffusion of a problem's student."""
-    return (FrameDiffusion if problem.kind == "stiefel" else DiffusionEngine)(problem, options)
+    return (FrameDiffusion if is_frame(problem) else DiffusionEngine)(problem, options)
 
 
 class DiffusionEngine:

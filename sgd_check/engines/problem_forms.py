@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dynamics.problem import Student, is_correlation
+from dynamics.problem import Student, is_correlation, is_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,42 +24,25 @@ TABLE_END, PIECE_WIDTH, TABLE_DEGREE = 32.0, 0.25, 11
 
 
 def simulated_link(
-    expansion: HermiteExpansion, series: Callable[[], Form], formula: Callable[[Any], Form]
-) -> tuple[Form, str]:
-    """Return the form of a link, and one phrase saying what it is.
-
-    Polynomials are evaluated as such, formulas as themselves; a callable is known to this program by its truncated
-    Hermite series alone, and so is a formula for which `formula` raises NotImplementedError.
-    """
-    if expansion.is_polynomial:
-        return series(), f"{expansion.name} (polynomial)"
-    if expansion.expression is not None:
-        try:
-            return formula(expansion.expression), f"{expansion.name} (formula)"
-        except NotImplementedError:
-            pass
-    return series(), f"{expansion.name} (Hermite series to order {expansion.order})"
-
-
-def link_anywhere(
     expansion: HermiteExpansion,
-    series: Callable[[tuple[float, ...]], Form],
+    series: Callable[[Any], Form],
     formula: Callable[[Any], Form],
-    table: Callable[[Array], Form],
+    table: Callable[[Array], Form] | None = None,
 ) -> tuple[Form, str]:
-    """Return the form of a link that is evaluated at any argument, and one phrase saying what it is.
+    """Return the form of a link, and one phrase that says what it is.
 
-    The neurons of a network have any length and bias, and a truncated Hermite series holds for the unit Gaussian alone:
-    a callable, or a formula for which `formula` raises NotImplementedError, is tabulated instead.
+    Polynomials are evaluated as such, formulas as themselves. A callable, or a formula for which `formula` raises
+    NotImplementedError, is evaluated as its truncated Hermite series, or as a table if `table` is given: the neurons of
+    a network have any length and bias, and the series holds for the unit Gaussian alone.
     """
     if expansion.is_polynomial:
         return series(expansion.link_coefficients()), f"{expansion.name} (polynomial)"
     if expansion.expression is not None:
-        try:
+        with suppress(NotImplementedError):
             return formula(expansion.expression), f"{expansion.name} (formula)"
-        except NotImplementedError:
-            pass
-    return table(tabulated(expansion)), f"{expansion.name} (table)"
+    if table is not None:
+        return table(tabulated(expansion)), f"{expansion.name} (table)"
+    return series(expansion.coefficients), f"{expansion.name} (Hermite series to order {expansion.order})"
 
 
 def tabulated(expansion: HermiteExpansion) -> Array:
@@ -157,5 +141,5 @@ def has_callable(problem: Problem) -> bool:
     """Return whether a callable is simulated as it is, tabulated, though no file holds it."""
     units = problem.teacher.units(problem.teacher_link)
     links = [problem.activation, *(unit.link for unit in units)]
-    is_tabulated = problem.kind == "network" or is_correlation(problem)
+    is_tabulated = is_network(problem) or is_correlation(problem)
     return is_tabulated and any(not link.is_polynomial and link.expression is None for link in links)

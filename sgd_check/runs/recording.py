@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations import population_loss, squared_error, teacher_term
-from dynamics.problem import is_correlation
+from dynamics.problem import is_correlation, is_frame, is_homogeneous, is_network, is_spherical
 from hermite.arrays import Array
 from sgd_check.engines import NetworkEngine
 from sgd_check.engines.problem_forms import network_of
@@ -88,12 +88,16 @@ class Observables(Protocol):
 
 def keeps_vectors(problem: Problem) -> bool:
     """Return whether neurons in R^d are recorded, of which the loss is computed; a lone one has no need of them."""
-    return problem.kind == "spherical" and not is_correlation(problem)
+    return is_spherical(problem) and not is_correlation(problem)
 
 
 def observables_of(problem: Problem) -> Observables:
     """Return the observables of a problem's student."""
-    return _STUDENTS[problem.kind](problem)
+    if is_network(problem):
+        return _Network(problem)
+    if is_spherical(problem):
+        return _Spherical(problem)
+    return (_Homogeneous if is_homogeneous(problem) or is_frame(problem) else _Committee)(problem)
 
 
 class _Directions:
@@ -195,17 +199,6 @@ def _packed(system: NetworkSystem, C: Array, G: Array, n: Array, v: Array, b: Ar
     return system.pack(v, b, C * length[:, None], G * np.outer(length, length))
 
 
-_STUDENTS: dict[str, Callable[[Problem], Observables]] = {
-    "homogeneous": _Homogeneous,
-    "committee": _Committee,
-    "spherical": _Spherical,
-    "network": _Network,
-    "stiefel": _Homogeneous,
-}
-
-
-#: The student of which only the span of the neurons is looked at.
-FRAME = "stiefel"
 # A run has blown up when a squared norm exceeds this many times the weight of teacher and start together.
 BLOW_UP_FACTOR = 1e3
 
@@ -218,10 +211,10 @@ class Watch:
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
-        network = problem.kind == "network"
+        network = is_network(problem)
         self._odd = not network and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * (_network_weight(problem) if network else _weight(problem))
-        self._total: Callable[..., Array] = np.sum if problem.kind == FRAME else np.max
+        self._total: Callable[..., Array] = np.sum if is_frame(problem) else np.max
         level = np.array(problem.teacher.emergence_level)
         self.emergence = CrossingTracker(level, (runs, problem.num_directions))
 
@@ -274,8 +267,8 @@ class Recorder:
         self._watch, thresholds = Watch(problem, seeds), self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
         # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
-        self._vectors, self._layered = keeps_vectors(problem), problem.kind == "network"
-        self._frame = problem.kind == FRAME
+        self._vectors, self._layered = keeps_vectors(problem), is_network(problem)
+        self._frame = is_frame(problem)
         self._components = np.array([component.value for component in problem.teacher.components])
         shapes = _shapes(problem, self._watch.emergence.time.shape[1])
         records = plan.recorded.size
@@ -360,11 +353,11 @@ class Recorder:
 
 def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of one record of one run, for every variable."""
-    if problem.kind == FRAME:
+    if is_frame(problem):
         return {"alignment": (directions,), "loss": ()}
     m, components = problem.width, len(problem.teacher.components)
     shapes: dict[str, tuple[int, ...]] = {"teacher_overlap": (m, directions)}
     shapes |= {"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}
     shapes |= {"squared_norm": (m,), "loss": ()}
-    shapes |= {"second_layer": (m,), "bias": (m,)} if problem.kind == "network" else {}
+    shapes |= {"second_layer": (m,), "bias": (m,)} if is_network(problem) else {}
     return shapes | ({"component": (components,)} if components else {})

@@ -20,8 +20,11 @@ from dynamics.problem import (
     checked_integers,
     checked_number,
     checked_seeds,
+    decouples,
     is_correlation,
+    is_frame,
 )
+from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, SPHERICAL
 from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, as_run_file, reopened
 from dynamics.theory import check_quadratic
 from hermite.text.messages import shown
@@ -57,7 +60,7 @@ def checked_engine(problem: object, engine: str) -> str:
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         _check_declared(problem, name, declared)
-    if problem.kind not in (declared.students if declared else ("homogeneous",)):
+    if problem.kind not in (declared.students if declared else (HOMOGENEOUS,)):
         names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
         which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
         msg = (
@@ -92,7 +95,7 @@ def checked_options(
     """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
     chosen = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
-    if problem.kind == "stiefel":
+    if is_frame(problem):
         check_quadratic(problem)
         if samples != 1:
             msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}."
@@ -117,7 +120,7 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
     if starts is None:
         return None
-    _check_kind("starts", problem, ("spherical",))
+    _check_kind("starts", problem, (SPHERICAL,))
     if not problem.start_is_random:
         msg = "Argument `starts` must be None for a problem with a given start, but is not."
         raise ValueError(msg)
@@ -132,7 +135,7 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
     """Return the number of samples that a run reuses, or None if every step has fresh ones."""
     if training_samples is None:
         return None
-    _check_kind("training_samples", problem, ("spherical", "committee"))
+    _check_kind("training_samples", problem, (SPHERICAL, COMMITTEE))
     if is_correlation(problem):
         msg = "Argument `training_samples` must be None for the objective 'correlation', but is not."
         raise ValueError(msg)
@@ -315,9 +318,9 @@ def simulate(
     return simulation.run(file, budget=budget, progress=progress)
 
 
-#: What a learning rate above its limit does.
+#: What a learning rate above its limit does, to frames of orthogonal neurons and to all others.
 _UNSTABLE = "the limit of stability for this problem, so runs may blow up"
-_ABOVE = {"stiefel": "above which noise keeps the neurons from every direction"}
+_UNLEARNED = "above which noise keeps the neurons from every direction"
 
 
 @dataclass(frozen=True)
@@ -334,9 +337,8 @@ class Simulation:
         """Return what is to be said before the run, one sentence each."""
         peak, limit, found = self.plan.peak_rate, self._limit, []
         if limit is not None and peak > limit:
-            found.append(
-                f"The learning rate {peak:.3g} exceeds {limit:.3g}, {_ABOVE.get(self.problem.kind, _UNSTABLE)}."
-            )
+            what = _UNLEARNED if is_frame(self.problem) else _UNSTABLE
+            found.append(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {what}.")
         caution = self.engine.caution(peak, self.plan.steps) if isinstance(self.engine, SpanEngine) else None
         return found if caution is None else [*found, caution]
 
@@ -428,7 +430,7 @@ def _predicted_values(problem: Problem) -> dict[str, Any]:
     from dynamics.runs import prediction_values
     from dynamics.theory import predict
 
-    has_one = is_correlation(problem) or (problem.kind == "homogeneous" and problem.information_exponent > 2)
+    has_one = is_correlation(problem) or (decouples(problem))
     return dict(prediction_values(predict(problem))) if has_one else {}
 
 

@@ -16,8 +16,8 @@ SGD = (
     ),
     Fault(
         "sgd_check/engines/projected/step_kernels.py",
-        "h[i] = step * rho[i] * slope[i]",
-        "h[i] = step * slope[i]",
+        "H[b, i] = step * rho[i] * slope[i]",
+        "H[b, i] = step * slope[i]",
         "missing length of the neuron",
         tests_of("sgd_check/test_projected", "test_one_step_is_autograds_step_in_the_axes_of_the_moment"),
     ),

@@ -12,7 +12,7 @@ from sgd_check.engines.torch.engine import OnlineEngine
 def weights_of(engine):
     """Weights (seeds, neurons, axes) in float64: in R^d, or on the axes of the moment of a reduced engine."""
     if isinstance(engine, ProjectedEngine):
-        return engine._weights.transpose(0, 2, 1).copy()
+        return engine._state["weights"].transpose(0, 2, 1).copy()
     if isinstance(engine, DiffusionEngine):
         return engine._weights.copy()
     if isinstance(engine, OnlineEngine):

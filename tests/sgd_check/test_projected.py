@@ -104,8 +104,8 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
             label_noise=0.3,
         )
         runs.append(engine(problem, (7,)))
-    assert runs[0]._directions.size == 0
-    assert runs[1]._directions.size == 1
+    assert runs[0]._motion.directions.size == 0
+    assert runs[1]._motion.directions.size == 1
     before = weights_of(runs[0])
     for run in runs:
         run.advance(np.full(40, 0.03))
@@ -117,9 +117,9 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
 def repeated_steps(problem, rate, batch, repeats, seed):
     """R and S after one step from the start, by the projected engine."""
     run = engine(problem, (seed,), batch)
-    start, found = run._weights.copy(), []
+    start, found = run._state["weights"].copy(), []
     for _ in range(repeats):
-        run._weights[:] = start
+        run._state["weights"][:] = start
         run.advance(np.array([rate]))
         found.append(weights_of(run)[0])
     return np.array(found)

@@ -16,7 +16,7 @@ from dynamics.runs.storage import load_tree
 from dynamics.theory import frame_escape, frame_rivals
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.projected.engine import Bench, SampleSizes, frame_motion
+from sgd_check.engines.projected.engine import DrawnAxes, make_motion
 from sgd_check.verdicts.expectation import expectation
 
 torch = pytest.importorskip("torch")
@@ -41,9 +41,10 @@ def polar_step(U, x, label, rate, n):
 @pytest.mark.kernels
 def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
     asked = frame(directions, width, label_noise=0.5)
-    motion, rng = frame_motion(asked, 1), np.random.default_rng(5)
+    drawn, rng = DrawnAxes(asked, 1), np.random.default_rng(5)
+    motion = make_motion(asked, drawn)
     W, n, a = motion.start["weights"].copy(), width**-0.5, asked.teacher.coefficients
-    buffers = Bench(SampleSizes(width, directions, 180, 1), motion.scratch).buffers
+    buffers = drawn.bench(motion.scratch).buffers
     for _ in range(40):
         x, gamma, noise = rng.standard_normal(directions + width), rng.gamma(90.0), 0.5 * rng.standard_normal()
         embedded = np.append(x, np.sqrt(2.0 * gamma))
@@ -51,7 +52,7 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
         label = a @ (x[:directions] ** 2 - 1.0) / np.sqrt(2.0) + noise
         expected = polar_step(U, embedded, label, 0.02, n)
         draws = (x[None].copy(), np.array([[gamma]]), np.array([[noise]]))
-        assert motion.take(W, np.array([0.02]), motion.constants, draws, buffers) == 1
+        assert motion.take(W, np.array([0.02]), motion.constants, drawn.axes, draws, buffers) == 1
         # The complement is turned; the teacher's axes and the inner products of the neurons are not.
         np.testing.assert_allclose(W[:directions] / np.sqrt(n), expected.T[:directions], atol=1e-13)
         np.testing.assert_allclose(W.T @ W, n * np.eye(width), atol=1e-12)

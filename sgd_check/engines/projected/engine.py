@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dynamics.problem import is_frame, is_network
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.projected.labels import (
     Teacher,
@@ -31,13 +32,10 @@ from sgd_check.engines.projected.labels import (
 from sgd_check.engines.projected.links import sampled_link, sampled_link_anywhere, scratch_size
 from sgd_check.engines.projected.step_kernels import (
     Buffers,
-    take_batch_steps,
-    take_class_batches,
-    take_class_steps,
     take_frame_steps,
     take_lone_steps,
     take_network_steps,
-    take_single_steps,
+    take_steps,
 )
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
@@ -46,66 +44,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array
-    from sgd_check.engines.registry import Engine
+    from hermite.arrays import Array, Integers
 
 
 class Motion(NamedTuple):
     """The steps of one kind of student.
 
     `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
-    the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent where the
-    steps do. Overlaps are those with `directions`, or with the axes if there are none.
+    the axes, the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent
+    where the steps do. Overlaps are those with `directions`, or with the axes if there are none.
     """
 
     start: dict[str, Array]
     take: Callable[..., int]
-    constants: tuple[Any, ...]
+    constants: Any
     teacher: Teacher | None
     scratch: int
     directions: Array
     link_name: str
 
 
-def make_motion(problem: Problem, batch: int) -> Motion:
+def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of a problem's student."""
-    makers = {"network": network_motion, "stiefel": frame_motion}
-    return makers.get(problem.kind, homogeneous_motion)(problem, batch)
+    make = network_motion if is_network(problem) else frame_motion if is_frame(problem) else homogeneous_motion
+    return make(problem, drawn)
 
 
-def homogeneous_motion(problem: Problem, batch: int) -> Motion:
+def homogeneous_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of f = Σ_i |w_i|² σ(w_i·x/|w_i|)."""
     link, link_name = sampled_link(problem.activation)
     teacher = homogeneous_teacher(problem)
-    start = {"weights": reduced_factor(problem.reduced_weights(), problem.teacher.span)}
-    take = take_single_steps if batch == 1 else take_batch_steps
-    if batch == 1 and start["weights"].shape == (2, 1) and problem.teacher.directions is None:
-        take = take_lone_steps
-    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, batch))
-    return Motion(start, take, (link,), teacher, scratch, teacher[2], link_name)
+    weights = drawn.start(problem.reduced_weights())
+    is_lone = drawn.batch == 1 and weights.shape == (2, 1) and problem.inputs is None and teacher[2].size == 0
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
+    take = take_lone_steps if is_lone else take_steps
+    return Motion({"weights": weights}, take, link, teacher, scratch, teacher[2], link_name)
 
 
-def network_motion(problem: Problem, batch: int) -> Motion:
+def network_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of f = s Σ_i v_i σ(w_i·x + b_i), for any batch."""
     network, teacher = network_of(problem), network_teacher(problem)
     link, link_name = sampled_link_anywhere(problem.activation)
-    start = {
-        "weights": reduced_factor(network.weights, problem.teacher.span),
-        "layers": np.array([network.second_layer, network.bias]),
-    }
+    start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
     motion = np.array([network.scale, *network.rates, *network.decay])
     radii = np.empty(0) if network.lengths is None else network.lengths
-    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, batch))
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
     none = np.empty((0, problem.teacher.span))
     return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, none, link_name)
 
 
-def frame_motion(problem: Problem, batch: int) -> Motion:  # noqa: ARG001
+def frame_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of a frame of orthogonal neurons, on one sample each."""
-    span = problem.teacher.span
-    start = {"weights": reduced_factor(problem.reduced_weights(), span)}
+    start = {"weights": drawn.start(problem.reduced_weights())}
     constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-    return Motion(start, take_frame_steps, constants, None, 0, np.empty((0, span)), problem.activation.name)
+    none = np.empty((0, problem.teacher.span))
+    return Motion(start, take_frame_steps, constants, None, 0, none, problem.activation.name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:
@@ -127,46 +120,102 @@ def reduced_factor(weights: Array, span: int) -> Array:
     return found
 
 
-def make_engine(problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine that simulates projections alone."""
-    return ProjectedEngine(problem, options) if problem.inputs is None else ClassEngine(problem, options)
+class DrawnAxes:
+    """The axes on which a step draws samples, how many numbers it draws, and in what blocks.
+
+    For every triangular factor there are `left` axes beyond those of the weights, of which a step takes `new` ones.
+    """
+
+    def __init__(self, problem: Problem, batch: int) -> None:
+        m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
+        self.batch, self._width, self._span = batch, m, r
+        self._rows: Integers | None = None
+        if axes is None:
+            left, eigenvalues, first = np.array([problem.dimension - r - m]), np.ones(r + m), r
+            if left[0] < 0:
+                msg = (
+                    f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}, "
+                    f"but is 'projected' with dimension {problem.dimension}."
+                )
+                raise ValueError(msg)
+        else:
+            beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
+            large = np.flatnonzero(beyond > m)
+            of_factor = np.isin(axes.kind, large)
+            of_factor[:r] = False
+            rows = [np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)]
+            self._rows = np.concatenate(rows)
+            left, eigenvalues, first = beyond[large] - m, axes.eigenvalues[self._rows], rows[0].size
+        samples = min(batch, m)
+        new = np.minimum(samples, left).astype(np.int64)
+        #: Eigenvalues of the rows, first rows of the factors, new axes of each.
+        self.axes = (eigenvalues, first + m * np.arange(left.size, dtype=np.int64), new)
+        self.size = eigenvalues.size
+        # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
+        shapes = [0.5 * (rest - np.arange(count, dtype=np.float64)) for rest, count in zip(left, new, strict=True)]
+        self.shapes = np.concatenate([np.empty(0), *shapes])
+        below = sum(min(b, int(count)) for count in new for b in range(samples))
+        self.numbers = batch * self.size + (below if batch > 1 else 0)
+        self.block = max(BLOCK_NUMBERS // self.numbers, 16)
+        turning = 6 * m * m if batch == 1 else 2 * m * m * (m + samples)
+        self.operations = (4 if axes is None else 8) * batch * m * self.size + turning * left.size
+
+    def start(self, reduced: Array) -> Array:
+        """Return weights at the start, (D, m), given those that a problem reduces to, (m, axes)."""
+        if self._rows is None:
+            return reduced_factor(reduced, self._span)
+        return np.ascontiguousarray(reduced.T[self._rows])
+
+    def bench(self, scratch: int) -> Bench:
+        """Return the buffers of one thread."""
+        block, m, most = self.block, self._width, int(self.axes[2].max(initial=0))
+        return Bench(
+            np.zeros((block, self.numbers)),
+            np.zeros((block, self.shapes.size)),
+            np.zeros((block, self.batch)),
+            np.zeros((block, self.batch)),
+            (np.zeros((7, m)), np.zeros(scratch), np.zeros((self.batch, m)), np.zeros((m + most, m))),
+        )
 
 
-class ProjectedEngine(SeededRuns["Bench"]):
+class Bench(NamedTuple):
+    """Buffers of one thread: normals, gamma variables, label noise and labels of a block, and what a step writes."""
+
+    samples: Array
+    gammas: Array
+    noise: Array
+    labels: Array
+    buffers: Buffers
+
+
+class ProjectedEngine(SeededRuns[Bench]):
     """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
 
-    Its state has "weights" (seeds, r + m, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
+    Its state has "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
     """
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        self._span, self._batch = problem.teacher.span, options.batch_size
-        beyond = problem.dimension - self._span - problem.width
-        if beyond < 0:
-            msg = (
-                f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = "
-                f"{self._span + problem.width}, but is 'projected' with dimension {problem.dimension}."
-            )
-            raise ValueError(msg)
-        self._noise = problem.label_noise
-        self._motion = make_motion(problem, self._batch)
-        self._sizes = SampleSizes(problem.width, self._span, beyond, self._batch)
+        self._span, self._noise = problem.teacher.span, problem.label_noise
+        self._drawn = DrawnAxes(problem, options.batch_size)
+        self._motion = make_motion(problem, self._drawn)
         super().__init__(
             options.seeds,
             self._motion.start,
-            self._sizes.block,
-            self._sizes.operations,
-            lambda: Bench(self._sizes, self._motion.scratch),
+            self._drawn.block,
+            self._drawn.operations,
+            lambda: self._drawn.bench(self._motion.scratch),
         )
-        self._weights, self._directions = self._state["weights"], self._motion.directions
+        shapes = self._drawn.shapes
+        self._shapes = float(shapes[0]) if shapes.size == 1 else shapes
         self.attributes = self._attributes(self._motion.link_name)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        directions = self._directions
-        # Weights about to overflow are told apart by the recorder, which looks for what is not finite.
+        weights, directions = self._state["weights"], self._motion.directions
+        # The recorder, which looks for what is not finite, tells apart weights that are about to overflow.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            squared_norm = np.sum(self._weights**2, axis=1)
-            unit = self._weights / np.sqrt(squared_norm)[:, None, :]
+            squared_norm = np.sum(weights**2, axis=1)
+            unit = weights / np.sqrt(squared_norm)[:, None, :]
             overlap = unit[:, : self._span].transpose(0, 2, 1)
             overlap = overlap @ directions.T if directions.size else np.ascontiguousarray(overlap)
             gram = unit.transpose(0, 2, 1) @ unit if student else None
@@ -177,136 +226,18 @@ class ProjectedEngine(SeededRuns["Bench"]):
         return self._state["layers"].copy()
 
     def _take(self, seed: int, rates: Array, bench: Bench) -> int:
-        count = rates.size
-        samples, gammas, noise = bench.samples[:count], bench.gammas[:count], bench.noise[:count]
-        axes, lengths, errors = self._generators[seed]
-        axes.standard_normal(out=samples)
-        if self._sizes.new_axes:
-            lengths.standard_gamma(self._sizes.shapes, out=gammas)
-        if self._noise > 0:
-            errors.standard_normal(out=noise)
-            noise *= self._noise
-        motion, labels = self._motion, noise
-        if motion.teacher is not None:
-            labels = bench.labels[:count]
-            write_labels(motion.teacher, self._sizes.axes, samples, noise, labels, bench.buffers[1])
-        draws = (samples, gammas, labels)
-        return int(motion.take(*self._moved(seed), rates / self._batch, motion.constants, draws, bench.buffers))
-
-
-class SampleSizes:
-    """How many numbers a step draws, and in what blocks, with s = d − r − m axes beyond those of the weights."""
-
-    def __init__(self, width: int, span: int, beyond: int, batch: int) -> None:
-        self.width, self.axes, self.batch = width, span + width, batch
-        rows = min(batch, width)
-        self.new_axes = min(rows, beyond)
-        below = sum(min(b, self.new_axes) for b in range(rows))
-        self.samples = batch * (span + width) + (below if batch > 1 else 0)
-        # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
-        shapes = 0.5 * (beyond - np.arange(self.new_axes, dtype=np.float64))
-        self.shapes = float(shapes[0]) if shapes.size == 1 else shapes
-        self.block = max(BLOCK_NUMBERS // self.samples, 16)
-        turning = 6 * width * width if batch == 1 else 2 * width * width * (width + rows)
-        self.operations = 4 * batch * width * (span + width) + turning
-
-
-class Bench:
-    """Buffers of one thread: the samples of a block, and what a step writes in between."""
-
-    def __init__(self, sizes: SampleSizes, scratch: int) -> None:
-        m = sizes.width
-        self.samples = np.empty((sizes.block, sizes.samples))
-        self.gammas = np.empty((sizes.block, sizes.new_axes))
-        self.noise = np.zeros((sizes.block, sizes.batch))
-        self.labels = np.empty((sizes.block, sizes.batch))
-        self.buffers = (
-            np.empty((7, m)),
-            np.empty(scratch),
-            np.empty((sizes.batch, m)),
-            np.empty((m + sizes.new_axes, m)),
-        )
-
-
-class ClassDraws(NamedTuple):
-    """Buffers of a thread: normals, gamma variables and label noise of a block of steps, and what a step writes."""
-
-    samples: Array
-    gammas: Array
-    noise: Array
-    labels: Array
-    buffers: Buffers
-    own: Array
-
-
-class ClassEngine(SeededRuns[ClassDraws]):
-    """A batch of runs on inputs that are not isotropic; its state has "weights" (seeds, D, neurons)."""
-
-    def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        axes, m, r = problem.input_axes(), problem.width, problem.teacher.span
-        if axes is None:
-            msg = "Argument `problem` must have `inputs`, but has none."
-            raise ValueError(msg)
-        batch = options.batch_size
-        beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
-        large = np.flatnonzero(beyond > m)
-        of_factor = np.isin(axes.kind, large)
-        of_factor[:r] = False
-        rows = np.concatenate([np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)])
-        self._span, self._noise, self._rows, self._batch = r, problem.label_noise, problem.teacher.directions, batch
-        new_axes = np.minimum(min(batch, m), beyond[large] - m)
-        chi = [0.5 * (left - np.arange(new)) for left, new in zip(beyond[large] - m, new_axes, strict=True)]
-        self._shapes = np.concatenate([np.empty(0), *chi])
-        below = sum(min(b, int(new)) for new in new_axes for b in range(min(batch, m)))
-        link, link_name = sampled_link(problem.activation)
-        self._teacher = homogeneous_teacher(problem)
-        self._constants = (
-            link,
-            axes.eigenvalues[rows],
-            int((~of_factor).sum()) + m * np.arange(large.size, dtype=np.int64),
-            new_axes.astype(np.int64),
-        )
-        self._axes = rows.size
-        drawn = batch * rows.size + (below if batch > 1 else 0)
-        block = max(BLOCK_NUMBERS // drawn, 16)
-        shapes = (block, drawn), (block, self._shapes.size), (block, batch)
-        scratch = max(scratch_size(link, m), label_scratch(self._teacher, batch))
-        work = (7, m), (scratch,), (batch, m), (m + int(new_axes.max(initial=0)), m)
-
-        def bench() -> ClassDraws:
-            samples, gammas, noise = (np.zeros(shape) for shape in shapes)
-            steps, space, H, stack = (np.zeros(shape) for shape in work)
-            return ClassDraws(samples, gammas, noise, noise.copy(), (steps, space, H, stack), np.zeros((batch, m)))
-
-        start = {"weights": np.ascontiguousarray(problem.reduced_weights().T[rows])}
-        turning = 6 * m * m if batch == 1 else 2 * m * m * (m + min(batch, m))
-        operations = 8 * batch * m * rows.size + turning * large.size
-        super().__init__(options.seeds, start, block, operations, bench)
-        self.attributes = self._attributes(link_name)
-
-    def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
-        weights = self._state["weights"]
-        # Weights about to overflow are told apart by the recorder, which looks for what is not finite.
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            squared_norm = np.sum(weights**2, axis=1)
-            unit = weights / np.sqrt(squared_norm)[:, None, :]
-            overlap = unit[:, : self._span].transpose(0, 2, 1)
-            overlap = np.ascontiguousarray(overlap) if self._rows is None else overlap @ self._rows.T
-            gram = unit.transpose(0, 2, 1) @ unit if student else None
-        return Measurement(overlap, gram, squared_norm)
-
-    def _take(self, seed: int, rates: Array, bench: ClassDraws) -> int:
-        samples, gammas, noise = (array[: rates.size] for array in bench[:3])
+        samples, gammas, noise, labels = (array[: rates.size] for array in bench[:4])
         coordinates, lengths, errors = self._generators[seed]
         coordinates.standard_normal(out=samples)
-        lengths.standard_gamma(self._shapes, out=gammas)
+        if gammas.size:
+            lengths.standard_gamma(self._shapes, out=gammas)
         if self._noise > 0:
             errors.standard_normal(out=noise)
             noise *= self._noise
-        labels = bench.labels[: rates.size]
-        write_labels(self._teacher, self._axes, samples, noise, labels, bench.buffers[1])
-        draws, scaled, weights = (samples, gammas, labels), rates / self._batch, self._state["weights"][seed]
-        if self._batch == 1:
-            return int(take_class_steps(weights, scaled, self._constants, draws, bench.buffers))
-        return int(take_class_batches(weights, scaled, self._constants, draws, bench.buffers, bench.own))
+        motion, drawn = self._motion, self._drawn
+        if motion.teacher is None:
+            labels = noise
+        else:
+            write_labels(motion.teacher, drawn.size, samples, noise, labels, bench.buffers[1])
+        own, scaled, draws = self._moved(seed), rates / drawn.batch, (samples, gammas, labels)
+        return int(motion.take(*own, scaled, motion.constants, drawn.axes, draws, bench.buffers))

@@ -22,7 +22,7 @@ from dynamics.kernels.arrays import Vector
 from dynamics.kernels.jit import kernel
 from dynamics.kernels.views import vector
 from hermite.text.formulas import FORMULAS
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
 from sgd_check.engines.projected.programs import FIRST, SECOND, formula_program, run_once, run_program
 
 if TYPE_CHECKING:
@@ -56,18 +56,17 @@ def sampled_link(expansion: HermiteExpansion) -> tuple[Array, str]:
     >>> data.tolist(), name
     ([2.0, 0.0, 3.0, 1.0, 0.0], 'relu (formula)')
     """
-    coefficients = expansion.link_coefficients() if expansion.is_polynomial else expansion.coefficients
-    return simulated_link(expansion, lambda: _series(np.array(coefficients, dtype=np.float64)), _formula)
+    return simulated_link(expansion, _series, _formula)
 
 
 def sampled_link_anywhere(expansion: HermiteExpansion, *, slope: bool = True) -> tuple[Array, str]:
-    """Return the data of a link of a network, and one phrase saying what link it is, see `link_anywhere`.
+    """Return the data of a link of a network, and one phrase saying what link it is, see `simulated_link`.
 
     Without `slope` the value alone is of use, and a formula may have jumps.
     """
-    return link_anywhere(
+    return simulated_link(
         expansion,
-        lambda c: _series(np.array(c, dtype=np.float64)),
+        _series,
         lambda expression: _formula(expression, slope=slope),
         lambda table: _data(TABLE, [*map(float, table.shape), *table.ravel()]),
     )
@@ -84,8 +83,9 @@ def _data(family: int, value: list[float], slope: list[float] | None = None, reg
     return np.array([family, registers, place, *value, *(slope or [])], dtype=np.float64)
 
 
-def _series(coefficients: Array) -> Array:
-    c = np.trim_zeros(coefficients, "b") if coefficients.any() else np.zeros(1)
+def _series(coefficients: Any) -> Array:
+    c = np.array(coefficients, dtype=np.float64)
+    c = np.trim_zeros(c, "b") if c.any() else np.zeros(1)
     slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
     if c.size - 1 <= HORNER_DEGREE:
         terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS
@@ -123,7 +123,7 @@ def _names() -> dict[Any, str]:
 
 
 @kernel
-def write_values(link: Vector, z: Vector, out: Vector, scratch: Vector) -> None:  # noqa: PLR0912 (one for each family)
+def write_values(link: Vector, z: Vector, out: Vector, scratch: Vector) -> None:
     """Write σ of each of many numbers; `scratch` holds `scratch_size` numbers."""
     family = int(link[FAMILY])
     if family == LOW:
@@ -132,38 +132,15 @@ def write_values(link: Vector, z: Vector, out: Vector, scratch: Vector) -> None:
     elif family == HIGH:
         for i in range(z.size):
             out[i] = high_at(link, z[i])[0]
-    elif family == BENT:
-        for i in range(z.size):
-            out[i] = bent_at(link, z[i])[0]
-    elif family == ERF:
-        for i in range(z.size):
-            out[i] = erf_at(z[i])[0]
-    elif family == TANH:
-        for i in range(z.size):
-            out[i] = tanh_at(z[i])[0]
-    elif family == GELU:
-        for i in range(z.size):
-            out[i] = gelu_at(z[i])[0]
-    elif family == SIGMOID:
-        for i in range(z.size):
-            out[i] = sigmoid_at(z[i])[0]
-    elif family == SILU:
-        for i in range(z.size):
-            out[i] = silu_at(z[i])[0]
-    elif family == SIN:
-        for i in range(z.size):
-            out[i] = sin_at(z[i])[0]
-    elif family != TABLE and z.size >= FEW:
+    elif (family in (SERIES, PROGRAM)) and z.size >= FEW:
         write_blocks(link, z, out, vector(scratch, 0, 0), scratch)
     else:
         for i in range(z.size):
-            out[i] = rest_value_at(link, z[i], scratch)
+            out[i] = value_at(link, z[i], scratch)
 
 
 @kernel
-def write_both(  # noqa: PLR0912 (one for each family)
-    link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector
-) -> None:
+def write_both(link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector) -> None:
     """Write σ and σ' of each of many numbers; `scratch` holds `scratch_size` numbers."""
     family = int(link[FAMILY])
     if family == LOW:
@@ -175,29 +152,11 @@ def write_both(  # noqa: PLR0912 (one for each family)
     elif family == BENT:
         for i in range(z.size):
             value[i], slope[i] = bent_at(link, z[i])
-    elif family == ERF:
-        for i in range(z.size):
-            value[i], slope[i] = erf_at(z[i])
-    elif family == TANH:
-        for i in range(z.size):
-            value[i], slope[i] = tanh_at(z[i])
-    elif family == GELU:
-        for i in range(z.size):
-            value[i], slope[i] = gelu_at(z[i])
-    elif family == SIGMOID:
-        for i in range(z.size):
-            value[i], slope[i] = sigmoid_at(z[i])
-    elif family == SILU:
-        for i in range(z.size):
-            value[i], slope[i] = silu_at(z[i])
-    elif family == SIN:
-        for i in range(z.size):
-            value[i], slope[i] = sin_at(z[i])
-    elif family != TABLE and z.size >= FEW:
+    elif (family in (SERIES, PROGRAM)) and z.size >= FEW:
         write_blocks(link, z, value, slope, scratch)
     else:
         for i in range(z.size):
-            value[i], slope[i] = rest_at(link, z[i], scratch)
+            value[i], slope[i] = both_at(link, z[i], scratch)
 
 
 @kernel

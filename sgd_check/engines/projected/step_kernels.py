@@ -1,24 +1,34 @@
-"""Compiled steps of the projected engine: those of homogeneous neurons, networks, frames, and inputs of covariance Σ.
+"""Compiled steps of the projected engine: of homogeneous neurons, networks and frames, on single samples or batches.
 
-State: W (r + m, m), column i the coordinates of neuron i: r on the teacher's axes, then row i of a lower-triangular
-factor of the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those r + m axes and in new ones,
+State: W (D, m), column i the coordinates of neuron i: on the teacher's axes, then row i of a lower-triangular factor of
+the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those axes and in new ones,
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
 
-and turns the axes so that the new ones are empty again. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
+and turns the axes so that the new ones are empty again. A student says what g and H are, `weigh_homogeneous` or
+`weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is what lets d drop out. Rows of
+`work`: z, |w|, σ, σ', g, h, and one to carry columns.
 
-All steps take `draws`, the samples, gammas and labels of so many steps, and `buffers`: `work` (7, m), scratch of links,
-H (B, m) and `stack`, see `turn_batch`.
+*Inputs of covariance Σ.* W holds whitened coordinates: the teacher's axes, those of classes (axes of one eigenvalue)
+that have at most m more, then for every other class the m rows of its triangular factor. The step is Σ times that of
+isotropic inputs, with the eigenvalue s of a row in front of g − 1 and h; axes are turned within a class alone.
+Isotropic inputs are one class of eigenvalue 1. `axes` holds the eigenvalues (D,) of the rows, the first row of each
+factor, behind all other rows, and the numbers of new axes of the factors.
+
+*Draws* are `samples`, `gammas` and `labels` (steps, B). A row of samples has B samples of D numbers N(0, 1), then for B
+> 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the squares of those on it,
+for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m), scratch of links, H (B,
+m) and `stack`, see `turn_batch`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
 
 *Turns.* A step leaves the neurons with entries on axes new in its samples; a rotation of all axes beyond the teacher's
 brings the factor of the neurons back to lower-triangular form. One sample takes two sweeps of Givens rotations, O(m²)
 operations.
 
-With H the B×m matrix of the h_ib, the new axes of a batch carry Hᵀ N, N a B×s matrix of N(0, 1)
-with s the number of axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for B ≤ m, N is
-replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the
-law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular
-form; a step costs O(B m (m + r) + m³) operations.
+With H the B×m matrix of the h_ib, the new axes of a batch carry Hᵀ N, N a B×s matrix of N(0, 1) with s the number of
+axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for B ≤ m, N is replaced by its
+Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the law of Tᵀ N'
+with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular form; a step
+costs O(B m (m + r) + m³) operations.
 
 *Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b, e the error of a
 sample, all taken before the step, and η/B its rate, a step is
@@ -36,22 +46,19 @@ the gradient and the polar factor of what it leads to are one matrix of rank one
     (I + f zzᵀ)(U − b z x_⊥ᵀ) = U + z (f x_∥ − β x_⊥)ᵀ,   b = √2 η e,   β = b (1 + b² |x_⊥|² |z|²)^(−1/2),
 
 f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form: O(m² + m r) operations.
-
-*Inputs of covariance Σ.* State: W (D, m), column i the whitened coordinates of neuron i: the teacher's axes, those of
-classes that have at most m more, then for every other class the m rows of its triangular factor. The step is Σ times
-that of isotropic inputs, with the eigenvalue s of a row in front of g − 1 and h; axes are turned within a class alone.
-The new axes of a batch carry a Bartlett factor of its own for every triangular factor.
 """
 
 import numpy as np
 
 from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import entry, inlined_kernel, kernel
 from dynamics.kernels.views import row_part
 from sgd_check.engines.projected.links import both_at, write_both
 
 Draws = tuple[Matrix, Matrix, Matrix]
 Buffers = tuple[Matrix, Vector, Matrix, Matrix]
+Axes = tuple[Vector, Integers, Integers]
+Network = tuple[Vector, Vector, Vector]
 
 
 @kernel
@@ -88,12 +95,11 @@ def output(W: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: M
     return total
 
 
-@kernel
-def weigh_batch(
-    W: Matrix, rate: float, samples: Matrix, labels: Matrix, t: int, link: Vector, H: Matrix, work: Matrix,
-    scratch: Vector
-) -> bool:  # fmt: skip
-    """Write H and g for batch t; return whether every error is finite."""
+@inlined_kernel
+def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int, buffers: Buffers) -> bool:
+    """Write H and g of homogeneous neurons for batch t; return whether every error is finite."""
+    samples, _, labels = draws
+    work, scratch, H, _ = buffers
     axes, m = W.shape
     z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
     slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
@@ -250,10 +256,81 @@ def turn_batch(
             W[first + j, i] = stack[j, i] if i >= j else 0.0
 
 
+@inlined_kernel
+def weigh_class(s: float, plain: Vector, g: Vector) -> None:
+    """Write g of rows of eigenvalue s, given that of isotropic inputs."""
+    for i in range(g.size):
+        g[i] = (1.0 - s) + s * plain[i]
+
+
+@inlined_kernel
+def move_rows(W: Matrix, count: int, s: Vector, samples: Matrix, t: int, H: Matrix, plain: Vector, g: Vector) -> None:
+    """Move the first rows of W along batch t."""
+    rows, m = W.shape
+    for c in range(count):
+        if c == 0 or s[c] != s[c - 1]:
+            weigh_class(s[c], plain, g)
+        coordinate = s[c] * samples[t, c]
+        for i in range(m):
+            W[c, i] = g[i] * W[c, i] - coordinate * H[0, i]
+        for b in range(1, H.shape[0]):
+            coordinate = s[c] * samples[t, b * rows + c]
+            for i in range(m):
+                W[c, i] -= coordinate * H[b, i]
+
+
+@inlined_kernel
+def move(W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers) -> None:
+    """Take the step of batch t, W ← g W − Hᵀ x times Σ, and turn its new axes away; `own` (B, m) is overwritten."""
+    s, factors, new_axes = axes
+    samples, gammas, _ = draws
+    work, _, H, stack = buffers
+    rows, m = W.shape
+    batch = H.shape[0]
+    g, h, products, plain = (
+        row_part(work, 4, 0, m), row_part(work, 5, 0, m), row_part(work, 6, 0, m), row_part(work, 2, 0, m)
+    )  # fmt: skip
+    for i in range(m):
+        plain[i] = g[i]
+    # The rows of factors are moved while they are turned if there is one sample.
+    move_rows(W, rows if batch > 1 or factors.size == 0 else factors[0], s, samples, t, H, plain, g)
+    at, below = 0, batch * rows
+    for q in range(factors.size):
+        first, count = factors[q], new_axes[q]
+        if batch == 1:
+            weigh_class(s[first], plain, g)
+            for i in range(m):
+                h[i] = s[first] * H[0, i]
+            turn_back(W, first, samples, t, np.sqrt(2.0 * gammas[t, at]) if count > 0 else 0.0, work)
+        else:
+            for b in range(batch):
+                for i in range(m):
+                    own[b, i] = s[first] * H[b, i]
+            drawn = row_part(samples, t, below, samples.shape[1] - below)
+            turn_batch(W, first, own, row_part(gammas, t, at, count), drawn, stack, products)
+            for b in range(min(batch, m)):
+                below += min(b, count)
+        at += count
+
+
 @entry
-def take_lone_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
-    """Take the steps of `take_single_steps` for one neuron and one axis of the teacher."""
-    (link,) = constants
+def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws, buffers: Buffers) -> int:
+    """Take one step of homogeneous neurons per learning rate: O(m² + m r) operations on one sample each."""
+    own = np.empty(buffers[2].shape)
+    for t in range(rates.size):
+        if not weigh_homogeneous(W, rates[t], link, draws, t, buffers):
+            give_up(W)
+            return t
+        move(W, axes, draws, t, own, buffers)
+    return rates.size
+
+
+@entry
+def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws, buffers: Buffers) -> int:
+    """Take the steps of `take_steps` for one neuron and one axis of the teacher, in a third of the time.
+
+    Studies take billions of these.
+    """
     samples, gammas, labels = draws
     scratch = buffers[1]
     along, across = W[0, 0], W[1, 0]
@@ -273,69 +350,6 @@ def take_lone_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: D
         across = np.sqrt(turned * turned + 2.0 * h * h * gammas[t, 0]) if gammas.shape[1] > 0 else abs(turned)
     W[0, 0], W[1, 0] = along, across
     return rates.size
-
-
-@entry
-def take_single_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
-    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
-
-    `constants` hold the link. `draws` are samples (steps, r + m) of N(0, 1), gammas (steps, 1), half the squared length
-    in all other axes, or without a column where there are none, and labels (steps, 1).
-    """
-    (link,) = constants
-    samples, gammas, labels = draws
-    work, scratch, _, _ = buffers
-    m = W.shape[1]
-    r = W.shape[0] - m
-    z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
-    slope, g, h = row_part(work, 3, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
-    for t in range(rates.size):
-        lengths(W, work)
-        step = rates[t] * (output(W, samples, t, 0, link, work, scratch) - labels[t, 0])
-        if not abs(step) < np.inf:
-            give_up(W)
-            return t
-        for i in range(m):
-            g[i] = 1.0 - step * (2.0 * value[i] - z[i] * slope[i])
-            h[i] = step * rho[i] * slope[i]
-        for c in range(r):
-            coordinate = samples[t, c]
-            for i in range(m):
-                W[c, i] = g[i] * W[c, i] - h[i] * coordinate
-        turn_back(W, r, samples, t, np.sqrt(2.0 * gammas[t, 0]) if gammas.shape[1] > 0 else 0.0, work)
-    return rates.size
-
-
-@entry
-def take_batch_steps(W: Matrix, rates: Vector, constants: tuple[Vector], draws: Draws, buffers: Buffers) -> int:
-    """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
-
-    `rates` are η/B, `constants` those of `take_single_steps`. A row of samples holds B samples of r + m numbers, then
-    the entries of the Bartlett factor below its diagonal; gammas (steps, s') are half the squares of that diagonal.
-    """
-    (link,) = constants
-    samples, gammas, labels = draws
-    work, scratch, H, stack = buffers
-    axes, m = W.shape
-    batch, new = labels.shape[1], gammas.shape[1]
-    g, products = row_part(work, 4, 0, m), row_part(work, 6, 0, m)
-    for t in range(rates.size):
-        if not weigh_batch(W, rates[t], samples, labels, t, link, H, work, scratch):
-            give_up(W)
-            return t
-        for c in range(axes):
-            for i in range(m):
-                W[c, i] *= g[i]
-            for b in range(batch):
-                coordinate = samples[t, b * axes + c]
-                for i in range(m):
-                    W[c, i] -= coordinate * H[b, i]
-        below = row_part(samples, t, batch * axes, samples.shape[1] - batch * axes)
-        turn_batch(W, axes - m, H, row_part(gammas, t, 0, new), below, stack, products)
-    return rates.size
-
-
-NetworkConstants = tuple[Vector, Vector, Vector]
 
 
 @kernel
@@ -361,13 +375,14 @@ def network_output(
     return total
 
 
-@kernel
-def weigh_samples(
-    W: Matrix, layers: Matrix, rate: float, constants: NetworkConstants, samples: Matrix, labels: Matrix, t: int,
-    H: Matrix, work: Matrix, scratch: Vector
-) -> bool:  # fmt: skip
-    """Write H, g and the two sums over batch t, for the rate η/B; return whether every error is finite."""
-    link, motion, radii = constants
+@inlined_kernel
+def weigh_network(
+    W: Matrix, layers: Matrix, rate: float, network: Network, draws: Draws, t: int, buffers: Buffers
+) -> bool:
+    """Write H, g and the two sums of a network for batch t; return whether every error is finite."""
+    link, motion, radii = network
+    samples, _, labels = draws
+    work, scratch, H, _ = buffers
     axes, m = W.shape
     batch = labels.shape[1]
     for i in range(m):
@@ -413,51 +428,31 @@ def put_back(W: Matrix, radii: Vector, work: Matrix) -> None:
 
 @entry
 def take_network_steps(
-    W: Matrix, layers: Matrix, rates: Vector, constants: NetworkConstants, draws: Draws, buffers: Buffers
+    W: Matrix, layers: Matrix, rates: Vector, network: Network, axes: Axes, draws: Draws, buffers: Buffers
 ) -> int:
-    """Take one step per rate η/B, on B samples each; return how many were taken before the state was not finite.
-
-    `constants` are the link and the numbers `motion` and `radii` of the module's docstring. Draws are
-    those of `take_batch_steps`, and for B = 1 of `take_single_steps`.
-    """
-    _, motion, radii = constants
-    samples, gammas, labels = draws
-    work, scratch, H, stack = buffers
-    axes, m = W.shape
-    batch, new = labels.shape[1], gammas.shape[1]
-    products = row_part(work, 6, 0, m)
+    """Take one step of a network per rate; `network` holds the link and the numbers `motion` and `radii`."""
+    _, motion, radii = network
+    own = np.empty(buffers[2].shape)
     for t in range(rates.size):
-        if not weigh_samples(W, layers, rates[t], constants, samples, labels, t, H, work, scratch):
+        if not weigh_network(W, layers, rates[t], network, draws, t, buffers):
             give_up(W)
             give_up(layers)
             return t
-        move_layers(layers, batch * rates[t], motion, work)
-        for c in range(axes if batch > 1 else axes - m):
-            for i in range(m):
-                W[c, i] *= work[4, i]
-            for b in range(batch):
-                coordinate = samples[t, b * axes + c]
-                for i in range(m):
-                    W[c, i] -= coordinate * H[b, i]
-        if batch > 1:
-            below = row_part(samples, t, batch * axes, samples.shape[1] - batch * axes)
-            turn_batch(W, axes - m, H, row_part(gammas, t, 0, new), below, stack, products)
-        else:
-            for i in range(m):
-                work[5, i] = H[0, i]
-            turn_back(W, axes - m, samples, t, np.sqrt(2.0 * gammas[t, 0]) if new > 0 else 0.0, work)
-        put_back(W, radii, work)
+        move_layers(layers, draws[2].shape[1] * rates[t], motion, buffers[0])
+        move(W, axes, draws, t, own, buffers)
+        put_back(W, radii, buffers[0])
     return rates.size
 
 
 @entry
-def take_frame_steps(W: Matrix, rates: Vector, constants: tuple[Vector, Vector], draws: Draws, buffers: Buffers) -> int:
-    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
+def take_frame_steps(
+    W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws, buffers: Buffers
+) -> int:
+    """Take one step of a frame per learning rate, on one sample each, which is overwritten.
 
-    `constants` are the coefficients a and σ0, alone in an array; label noise takes the place of labels in `draws`, and
-    the rest is as in `projected_single_kernels.take_single_steps`. Samples are overwritten.
+    `frame` holds the coefficients a and σ0, alone in an array; label noise takes the place of labels in `draws`.
     """
-    a, radius = constants
+    a, radius = frame
     samples, gammas, noise = draws
     work = buffers[0]
     m = W.shape[1]
@@ -504,92 +499,4 @@ def take_frame_steps(W: Matrix, rates: Vector, constants: tuple[Vector, Vector],
                 W[c, i] -= carry[i] * coordinate
         # The sign of the new axis is free.
         turn_back(W, r, samples, t, abs(beta) * np.sqrt(new), work)
-    return rates.size
-
-
-ClassConstants = tuple[Vector, Vector, Integers, Integers]
-
-
-@kernel
-def weigh_class(s: float, step: float, work: Matrix) -> None:
-    """Write g and h of the rows of eigenvalue s."""
-    for i in range(work.shape[1]):
-        work[4, i] = 1.0 - s * step * (2.0 * work[2, i] - work[0, i] * work[3, i])
-        work[5, i] = s * step * work[1, i] * work[3, i]
-
-
-@entry
-def take_class_steps(W: Matrix, rates: Vector, constants: ClassConstants, draws: Draws, buffers: Buffers) -> int:
-    """Take one step per learning rate, on one sample each; return how many were taken before W was not finite.
-
-    `constants` are the link, eigenvalues (D,) of the rows, the first row of each triangular factor, behind
-    all other rows, and the numbers of new axes of the factors, here 1. Samples (steps, D) are of N(0, 1), gammas
-    (steps, factors) half the squared lengths in all other axes of a class.
-    """
-    link, s, factors, _ = constants
-    samples, gammas, labels = draws
-    work, scratch, _, _ = buffers
-    axes, m = W.shape
-    single = factors[0] if factors.size > 0 else axes
-    for t in range(rates.size):
-        lengths(W, work)
-        step = rates[t] * (output(W, samples, t, 0, link, work, scratch) - labels[t, 0])
-        if not abs(step) < np.inf:
-            give_up(W)
-            return t
-        for c in range(single):
-            if c == 0 or s[c] != s[c - 1]:
-                weigh_class(s[c], step, work)
-            for i in range(m):
-                W[c, i] = work[4, i] * W[c, i] - work[5, i] * samples[t, c]
-        for q in range(factors.size):
-            weigh_class(s[factors[q]], step, work)
-            turn_back(W, factors[q], samples, t, np.sqrt(2.0 * gammas[t, q]), work)
-    return rates.size
-
-
-@kernel
-def move_rows(W: Matrix, s: Vector, samples: Matrix, t: int, H: Matrix, work: Matrix) -> None:
-    """Take Σ times the step of isotropic inputs, on all axes but the new ones; g stands in row 4 of `work`."""
-    axes, m = W.shape
-    for c in range(axes):
-        for i in range(m):
-            W[c, i] *= 1.0 - s[c] * (1.0 - work[4, i])
-        for b in range(H.shape[0]):
-            coordinate = s[c] * samples[t, b * axes + c]
-            for i in range(m):
-                W[c, i] -= coordinate * H[b, i]
-
-
-@entry
-def take_class_batches(
-    W: Matrix, rates: Vector, constants: ClassConstants, draws: Draws, buffers: Buffers, own: Matrix
-) -> int:
-    """Take one step per learning rate, on B samples each; return how many were taken before W was not finite.
-
-    `rates` are η/B. A row of samples holds B samples of D numbers, then for every factor the entries of its Bartlett
-    factor below the diagonal; gammas are half the squares of those on it. `own` (B, m) is a buffer.
-    """
-    link, s, factors, new_axes = constants
-    samples, gammas, labels = draws
-    work, scratch, H, stack = buffers
-    axes, m = W.shape
-    batch = labels.shape[1]
-    products = row_part(work, 6, 0, m)
-    for t in range(rates.size):
-        if not weigh_batch(W, rates[t], samples, labels, t, link, H, work, scratch):
-            give_up(W)
-            return t
-        move_rows(W, s, samples, t, H, work)
-        at, below = 0, batch * axes
-        for q in range(factors.size):
-            first, count = factors[q], new_axes[q]
-            for b in range(batch):
-                for i in range(m):
-                    own[b, i] = s[first] * H[b, i]
-            drawn = row_part(samples, t, below, samples.shape[1] - below)
-            turn_batch(W, first, own, row_part(gammas, t, at, count), drawn, stack, products)
-            at += count
-            for b in range(min(batch, m)):
-                below += min(b, count)
     return rates.size

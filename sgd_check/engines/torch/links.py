@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, link_anywhere, simulated_link
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,26 +39,26 @@ class TorchLink(Protocol):
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
     """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
-    return simulated_link(expansion, lambda: _series_link(expansion.coefficients, dtype, device), FormulaLink)
+    return simulated_link(expansion, lambda c: _series_link(c, dtype, device), FormulaLink)
 
 
 def make_link_anywhere(
     expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, slope: bool = True
 ) -> tuple[TorchLink, str]:
-    """Return the link of a network in torch and one phrase saying what it is, see `link_anywhere`.
+    """Return the link of a network in torch and one phrase saying what it is, see `simulated_link`.
 
     Without `slope` its value alone is of use, and a formula may have jumps.
     """
-    return link_anywhere(
+    return simulated_link(
         expansion,
-        lambda c: _series_link(np.array(c, dtype=np.float64), dtype, device),
+        lambda c: _series_link(c, dtype, device),
         lambda expression: FormulaLink(expression, slope=slope),
         lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device)),
     )
 
 
-def _series_link(coefficients: Array, dtype: torch.dtype, device: torch.device) -> TorchLink:
-    c = np.trim_zeros(coefficients, "b")
+def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
+    c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
     form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
     return form(three_rows(c), dtype, device)
 
@@ -147,7 +147,26 @@ class _RecurrenceLink(TorchLink):
             before, now = now, (z * now).sub_(before, alpha=j**0.5).div_((j + 1) ** 0.5)
 
 
-class FormulaLink(TorchLink):
+class _PairLink(TorchLink):
+    """A link that gives σ and σ' together."""
+
+    def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z)."""
+        raise NotImplementedError
+
+    def value(self, z: torch.Tensor) -> torch.Tensor:
+        """Return σ(z)."""
+        return self.both(z)[0]
+
+    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
+        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+        sigma, double, slope = out.unbind(0)
+        for found, row in zip(self.both(z), (sigma, slope), strict=True):
+            row.copy_(found)
+        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
+
+
+class FormulaLink(_PairLink):
     """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one.
 
     Without `slope` the derivative, which may not exist, is left out, and counts as 0.
@@ -168,13 +187,10 @@ class FormulaLink(TorchLink):
         """Return σ(z)."""
         return _as_tensor(self._sigma(self._scope(z)), z)
 
-    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
+    def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z)."""
         scope = self._scope(z)
-        sigma, double, slope = out.unbind(0)
-        sigma.copy_(_as_tensor(self._sigma(scope), z))
-        slope.copy_(_as_tensor(self._slope(scope), z))
-        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
+        return _as_tensor(self._sigma(scope), z), _as_tensor(self._slope(scope), z)
 
     def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
         scope = {self._z: z}
@@ -183,24 +199,13 @@ class FormulaLink(TorchLink):
         return scope
 
 
-class TableLink(TorchLink):
+class TableLink(_PairLink):
     """A link by its table, see `tabulated`; beyond its ends the tangent there."""
 
     def __init__(self, table: torch.Tensor) -> None:
         self._columns = table.T.contiguous().unbind(0)
 
-    def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
-        return self._both(z)[0]
-
-    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
-        sigma, double, slope = out.unbind(0)
-        for found, row in zip(self._both(z), (sigma, slope), strict=True):
-            row.copy_(found)
-        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
-
-    def _both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return σ(z) and σ'(z)."""
         inside = z.clamp(-TABLE_END, TABLE_END)
         scaled = (inside + TABLE_END) / PIECE_WIDTH
