@@ -12,33 +12,28 @@ from hermite.text.command_line import PROGRAM, TYPED, run_program
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = {
-    "hermite.exponents": "the information and generative exponents of a link, and the samples that they ask for",
-    "dynamics.solve": "one answer to one problem: emergence times, overlaps and loss over time",
-    "sgd_check.run": "a prediction held against online SGD on sampled data",
-    "dynamics.tokens": "staircases that attention and memories learn from tokens",
-    "sgd_check.tokens": "a prediction on tokens held against runs of the full model",
-    "dynamics.study": "a grid of problems, answered in parallel, from a TOML file",
-    "dynamics.laws": "scaling laws of the theory alone, each fitted beside its prediction",
-    "dynamics.mean_field_study": "networks of many widths against their mean field",
-    "sgd_check.study": "families of runs of SGD: sample complexity, step size, transfer, calibration",
-    "dynamics.report": "any result file as one HTML page",
-    "dynamics.compile": "all functions compiled beforehand, with all cores",
+#: Name in `feature-emergence NAME` -> module and purpose; the names of commands that sample SGD begin with `check`.
+TABLE = {
+    "exponents": (
+        "hermite.exponents",
+        "the information and generative exponents of a link, and the samples that they ask for",
+    ),
+    "solve": ("dynamics.solve", "one answer to one problem: emergence times, overlaps and loss over time"),
+    "check": ("sgd_check.run", "a prediction held against online SGD on sampled data"),
+    "tokens": ("dynamics.tokens", "staircases that attention and memories learn from tokens"),
+    "check-tokens": ("sgd_check.tokens", "a prediction on tokens held against runs of the full model"),
+    "study": ("dynamics.study", "a grid of problems, answered in parallel, from a TOML file"),
+    "laws": ("dynamics.laws", "scaling laws of the theory alone, each fitted beside its prediction"),
+    "mean-field-study": ("dynamics.mean_field_study", "networks of many widths against their mean field"),
+    "check-study": (
+        "sgd_check.study",
+        "families of runs of SGD: sample complexity, step size, transfer, calibration",
+    ),
+    "report": ("dynamics.report", "any result file as one HTML page"),
+    "compile": ("dynamics.compile", "all functions compiled beforehand, with all cores"),
 }
-#: Name in `feature-emergence NAME` -> module; the commands that sample SGD begin with `check`.
-NAMES = {
-    "exponents": "hermite.exponents",
-    "solve": "dynamics.solve",
-    "check": "sgd_check.run",
-    "tokens": "dynamics.tokens",
-    "check-tokens": "sgd_check.tokens",
-    "study": "dynamics.study",
-    "check-study": "sgd_check.study",
-    "laws": "dynamics.laws",
-    "mean-field-study": "dynamics.mean_field_study",
-    "report": "dynamics.report",
-    "compile": "dynamics.compile",
-}
+COMMANDS = dict(TABLE.values())
+NAMES = {name: module for name, (module, _) in TABLE.items()}
 ABOUT = "How two-layer networks learn features: the theory, and the SGD that checks it."
 
 

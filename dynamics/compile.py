@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,77 +35,64 @@ exit codes: 0 done, 1 a job failed, 2 usage, 130 interrupted
 Job = Callable[[], object]
 
 
-def _problem(**fields: Any) -> Problem:
+#: Fields of small problems, which `_problem` completes.
+LARGE = {"teacher": (40, 1.0), "width": 128, "dimension": 256, "initial_norm": 0.05}
+CLASSES = {"dimension": 40, "inputs": ([2.0, 0.5], [4, 36])}
+COMMITTEES = [{"activation": link, "student": "committee", "initial_norm": 0.5} for link in ("erf", {2: 0.4, 3: 1.0})]
+CORRELATION = {
+    "activation": "he3",
+    "teacher": [1.0],
+    "width": 1,
+    "dimension": 64,
+    "student": "spherical",
+    "objective": "correlation",
+    "smoothing": 1.0,
+    "initial_overlaps": ([[0.2]], [[1.0]], [1.0]),
+}
+SPHERES = [{"teacher": coefficients, "student": "spherical"} for coefficients in ([1.0], [1.0, 0.5])]
+
+
+def _network(link: str, biases: str = "none") -> dict[str, Any]:
+    """Return the fields of a problem whose student and teacher have this link."""
+    return {"network": {"activation": link, "biases": biases}, "seed": 1}
+
+
+def _problem(fields: Mapping[str, Any]) -> Problem:
+    """Return the small problem with these fields; coefficients, inputs and students are given as plain values."""
     import dynamics
 
-    given: dict[str, Any] = {"activation": "he4", "teacher": dynamics.Teacher([0.8, 0.6]), "width": 3, "dimension": 12}
-    return dynamics.Problem(**(given | fields))
+    given: dict[str, Any] = {"activation": "he4", "teacher": [0.8, 0.6], "width": 3, "dimension": 12, **fields}
+    teacher = given["teacher"]
+    given["teacher"] = dynamics.Teacher(teacher) if isinstance(teacher, list) else dynamics.Teacher.power_law(*teacher)
+    if "inputs" in given:
+        given["inputs"] = dynamics.Inputs(*given["inputs"])
+    if network := given.pop("network", None):
+        link, width = network["activation"], given.pop("width")
+        del given["activation"]
+        given["student"] = dynamics.Student(width=width, scale="1/m", rates="mean-field", **network)
+        given["teacher"] = dynamics.Teacher([1.0, -0.6], links=[link, link])
+    return dynamics.Problem(**given)
 
 
-def _solved(function: str, *problems: Callable[[], Problem], **settings: Any) -> Job:
-    """Return a job that solves problems, to a short time, by a public function."""
+def _solved(function: str, *problems: Mapping[str, Any], **settings: Any) -> Job:
+    """Return a job that solves problems with these fields, to a short time, by a public function."""
 
     def solve() -> None:
         import dynamics
 
         times = {"save_at": dynamics.SaveAt.at([0.0, 0.5, 2.0])}
-        for problem in problems:
-            getattr(dynamics, function)(problem(), progress=False, **(times | settings))
+        for fields in problems or ({},):
+            getattr(dynamics, function)(_problem(fields), progress=False, **(times | settings))
 
     return solve
-
-
-def _large() -> Problem:
-    import dynamics
-
-    return _problem(teacher=dynamics.Teacher.power_law(40, 1.0), width=128, dimension=256, initial_norm=0.05)
-
-
-def _classes() -> Problem:
-    import dynamics
-
-    return _problem(dimension=40, inputs=dynamics.Inputs([2.0, 0.5], [4, 36]))
-
-
-def _committee(link: object) -> Callable[[], Problem]:
-    return lambda: _problem(activation=link, student="committee", initial_norm=0.5)
-
-
-def _correlation() -> Problem:
-    import dynamics
-
-    overlaps = ([[0.2]], [[1.0]], [1.0])
-    fields: dict[str, Any] = {"student": "spherical", "objective": "correlation", "smoothing": 1.0}
-    fields["initial_overlaps"] = overlaps
-    return _problem(activation="he3", teacher=dynamics.Teacher([1.0]), width=1, dimension=64, **fields)
-
-
-def _network(link: str, **student: Any) -> Callable[[], Problem]:
-    def problem() -> Problem:
-        import dynamics
-
-        student_ = dynamics.Student(activation=link, width=3, scale="1/m", rates="mean-field", **student)
-        teacher = dynamics.Teacher([1.0, -0.6], links=[link, link])
-        return dynamics.Problem(student=student_, teacher=teacher, dimension=12, seed=1)
-
-    return problem
-
-
-def _sphere(directions: int) -> Callable[[], Problem]:
-    def problem() -> Problem:
-        import dynamics
-
-        return _problem(teacher=dynamics.Teacher([1.0, 0.5][:directions]), student="spherical")
-
-    return problem
 
 
 def _predictions() -> None:
     import dynamics
 
     for link in ("he4", "he2", "relu"):
-        dynamics.predict_emergence(_problem(activation=link))
-    dynamics.solve_decoupled(_problem(), save_at=dynamics.SaveAt.at([0.0, 1.0]))
+        dynamics.predict_emergence(_problem({"activation": link}))
+    dynamics.solve_decoupled(_problem({}), save_at=dynamics.SaveAt.at([0.0, 1.0]))
 
 
 def _tokens() -> None:
@@ -123,32 +110,30 @@ def _tokens() -> None:
 
 #: Jobs of answers.
 JOBS: dict[str, Job] = {
-    "method explicit": _solved("solve_overlaps", _problem, method="explicit"),
-    "method bdf": _solved("solve_overlaps", _problem, method="bdf"),
-    "method stiff, small": _solved("solve_overlaps", _problem, method="stiff"),
-    "method stiff, large": _solved("solve_overlaps", _large, method="stiff", rtol=1e-4),
-    "method gradient-descent": _solved("solve_overlaps", _problem, method="gradient-descent", learning_rate=0.01),
+    "method explicit": _solved("solve_overlaps", method="explicit"),
+    "method bdf": _solved("solve_overlaps", method="bdf"),
+    "method stiff, small": _solved("solve_overlaps", method="stiff"),
+    "method stiff, large": _solved("solve_overlaps", LARGE, method="stiff", rtol=1e-4),
+    "method gradient-descent": _solved("solve_overlaps", method="gradient-descent", learning_rate=0.01),
     "network of relu": _solved("solve_network", _network("relu"), _network("relu", biases="trained"), rtol=1e-4),
     "network of erf": _solved("solve_network", _network("erf"), _network("erf", biases="trained"), rtol=1e-4),
     "network of polynomials": _solved("solve_network", _network("he2"), rtol=1e-4),
     "network, descent": _solved("solve_network", _network("erf"), method="gradient-descent", learning_rate=0.05),
     "network, finite steps": _solved("solve_network", _network("erf"), learning_rate=0.01, rtol=1e-4),
     "network of polynomials, finite steps": _solved("solve_network", _network("he2"), learning_rate=0.01, rtol=1e-4),
-    "finite steps": _solved("solve_overlaps", _problem, learning_rate=1e-4, rtol=1e-4),
-    "finite steps by bdf": _solved("solve_overlaps", _problem, learning_rate=1e-4, method="bdf", rtol=1e-4),
-    "classes": _solved("solve_overlaps", _classes, rtol=1e-4),
-    "classes by bdf": _solved("solve_overlaps", _classes, method="bdf", rtol=1e-4),
-    "classes, descent": _solved("solve_overlaps", _classes, method="gradient-descent", learning_rate=0.02),
-    "classes, finite steps": _solved("solve_overlaps", _classes, learning_rate=1e-4, rtol=1e-4),
-    "committee": _solved("solve_committee", _committee("erf"), _committee({2: 0.4, 3: 1.0}), rtol=1e-4),
-    "committee, finite steps": _solved(
-        "solve_committee", _committee("erf"), _committee({2: 0.4, 3: 1.0}), learning_rate=1e-3, rtol=1e-4
-    ),
-    "spherical": _solved("solve_spherical", _sphere(2), rtol=1e-4),
-    "spherical, finite steps": _solved("solve_spherical", _sphere(2), learning_rate=1e-3, rtol=1e-4),
-    "mean field, one direction": _solved("solve_mean_field", _sphere(1), particles=16),
-    "mean field, two directions": _solved("solve_mean_field", _sphere(2), particles=16),
-    "correlation": _solved("solve_correlation", _correlation, rtol=1e-4),
+    "finite steps": _solved("solve_overlaps", learning_rate=1e-4, rtol=1e-4),
+    "finite steps by bdf": _solved("solve_overlaps", learning_rate=1e-4, method="bdf", rtol=1e-4),
+    "classes": _solved("solve_overlaps", CLASSES, rtol=1e-4),
+    "classes by bdf": _solved("solve_overlaps", CLASSES, method="bdf", rtol=1e-4),
+    "classes, descent": _solved("solve_overlaps", CLASSES, method="gradient-descent", learning_rate=0.02),
+    "classes, finite steps": _solved("solve_overlaps", CLASSES, learning_rate=1e-4, rtol=1e-4),
+    "committee": _solved("solve_committee", *COMMITTEES, rtol=1e-4),
+    "committee, finite steps": _solved("solve_committee", *COMMITTEES, learning_rate=1e-3, rtol=1e-4),
+    "spherical": _solved("solve_spherical", SPHERES[1], rtol=1e-4),
+    "spherical, finite steps": _solved("solve_spherical", SPHERES[1], learning_rate=1e-3, rtol=1e-4),
+    "mean field, one direction": _solved("solve_mean_field", SPHERES[0], particles=16),
+    "mean field, two directions": _solved("solve_mean_field", SPHERES[1], particles=16),
+    "correlation": _solved("solve_correlation", CORRELATION, rtol=1e-4),
     "predictions": _predictions,
     "tokens": _tokens,
 }

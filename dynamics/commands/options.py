@@ -318,47 +318,23 @@ PROBLEM_OPTIONS = (
 )
 
 #: Options of two-layer networks alone; any of them chooses the model.
-NETWORK_OPTIONS = (
-    Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed"), models=NETWORK),
-    Option(
-        "initial-second-layer",
-        word_or_numbers("signs", "pairs"),
-        "start of the v_i: signs, pairs (f = 0), or numbers [signs]",
-        "V,V,...",
-        models=NETWORK,
-    ),
-    Option(
-        "biases",
-        plain,
-        "whether neurons have biases that move [none]",
-        choices=("none", "fixed", "trained"),
-        models=NETWORK,
-    ),
-    Option(
-        "initial-biases",
-        word_or_numbers(),
-        "standard deviation of the biases, or numbers [1]",
-        "B,B,...",
-        models=NETWORK,
-    ),
-    Option(
-        "first-layer",
-        plain,
-        "free, or neurons that keep their length [free]",
-        choices=("free", "sphere"),
-        models=NETWORK,
-    ),
-    Option(
-        "scale",
-        word_or_numbers("1/m", "1/sqrt(m)"),
-        "output scale: 1/m, 1/sqrt(m) or a number [1]",
-        "S",
-        models=NETWORK,
-    ),
-    Option(
-        "rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B", models=NETWORK
-    ),
-    Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V", models=NETWORK),
+NETWORK_OPTIONS = tuple(
+    option._replace(models=NETWORK)
+    for option in (
+        Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed")),
+        Option(
+            "initial-second-layer",
+            word_or_numbers("signs", "pairs"),
+            "start of the v_i: signs, pairs (f = 0), or numbers [signs]",
+            "V,V,...",
+        ),
+        Option("biases", plain, "whether neurons have biases that move [none]", choices=("none", "fixed", "trained")),
+        Option("initial-biases", word_or_numbers(), "standard deviation of the biases, or numbers [1]", "B,B,..."),
+        Option("first-layer", plain, "free, or neurons that keep their length [free]", choices=("free", "sphere")),
+        Option("scale", word_or_numbers("1/m", "1/sqrt(m)"), "output scale: 1/m, 1/sqrt(m) or a number [1]", "S"),
+        Option("rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B"),
+        Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V"),
+    )
 )
 
 SOLVER_OPTIONS = (

@@ -44,8 +44,6 @@ class Answer:
         Kinds of the problems that it takes: of those with Gaussian inputs, their students.
     fields : tuple of str
         Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
-    equations : tuple of str
-        Folders of `dynamics/equations` that hold what it solves.
     methods : tuple of str
         What its argument `method` may be.
     build, prepare : str
@@ -65,7 +63,6 @@ class Answer:
     function: str
     students: tuple[str, ...] = ("homogeneous",)
     fields: tuple[str, ...] = ()
-    equations: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     build: str = ""
     prepare: str = ""
@@ -101,7 +98,6 @@ ANSWERS = (
         name="overlaps",
         function="dynamics.solve.overlaps:solve_overlaps",
         fields=("inputs",),
-        equations=("overlaps", "finite_step", "pairs", "classes"),
         methods=FLOW_METHODS,
         build="dynamics.solve.overlaps:build",
         prepare="dynamics.solve.overlaps:prepare",
@@ -112,7 +108,6 @@ ANSWERS = (
     Answer(
         name="decoupled",
         function="dynamics.solve.decoupled:solve_decoupled",
-        equations=("transit",),
         check="dynamics.solve.decoupled:check",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,
@@ -122,7 +117,6 @@ ANSWERS = (
         name="prediction",
         function="dynamics.solve.decoupled:predict_emergence",
         fields=("inputs", *_CORRELATION),
-        equations=("transit", "correlation"),
         findings=_FLOWS,
         lacks=_INSTANT,
     ),
@@ -130,7 +124,6 @@ ANSWERS = (
         name="quadratic",
         function="dynamics.solve.quadratic:solve_quadratic",
         students=("stiefel", "homogeneous"),
-        equations=("quadratic",),
         check="dynamics.solve.quadratic:check",
         schedule="dynamics.solve.quadratic:default_quadratic_schedule",
         findings="dynamics.report.networks:quadratic_findings",
@@ -140,7 +133,6 @@ ANSWERS = (
         name="committee",
         function="dynamics.solve.committee:solve_committee",
         students=("committee",),
-        equations=("committee",),
         methods=COMMITTEE_METHODS,
         findings=_FLOWS,
     ),
@@ -148,7 +140,6 @@ ANSWERS = (
         name="spherical",
         function="dynamics.solve.spherical:solve_spherical",
         students=("spherical",),
-        equations=("spherical", "spherical_step"),
         methods=PARTICLE_METHODS,
         findings=_FLOWS,
     ),
@@ -157,7 +148,6 @@ ANSWERS = (
         function="dynamics.solve.correlation:solve_correlation",
         students=("spherical",),
         fields=_CORRELATION,
-        equations=("correlation",),
         methods=COMMITTEE_METHODS,
         check="dynamics.solve.correlation:check",
         schedule=_FLOW_TIMES,
@@ -167,7 +157,6 @@ ANSWERS = (
         name="network",
         function="dynamics.solve.network:solve_network",
         students=("network",),
-        equations=("network",),
         methods=NETWORK_METHODS,
         check="dynamics.solve.network:check",
         schedule="dynamics.theory.components:default_network_schedule",
@@ -177,7 +166,6 @@ ANSWERS = (
         name="mean-field",
         function="dynamics.solve.mean_field:solve_mean_field",
         students=("spherical", "homogeneous"),
-        equations=("mean_field",),
         methods=PARTICLE_METHODS,
         check="dynamics.solve.mean_field:check",
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",
@@ -188,7 +176,6 @@ ANSWERS = (
         name="coupling",
         function="dynamics.solve.spherical:solve_coupling",
         students=("spherical",),
-        equations=("spherical",),
         findings="dynamics.report.mean_field:coupling_findings",
         lacks={
             **dict.fromkeys(
@@ -203,7 +190,6 @@ ANSWERS = (
         name="chaos",
         function="dynamics.laws.chaos:propagation_of_chaos",
         students=("spherical",),
-        equations=("spherical", "mean_field"),
         findings="dynamics.report.mean_field:chaos_findings",
         lacks={
             "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
