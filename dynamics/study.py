@@ -98,14 +98,9 @@ OPTIONS = (
 
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = command_parser(
-        "dynamics.study", "Answer every problem of a grid, in parallel, and write one dataset.", EXAMPLES
-    )
-    parser.add_argument(
-        "file", metavar="FILE", help="TOML file with the tables [problem], [grid], [study] and [output]"
-    )
-    parser.add_options(OPTIONS)
-    return parser
+    about = "Answer every problem of a grid, in parallel, and write one dataset."
+    file = ("file", "FILE", "TOML file with the tables [problem], [grid], [study] and [output]")
+    return command_parser("dynamics.study", about, EXAMPLES, OPTIONS, file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

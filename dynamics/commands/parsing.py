@@ -5,7 +5,6 @@ Imports nothing heavy, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import tomllib
 from pathlib import Path
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.options import STYLE, switch
+from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -20,11 +20,9 @@ from hermite.text.command_line import (
     OutputError,
     PlainParser,
     UsageError,
-    add_version,
     exit_code_of,
     say,
     tell,
-    typed_name,
 )
 from hermite.text.messages import not_a_choice, renamed, shown, suggestion
 from hermite.text.signals import EXIT_INTERRUPTED
@@ -88,16 +86,19 @@ class Parser(PlainParser):
         return MappingProxyType(vars(self.parse_args(arguments)))
 
 
-def command_parser(module: str, description: str, epilog: str) -> Parser:
-    """Return the parser of the command of a module, still without arguments but `--help` and `--version`."""
-    parser = Parser(
-        prog=typed_name(module),
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_version(parser)
+def command_parser(
+    module: str,
+    description: str,
+    epilog: str,
+    options: Iterable[Option] = (),
+    argument: tuple[str, str, str] | None = None,
+) -> Parser:
+    """Return the parser of the command of a module, with options and an argument: its name, metavar and help."""
+    parser = command_line.command_parser(module, description, epilog, Parser)
+    if argument is not None:
+        name, metavar, explanation = argument
+        parser.add_argument(name, metavar=metavar, help=explanation)
+    parser.add_options(options)
     return parser
 
 

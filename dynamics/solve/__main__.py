@@ -98,6 +98,7 @@ COMMAND_OPTIONS = (
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     *DISPLAY[4:],
 )
+ALL_OPTIONS = (*OPTIONS, *COMMAND_OPTIONS)
 #: Options that another makes meaningless.
 EXCLUDED = {
     "coefficients": ("beta", "ratio", "directions"),
@@ -117,10 +118,8 @@ QUADRATIC = "quadratic"
 
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
-    description = "Predict and integrate how a two-layer network learns the directions of a teacher."
-    parser = command_parser("dynamics.solve", description, EXAMPLES)
-    parser.add_options((*OPTIONS, *COMMAND_OPTIONS))
-    return parser
+    about = "Predict and integrate how a two-layer network learns the directions of a teacher."
+    return command_parser("dynamics.solve", about, EXAMPLES, ALL_OPTIONS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,7 +132,7 @@ def _run(given: Mapping[str, Any]) -> int:
     try:
         if given["resume"]:
             return _resume(given)
-        given = completed(given, (*OPTIONS, *COMMAND_OPTIONS))
+        given = completed(given, ALL_OPTIONS)
         if given["resume"]:
             msg = "Option --resume must be typed as a flag, but is in the file of --config."
             raise UsageError(msg)

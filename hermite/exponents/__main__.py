@@ -10,11 +10,10 @@ from hermite.text.command_line import (
     EXIT_DONE,
     PlainParser,
     UsageError,
-    add_version,
+    command_parser,
     exit_code_of,
     run_program,
     tell,
-    typed_name,
 )
 
 if TYPE_CHECKING:
@@ -40,14 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
-    parser = PlainParser(
-        prog=typed_name("hermite.exponents"),
-        description="Print the information and the generative exponent of a link, and the samples that they ask for.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add_version(parser)
+    about = "Print the information and the generative exponent of a link, and the samples that they ask for."
+    parser = command_parser("hermite.exponents", about, EXAMPLES, PlainParser)
     add = parser.add_argument
     add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")

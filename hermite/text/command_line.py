@@ -14,7 +14,7 @@ import re
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hermite.text.messages import suggestion
 from hermite.text.signals import EXIT_INTERRUPTED, heard, listen
@@ -58,11 +58,6 @@ def typed_name(module: str) -> str:
     return TYPED.get(module, f"python -m {module}")
 
 
-def add_version(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that prints the version."""
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-
-
 class PlainParser(argparse.ArgumentParser):
     """An argument parser that raises instead of printing its usage and exiting."""
 
@@ -86,6 +81,22 @@ class PlainParser(argparse.ArgumentParser):
         elif choice:
             hint = suggestion(choice[1], re.findall(r"[^\s',]+", choice[2]))
         raise UsageError(f"{message}.{hint}" if hint else message)
+
+
+Kind = TypeVar("Kind", bound=PlainParser)
+
+
+def command_parser(module: str, description: str, epilog: str, kind: type[Kind]) -> Kind:
+    """Return a parser of the command of a module, which has the flags `--help` and `--version` alone."""
+    parser = kind(
+        prog=typed_name(module),
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    return parser
 
 
 def flag_suggestion(flag: str, flags: Iterable[str]) -> str:

@@ -148,12 +148,9 @@ OPTIONS = (
 
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = command_parser(
-        "sgd_check.run", "Check a predicted learning course against online SGD on sampled data.", EXAMPLES
-    )
-    parser.add_argument("prediction", metavar="FILE", help="dataset written by `python -m dynamics.solve`")
-    parser.add_options(OPTIONS)
-    return parser
+    about = "Check a predicted learning course against online SGD on sampled data."
+    file = ("prediction", "FILE", "dataset written by `python -m dynamics.solve`")
+    return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file)
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Mapping[str, Any]:

@@ -29,8 +29,8 @@ from dynamics.commands import (
     plain,
     positive,
     positive_integer,
-    read_option,
     say,
+    value_of,
 )
 from hermite.text.command_line import run_program
 
@@ -70,15 +70,13 @@ DEFAULT_SEEDS = 8
 #: Largest learning rate where neither the prediction nor the user has one, and steps to the first predicted time then:
 #: with few, progress between two steps is too far from a line. How far runs go beyond the last time.
 DEFAULT_RATE, FEWEST_STEPS, BEYOND = 0.25, 200, 1.15
-FIGURE_DPI = 130
 
 
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = command_parser("sgd_check.tokens", "Hold a prediction on tokens against full models in torch.", EXAMPLES)
-    parser.add_argument("prediction", metavar="FILE", help="dataset of `python -m dynamics.tokens`")
-    parser.add_options(ALL_OPTIONS)
-    return parser
+    about = "Hold a prediction on tokens against full models in torch."
+    file = ("prediction", "FILE", "dataset of `python -m dynamics.tokens`")
+    return command_parser("sgd_check.tokens", about, EXAMPLES, ALL_OPTIONS, file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,17 +89,12 @@ def _check(values: Mapping[str, Any]) -> int:
     from sgd_check.run.run_files import end_of_runs, reopened_runs
     from sgd_check.tokens import compare
 
-    given = {option.key: values[option.key] for option in OPTIONS}
-    asked = {
-        option.key: read_option(option, option.default if given[option.key] is None else given[option.key])
-        for option in OPTIONS
-        if given[option.key] is not None or option.default is not None
-    }
+    asked = {option.key: value for option in OPTIONS if (value := value_of(option, values)) is not None}
     source, level, every = Path(values["prediction"]), asked.pop("false_alarm_rate"), asked.pop("checkpoint_every")
     output = Path(asked.pop("output", source.with_name(f"{source.stem}-check.nc")))
     figure, begun = chosen_figure(values, output), None
     if asked.pop("resume", None) is not None:
-        begun = reopened_runs({**given, "checkpoint_every": every}, SAID)
+        begun = reopened_runs({**values, "checkpoint_every": every}, SAID)
     overwrite = values["overwrite"] or begun is not None
     settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
     check_targets(settings, output, figure)
