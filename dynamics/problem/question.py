@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dynamics.problem.checks import require
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ def check_question(problem: object, kinds: Sequence[str] = ()) -> None:
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
     kind = getattr(problem, "kind", "")
-    require(
-        not kinds or kind in kinds,
-        f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}.",
-    )
+    if kinds and kind not in kinds:
+        msg = f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}."
+        raise ValueError(msg)
