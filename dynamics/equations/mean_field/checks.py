@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import is_homogeneous, is_spherical
 from dynamics.problem.checks import check_memory, checked_integer, float_array
 from hermite.text.messages import shown
 
@@ -71,7 +72,7 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     axes = problem.teacher.span
     if tracers is None:
         return np.empty((0, axes))
-    if problem.kind == "homogeneous":
+    if is_homogeneous(problem):
         msg = "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given."
         raise ValueError(msg)
     positions = float_array(tracers, "tracers")
@@ -88,7 +89,7 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
 def warn_of_mixture(problem: Problem) -> None:
     """Warn where Σ a_p is not 1, so that no law of neurons fits the teacher."""
     total = float(problem.teacher.coefficients.sum())
-    if problem.kind == "spherical" and abs(total - 1.0) > MIXTURE_TOLERANCE:
+    if is_spherical(problem) and abs(total - 1.0) > MIXTURE_TOLERANCE:
         msg = (
             f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
             f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."

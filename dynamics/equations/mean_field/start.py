@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import is_homogeneous
+
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
@@ -40,7 +42,7 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
 
     For r = 1 the particles are in increasing order of α, except "neurons", which keep theirs.
     """
-    axes, dimension, grows = problem.teacher.span, problem.dimension, problem.kind == "homogeneous"
+    axes, dimension, grows = problem.teacher.span, problem.dimension, is_homogeneous(problem)
     if quadrature == "neurons":
         neurons = problem.reduced_weights()
         squared_norm = np.sum(neurons**2, axis=1)

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.interface import System
+from dynamics.problem import is_homogeneous
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +68,7 @@ class MeanFieldSystem(System):
         self.weights = weights
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
-        self.grows = problem.kind == "homogeneous"
+        self.grows = is_homogeneous(problem)
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
         scalars = [self.floor, float(problem.dimension)]

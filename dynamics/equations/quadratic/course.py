@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from dynamics.equations.quadratic.motion import reduced_start, start_span
+from dynamics.problem import is_frame
 from dynamics.threads.stopping import give_way, whether_given_up
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Course:
         """Return a network at its start."""
         start, a = reduced_start(problem), problem.teacher.coefficients
         span, half = start_span(start), np.full(a.size, 0.5)
-        if problem.kind == "stiefel":
+        if is_frame(problem):
             n = float(np.sum(start.columns[:, 0] ** 2))
             return cls(coefficients=a, square=n, time=0.0, span=Track.of(span, half, a / (2.0 * n)), weights=None)
         weights = Track.of(start, a / 2.0)
