@@ -36,7 +36,7 @@ def operations(size: int) -> int:
 
 def program(size: int) -> Callable[[], object]:
     """Return one evaluation by the program's own compiled right-hand side."""
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.overlaps import OverlapSystem
     from dynamics.integrators.system_calls import bound_system
 
     system = OverlapSystem(standard_problem(size))

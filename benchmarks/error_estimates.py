@@ -19,7 +19,7 @@ import numpy as np
 
 import dynamics
 from benchmarks.random_problems import event_times, plain
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.theory.prediction import PAIRS, default_schedule, predict
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ except ImportError as error:
 
 import dynamics
 from benchmarks.problems import horizon, save_times, standard_problem
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
 from dynamics.integrators.stepper import Status

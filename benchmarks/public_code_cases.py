@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import dynamics
-from dynamics.equations.committee.system import CommitteeSystem
+from dynamics.equations.committee import CommitteeSystem
 from dynamics.equations.network.step_system import NetworkStepSystem
 from dynamics.equations.network.system import NetworkSystem
 

@@ -1,7 +1,7 @@
 r"""Random problems with `inputs`, by two flows that know nothing of each other: `python -m benchmarks.random_inputs`.
 
 `dynamics.solve_overlaps` carries vectors on the axes that classes leave. Beside it stand, in numpy and by scipy's
-DOP853, the flow of overlaps by class, with S_i, A and B as in `dynamics.equations.classes.system` and ρ = √n,
+DOP853, the flow of overlaps by class, with S_i, A and B as in `dynamics.equations.classes` and ρ = √n,
 
 .. math::
    R_c' = s_c (E R_c + H T_c), \quad Q_c' = s_c (E Q_c + H R_c^T) + \text{transpose}, \quad
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.overlaps.system import population_loss, teacher_term
+from dynamics.equations.overlaps import population_loss, teacher_term
 from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ float64 scratch that keeps nothing between calls. Methods append one number to `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hermite.arrays import Array, Integers
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
 
 Observables = dict[str, Any]
 

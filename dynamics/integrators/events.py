@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hermite.arrays import Array
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hermite.arrays import Array
 
 # Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
 ACCURACY = 1e-13

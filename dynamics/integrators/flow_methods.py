@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import stepper_of
-from dynamics.integrators.bdf.vector_stepper import VectorStepper
+from dynamics.integrators.compiled_stepper import VectorStepper
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-    from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+    from dynamics.integrators.small_flow import SmallFlowStepper
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -118,8 +118,7 @@ class FlowMethod:
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         if self.learning_rate is not None:
-            from dynamics.integrators.descent.euler import EulerStepper
-            from dynamics.integrators.descent.stepper import DescentStepper
+            from dynamics.integrators.descent import DescentStepper, EulerStepper
 
             descent: DescentStepper | EulerStepper
             if self.system.name == "overlaps":
@@ -144,7 +143,7 @@ class FlowMethod:
 
             first = TorchFlowStepper(problem, rtol=rtol, atol=self.atol, device=self.device)
         elif is_small(problem):
-            from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+            from dynamics.integrators.small_flow import SmallFlowStepper
 
             factor = LOCAL_TOLERANCE["small-flow"]
             first = SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.quadratic.course import Course
+from dynamics.equations.quadratic import Course
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     if method not in menu:
         raise ValueError(not_a_choice("Argument `method`", method, menu))
     if method == "sundials":
-        from dynamics.integrators.sundials.stepper import check_installed
+        from dynamics.integrators.sundials import check_installed
 
         check_installed()
     return method
@@ -117,18 +117,18 @@ def make_stepper(
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
     if family == "scipy":
         # Imported here because scipy.integrate is heavy and a referee is rare.
-        from dynamics.integrators.scipy_referee import ScipyStepper
+        from dynamics.integrators.foreign import ScipyStepper
 
         return ScipyStepper(name, state, bound, **control)
     if family == "sundials":
-        from dynamics.integrators.sundials.stepper import SundialsStepper
+        from dynamics.integrators.sundials import SundialsStepper
 
         return SundialsStepper(state, bound, **control)
     if family == "explicit":
-        from dynamics.integrators.explicit.stepper import ExplicitStepper
+        from dynamics.integrators.compiled_stepper import ExplicitStepper
 
         return ExplicitStepper(None, LAYOUTS["explicit"], state, bound, **control)
-    from dynamics.integrators.bdf.bdf_kernels import advance_through
+    from dynamics.integrators.bdf_kernels import advance_through
 
     return CompiledStepper(advance_through, LAYOUTS["bdf"], state, bound, **control)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numba import types
 
-from dynamics.kernels.arrays import Vector
 from dynamics.kernels.jit import callback, entry, kernel
 from dynamics.threads.stopping import STOP, with_slot
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations import interface
     from dynamics.equations.interface import Functions
+    from dynamics.kernels.arrays import Vector
     from hermite.arrays import Array, Integers
 
 System = tuple[Any, ...]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.studies import duration
-from dynamics.equations.mean_field.checks import checked_particles
+from dynamics.equations.mean_field import checked_particles
 from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.equations.mean_field.system import MeanFieldSystem
+    from dynamics.equations.mean_field import MeanFieldSystem
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
@@ -163,7 +163,7 @@ def _distances_of_starts(
 
     `field` is the mean field with the neurons of all starts as tracers, which every network is held against.
     """
-    from dynamics.equations.spherical.coupling import make_particle_system
+    from dynamics.equations.spherical import make_particle_system
 
     axes = problem.teacher.span
     followers = field["tracer_projection"].values.reshape(field.sizes["time"], len(seeds), widths[-1], axes)
@@ -230,7 +230,7 @@ def _exponents(values: dict[str, Array], widths: Integers) -> dict[str, Array]:
 
 def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
     """Return the scaled distances (T,) of one network from the mean field, by name, and its loss."""
-    from dynamics.equations.spherical.coupling import followers_in_space
+    from dynamics.equations.spherical import followers_in_space
 
     vectors = flow["neuron_vector"].values
     width = vectors.shape[1]
@@ -254,7 +254,7 @@ def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others
 
     With the neurons of a second network of the same width it is E(f_m − f_∞)(f'_m − f_∞).
     """
-    from dynamics.equations.spherical.system import mean_of_pairs
+    from dynamics.equations.spherical import mean_of_pairs
 
     problem, c = system.problem, system.coefficients
     axes, kernel = problem.teacher.span, problem.activation.kernel

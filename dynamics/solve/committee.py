@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from dynamics.equations.overlaps.system import teacher_term
+from dynamics.equations.overlaps import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
@@ -129,7 +129,7 @@ def solve_committee(
 
 
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
-    from dynamics.equations.committee.system import CommitteeSystem
+    from dynamics.equations.committee import CommitteeSystem
     from dynamics.integrators.flow_methods import FlowMethod
 
     problem, P = run.problem, run.problem.num_directions

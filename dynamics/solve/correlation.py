@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.equations.correlation.system import CorrelationSystem
+    from dynamics.equations.correlation import CorrelationSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.run_file import RunFile
@@ -130,7 +130,7 @@ def solve_correlation(
 
 
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
-    from dynamics.equations.mean_field.system import teacher_square
+    from dynamics.equations.mean_field import teacher_square
     from dynamics.integrators.flow_methods import FlowMethod
 
     problem = run.problem
@@ -160,7 +160,7 @@ def correlation_system(
     problem: Problem, learning_rate: object, step_theory: object, batch_size: object
 ) -> tuple[CorrelationSystem, StepSettings]:
     """Return the equations and the steps, or refuse a problem or a step that they do not describe."""
-    from dynamics.equations.correlation.system import CorrelationSystem
+    from dynamics.equations.correlation import CorrelationSystem
 
     if not is_correlation(problem):
         msg = "Argument `problem` must have `objective` 'correlation' here, but has 'squared'."

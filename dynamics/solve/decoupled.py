@@ -107,7 +107,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     ValueError
         For k ≤ 2: such directions do not decouple.
     """
-    from dynamics.equations.transit.decoupled import solve_pairs
+    from dynamics.equations.decoupled import solve_pairs
 
     check_problem(problem)
     check_decouples(problem)

@@ -39,7 +39,7 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
 
 
 def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
-    from dynamics.equations.quadratic.course import jumps_needed
+    from dynamics.equations.quadratic import jumps_needed
     from dynamics.solve.quadratic import default_quadratic_schedule, quadratic_numbers
 
     times = (save_at or default_quadratic_schedule(problem)).times
@@ -56,7 +56,7 @@ def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
 def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
     from math import comb
 
-    from dynamics.equations.mean_field.overlap_law import OVERLAP_BINS, SHARES
+    from dynamics.equations.mean_field import OVERLAP_BINS, SHARES
     from dynamics.solve.mean_field import DEFAULT_PARTICLES
 
     count = DEFAULT_COUNT if save_at is None else len(save_at)

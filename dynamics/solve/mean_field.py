@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.equations.mean_field.checks import (
+from dynamics.equations.mean_field import (
     DEFAULT_PARTICLES,
+    SHARES,
     check_axes,
     checked_particles,
     checked_quadrature,
     checked_tracers,
+    make_observer,
+    overlap_edges,
     warn_of_mixture,
 )
-from dynamics.equations.mean_field.overlap_law import SHARES, make_observer, overlap_edges
 from dynamics.problem.checks import check_choice
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike
 
-    from dynamics.equations.mean_field.system import MeanFieldSystem
+    from dynamics.equations.mean_field import MeanFieldSystem
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -161,8 +163,8 @@ def solve_mean_field(
 
 
 def _integration(run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
-    from dynamics.equations.mean_field.start import QUADRATURES, halves_are_alike
-    from dynamics.integrators.particles.stepper import stepper_of_particles
+    from dynamics.equations.mean_field import QUADRATURES, halves_are_alike
+    from dynamics.integrators.particles import stepper_of_particles
 
     problem = run.problem
     check_choice("quadrature", quadrature, QUADRATURES)
@@ -218,9 +220,7 @@ def _particles(
 
     Tracers are particles without weight. Where one half of the particles mirrors the other, the systems have one half.
     """
-    from dynamics.equations.mean_field.axis import AxisSystem
-    from dynamics.equations.mean_field.start import halves_are_alike, start_particles
-    from dynamics.equations.mean_field.subspace import SubspaceSystem
+    from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, halves_are_alike, start_particles
 
     projections, whole = start_particles(problem, count, rule)
     weights = whole

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.equations.quadratic.course import LARGEST_GROWTH, jumps_needed
+from dynamics.equations.quadratic import LARGEST_GROWTH, jumps_needed
 from dynamics.integrators.jumps import JumpStepper
 from dynamics.problem import is_frame
 from dynamics.problem.checks import check_choice, check_memory

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.equations.mean_field.checks import checked_particles, warn_of_mixture
+from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances
 from dynamics.problem.schedule import SaveAt, checked_schedule
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import NDArray
 
-    from dynamics.equations.spherical.coupling import LinearisedCoupling
-    from dynamics.equations.spherical.system import SphericalSystem
-    from dynamics.equations.spherical_step.system import SphericalStepSystem
+    from dynamics.equations.spherical import LinearisedCoupling, SphericalSystem
+    from dynamics.equations.spherical_step import SphericalStepSystem
     from dynamics.problem import Problem
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -192,10 +191,10 @@ def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_
 def _system(problem: Problem, step: StepSettings) -> SphericalSystem | SphericalStepSystem:
     """Return the flow, or the mean steps of a learning rate."""
     if step.learning_rate is None:
-        from dynamics.equations.spherical.system import SphericalSystem
+        from dynamics.equations.spherical import SphericalSystem
 
         return SphericalSystem(problem, LOSS_LEVELS)
-    from dynamics.equations.spherical_step.system import SphericalStepSystem
+    from dynamics.equations.spherical_step import SphericalStepSystem
 
     return SphericalStepSystem(problem, LOSS_LEVELS, step.learning_rate, step.batch_size)
 
@@ -326,8 +325,8 @@ def solve_coupling(
 
 def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> Callable[[int], LinearisedCoupling]:
     """Return the linearised equation at each node and, between two, in the middle, by its number from the start."""
-    from dynamics.equations.pairs.unit_vectors import unit_vectors
-    from dynamics.equations.spherical.coupling import LinearisedCoupling, followers_in_space, make_particle_system
+    from dynamics.equations.pairs.vectors import unit_vectors
+    from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 
     start, _ = unit_vectors(problem)
     tracers = start[:, : problem.teacher.span]

@@ -16,7 +16,7 @@ from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.overlaps import OverlapSystem
     from dynamics.problem import Problem
     from dynamics.theory.prediction import EmergencePrediction
 
@@ -92,17 +92,16 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """
     rate, theory, size = settings.learning_rate, settings.step_theory, settings.batch_size
     if problem.inputs is not None:
-        from dynamics.equations.classes.class_step import ClassStepSystem
-        from dynamics.equations.classes.system import ClassDescentSystem, ClassSystem
+        from dynamics.equations.classes import ClassDescentSystem, ClassStepSystem, ClassSystem
 
         if rate is not None and theory is not None:
             return ClassStepSystem(problem, rate, theory, size)
         return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
     if rate is not None and theory is not None:
-        from dynamics.equations.finite_step.system import FiniteStepSystem
+        from dynamics.equations.finite_step import FiniteStepSystem
 
         return FiniteStepSystem(problem, rate, theory, size)
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.overlaps import OverlapSystem
 
     return OverlapSystem(problem)
 

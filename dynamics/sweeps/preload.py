@@ -21,11 +21,11 @@ def load_common() -> None:
     # A flow imports these when it is first solved.
     import dynamics.integrators.flow_methods
     import dynamics.integrators.large_flow
-    import dynamics.integrators.small_flow.stepper
+    import dynamics.integrators.small_flow
     import dynamics.runs.loop
     import dynamics.solve.ensemble
     import dynamics.solve.overlaps  # noqa: F401
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.overlaps import OverlapSystem
     from dynamics.equations.pairs.vectors import VectorSystem
     from dynamics.integrators.system_calls import callbacks
     from dynamics.problem import Problem, Teacher

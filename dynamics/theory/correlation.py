@@ -1,6 +1,6 @@
 r"""When one spherical neuron finds one direction by their correlation, and what steps of finite size do to that.
 
-In x = artanh C the flow of `dynamics.equations.correlation.system` is x' = a g_λ'(C), so that its times are integrals,
+In x = artanh C the flow of `dynamics.equations.correlation` is x' = a g_λ'(C), so that its times are integrals,
 
 .. math:: t = \int \frac{dC}{a\, g_\lambda'(C)\, (1 - C^2)},
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import polynomial
 
-from dynamics.equations.correlation.step_means import StepMeans, signal_slope, step_means
-from dynamics.equations.spherical.system import squared_error
+from dynamics.equations.correlation import StepMeans, signal_slope, step_means
+from dynamics.equations.spherical import squared_error
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 

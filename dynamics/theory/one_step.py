@@ -1,6 +1,6 @@
 """Exact mean change of the overlaps in one step of online SGD, from weights or from overlaps, for any minibatch.
 
-The formulas are in `dynamics.equations.finite_step.step_moments`.
+The formulas are in `dynamics.equations.finite_step`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.finite_step.step_moments import StepMoments
+from dynamics.equations.finite_step import StepMoments
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_integer, float_array, require
 from dynamics.problem.start import check_rows
@@ -86,7 +86,7 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     Two million samples may miss `student_second` by a third, so heavy are the tails. A minibatch of B samples has D +
     (second − D)/B in place of second, D_ij being the product of the mean gradients. Rounding is relative to the largest
     diagram: at a perfect fit, where the exact value is 0, `student_second` is up to 1e-13 d for h_3, 1e-12 d for h_4
-    and 1e-10 d for h_6. Derivation in `dynamics.equations.finite_step.step_moments`; to close online learning in
+    and 1e-10 d for h_6. Derivation in `dynamics.equations.finite_step`; to close online learning in
     overlaps is the idea of Saad & Solla 1995.
 
     Examples

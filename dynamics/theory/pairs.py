@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.equations.transit.transit import logit_of_square, transit_table
+from dynamics.equations.transit import logit_of_square, transit_table
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
 from dynamics.problem.checks import require
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from dynamics.equations.transit.transit import TransitTable
+    from dynamics.equations.transit import TransitTable
     from dynamics.problem import Axes, Problem
     from dynamics.problem.start import OverlapStart
     from hermite import HermiteExpansion

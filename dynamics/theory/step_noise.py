@@ -39,7 +39,7 @@ from numpy.polynomial import polynomial
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.polynomial import polyval
 
-from dynamics.equations.transit.transit import logit_of_square, transit_time
+from dynamics.equations.transit import logit_of_square, transit_time
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, checked_number, is_correlation
 from dynamics.theory.prediction import sorted_stairs
 
@@ -317,7 +317,7 @@ def correlation_bias(
     With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step, up to an overlap of size `level`. The
     mean equation of steps has all of the drift's delay. NaN, with a note, where the means of a step are not known.
     """
-    from dynamics.equations.correlation.step_means import step_means
+    from dynamics.equations.correlation import step_means
     from dynamics.theory.correlation import escape_of, slowing
 
     nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)

@@ -188,7 +188,7 @@ class _Steps:
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         if self.learning_rate is not None:
-            from dynamics.integrators.descent.euler import EulerStepper
+            from dynamics.integrators.descent import EulerStepper
 
             return EulerStepper(self.system, self.learning_rate)
         if self.system.stage_ends:

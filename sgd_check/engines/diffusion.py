@@ -21,7 +21,7 @@ says before a run and after it where either fails.
 *The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
 x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
 and the P directions, with weights −a_p. On the D = r + m axes that hold all v, the *visible* ones, the mean E[ē ∇_i] is
-that of `dynamics.equations.finite_step.step_moments`. On every other axis x is independent of e and σ', so there the
+that of `dynamics.equations.finite_step`. On every other axis x is independent of e and σ', so there the
 mean is 0, the covariance is ρ_i ρ_j E[e² σ'_i σ'_j], and nothing is correlated with the visible axes.
 
 *Covariance.* Integrating x by parts, E[F x xᵀ] = E[F] I + E[∂∂ᵀF], leaves products of links and derivatives alone:

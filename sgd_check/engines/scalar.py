@@ -7,7 +7,7 @@ v = e·x ~ N(0, 1) and r² = v² + χ², χ² its squared length in the other d 
 .. math:: y = a\, \sigma^*(C z + s v) + \text{noise}, \qquad b = \eta\, y\, \psi(z, r^2), \qquad
    C \leftarrow \frac{C + b s v}{\sqrt{1 + b^2 r^2}},
 
-ψ = σ'(z), or that of the link smoothed by λ (`dynamics.equations.correlation.smoothing`). Of a batch the squared length
+ψ = σ'(z), or that of the link smoothed by λ (`dynamics.equations.correlation`). Of a batch the squared length
 of Σ b x_⊥ is needed, of which the other axes give the length of a sum of vectors of random directions: one more normal
 g per sample, its component along the sum of those before, and χ² of d − 3 axes beside it,
 

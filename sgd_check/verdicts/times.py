@@ -528,7 +528,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     then.
     """
     from dynamics import theory
-    from dynamics.equations.transit.transit import transit_time
+    from dynamics.equations.transit import transit_time
     from dynamics.theory.step_noise import SearchNoise
 
     unknown = (np.nan, np.nan)

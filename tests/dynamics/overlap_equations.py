@@ -1,4 +1,4 @@
-"""The overlap flow as the docstring of `dynamics.equations.overlaps.system` writes it, in plain numpy."""
+"""The overlap flow as the docstring of `dynamics.equations.overlaps` writes it, in plain numpy."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import dynamics
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators.flow_methods import choose_method
 from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
 

@@ -17,7 +17,8 @@ from toy_systems import (
     toy,
 )
 
-from dynamics.integrators import Status, make_stepper, slots
+from dynamics.integrators import Status, make_stepper
+from dynamics.integrators import step_kernels as slots
 from dynamics.kernels.jit import kernel
 
 pytestmark = pytest.mark.kernels

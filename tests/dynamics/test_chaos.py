@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.equations.mean_field.start import start_particles
-from dynamics.equations.spherical.coupling import LinearisedCoupling, followers_in_space, make_particle_system
+from dynamics.equations.mean_field import start_particles
+from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
 from dynamics.report.mean_field import chaos_findings, save_teachers

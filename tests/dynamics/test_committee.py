@@ -16,7 +16,7 @@ from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.committee.system import CommitteeSystem
+from dynamics.equations.committee import CommitteeSystem
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.prediction import default_committee_schedule
 from hermite import polynomials

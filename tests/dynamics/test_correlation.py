@@ -10,8 +10,7 @@ import pytest
 from scipy import special
 
 import dynamics
-from dynamics.equations.correlation.smoothing import gradient_table
-from dynamics.equations.correlation.step_means import chi_square_rule, step_means
+from dynamics.equations.correlation import chi_square_rule, gradient_table, step_means
 from dynamics.problem.question import KINDS
 from dynamics.solve.registry import ANSWERS
 from dynamics.theory.correlation import largest_rate, mean_time

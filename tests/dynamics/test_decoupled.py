@@ -11,9 +11,9 @@ import pytest
 from numpy.polynomial import polynomial
 from scipy.integrate import solve_ivp
 
-from dynamics.equations.transit import decoupled, decoupled_kernels
-from dynamics.equations.transit.decoupled import solve_pairs
-from dynamics.equations.transit.transit import logit_of_square, transit_table, transit_time
+from dynamics.equations import decoupled, decoupled_kernels
+from dynamics.equations.decoupled import solve_pairs
+from dynamics.equations.transit import logit_of_square, transit_table, transit_time
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.prediction import predict
 

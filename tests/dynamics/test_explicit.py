@@ -5,8 +5,7 @@ import pytest
 from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, UNIT_CIRCLE, toy
 
 from dynamics.integrators import METHODS, Status, check_method, make_stepper
-from dynamics.integrators.explicit.dop853_tableau import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.explicit.stage_sum_kernels import largest_ratio
+from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS, largest_ratio
 
 pytestmark = pytest.mark.kernels
 

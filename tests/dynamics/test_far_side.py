@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.transit.transit import transit_time
+from dynamics.equations.transit import transit_time
 from dynamics.report.flows import flow_findings
 from dynamics.theory import pairs
 from dynamics.theory.pairs import FarSide

@@ -8,11 +8,11 @@ import dynamics
 import hermite
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.integrators import Status, flow_methods
-from dynamics.integrators.explicit.dop853_tableau import DOP853_C
-from dynamics.integrators.large_flow import LargeFlowStepper, sources, stepper
-from dynamics.integrators.large_flow.event_kernels import interpolate_rows
-from dynamics.integrators.large_flow.nodes import NODES
-from dynamics.integrators.large_flow.sources import SourcesInside
+from dynamics.integrators.explicit_kernels import DOP853_C
+from dynamics.integrators.large_flow import LargeFlowStepper, stepper
+from dynamics.integrators.large_flow import rows as sources
+from dynamics.integrators.large_flow.landing_kernels import interpolate_rows
+from dynamics.integrators.large_flow.rows import NODES, SourcesInside
 
 S, M, D, H = 3, 5, 12, 0.6
 LINK = hermite.expand({3: 0.6, 4: 0.8})

@@ -12,8 +12,8 @@ from torch.autograd.functional import jvp
 from weight_space import population_loss
 
 import dynamics
-from dynamics.equations.finite_step.system import FiniteStepSystem
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.finite_step import FiniteStepSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import make_stepper
 from dynamics.runs.loop import run
 from dynamics.runs.result import SolveError

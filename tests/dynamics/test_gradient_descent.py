@@ -11,9 +11,9 @@ from weight_space import population_loss
 
 import dynamics
 import hermite
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
-from dynamics.integrators.descent.stepper import DescentStepper
+from dynamics.integrators.descent import DescentStepper
 from dynamics.problem.start import overlaps_from_weights
 from dynamics.runs.loop import run
 from dynamics.runs.trackers import StopReason

@@ -9,9 +9,7 @@ import pytest
 from kernel_calls import Kernels
 
 import dynamics
-from dynamics.equations.mean_field.axis import AxisSystem
-from dynamics.equations.mean_field.start import start_particles
-from dynamics.equations.mean_field.subspace import SubspaceSystem
+from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, start_particles
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 QUESTIONS = {

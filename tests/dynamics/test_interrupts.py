@@ -13,11 +13,10 @@ import xarray as xr
 from processes import interrupt_run
 
 import dynamics
-from dynamics.integrators import Status
+from dynamics.integrators import Status, descent
+from dynamics.integrators import particles as particle_stepper
 from dynamics.integrators.compiled_stepper import CompiledStepper
-from dynamics.integrators.descent import stepper as descent
 from dynamics.integrators.large_flow import LargeFlowStepper
-from dynamics.integrators.particles import stepper as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.result import Records
@@ -231,7 +230,7 @@ def test_compiled_code_finds_the_flag_in_its_slot():
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
     """The flag is set before the step begins: the functions of the system return at once, whatever they wrote."""
-    from dynamics.equations.overlaps.system import OverlapSystem
+    from dynamics.equations.overlaps import OverlapSystem
     from dynamics.integrators import stepper_of
 
     steppers = [stepper_of(OverlapSystem(problem_of()), method, rtol=1e-6, atol=1e-8)[0] for _ in range(2)]

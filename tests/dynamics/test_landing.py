@@ -10,9 +10,8 @@ import dynamics
 from dynamics.equations.pairs.link import link_data
 from dynamics.integrators import Status
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.event_kernels import curvatures
-from dynamics.integrators.large_flow.landing_kernels import largest_overlaps, shift_clusters, weigh_shifts
-from dynamics.integrators.large_flow.rests import Rests
+from dynamics.integrators.large_flow.landing_kernels import curvatures, largest_overlaps, shift_clusters, weigh_shifts
+from dynamics.integrators.large_flow.rows import Rests
 from dynamics.integrators.large_flow.stepper import LargeFlowStepper
 
 A = np.array([1.0, 0.7, 0.5])

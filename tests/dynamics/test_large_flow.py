@@ -12,19 +12,18 @@ from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
+from dynamics.equations.pairs.vectors import SingleUnitField, UnitField
 from dynamics.integrators import Status, clusters, flow_methods, make_stepper
-from dynamics.integrators.explicit.dop853_tableau import DOP853_C
+from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
-from dynamics.integrators.large_flow import LargeFlowStepper, division, landing, reason_against, step_control, stepper
+from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.division_kernels import assign_rows, judge_groups, nearest_directions
-from dynamics.integrators.large_flow.event_kernels import events_of_rows, mass_of_rest
-from dynamics.integrators.large_flow.pause_kernels import weigh_groups
-from dynamics.integrators.large_flow.settle_kernels import settle_rows
+from dynamics.integrators.large_flow.division_kernels import assign_rows, judge_groups, nearest_directions, weigh_groups
+from dynamics.integrators.large_flow.landing_kernels import events_of_rows, mass_of_rest
+from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.threads.workers import Workers
 
 
@@ -215,7 +214,7 @@ def test_clusters_that_nobody_notices_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 12)
     options = {"save_at": SaveAt.geometric(1.0, 2e4, 30), "method": "stiff", "rtol": 1e-5, "progress": False}
     flow = dynamics.solve_overlaps(asked, error_estimate=False, **options)
-    monkeypatch.setattr(landing, "MOVED", 0.0)
+    monkeypatch.setattr(stepper, "MOVED", 0.0)
     monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 13)
     whole = dynamics.solve_overlaps(asked, error_estimate=False, **options)
     assert "fallback" not in flow.attrs
@@ -796,8 +795,8 @@ def test_a_stalled_run_is_handed_to_bdf_in_the_middle(monkeypatch):
     options = {"save_at": SaveAt.at(times), "method": "stiff", "rtol": 1e-8, "progress": False, "error_estimate": False}
     plain = dynamics.solve_overlaps(asked, **options)
     assert "fallback" not in plain.attrs
-    monkeypatch.setattr(step_control, "STALL_STEPS", 40)
-    monkeypatch.setattr(step_control, "STALL_GAIN", 6.0)
+    monkeypatch.setattr(stepper, "STALL_STEPS", 40)
+    monkeypatch.setattr(stepper, "STALL_GAIN", 6.0)
     flow = dynamics.solve_overlaps(asked, **options)
     assert flow.attrs["fallback"].startswith("'bdf' instead of 'stiff' from t = ")
     assert 0.0 < float(flow.attrs["fallback"].split("t = ")[1].split()[0]) < 400.0
@@ -807,7 +806,7 @@ def test_a_stalled_run_is_handed_to_bdf_in_the_middle(monkeypatch):
 
 
 def test_a_run_that_fails_or_stalls_resumes_bit_for_bit(monkeypatch):
-    monkeypatch.setattr(step_control, "SMALLEST_STEP", 1e-3)
+    monkeypatch.setattr(stepper, "SMALLEST_STEP", 1e-3)
     monkeypatch.setattr(LargeFlowStepper, "_try_rows", _fails_after(LargeFlowStepper._try_rows, 20.0))
     method = FlowMethod(OverlapSystem(problem(m=6, P=3, d=64, initial_norm=1e-2)), "stiff", 1e-10)
     run = method.stepper(1e-6)

@@ -12,10 +12,8 @@ from kernel_calls import Kernels
 from scipy.special import gammaln, roots_gegenbauer
 
 import dynamics
-from dynamics.equations.mean_field.axis import AxisSystem
-from dynamics.equations.mean_field.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
-from dynamics.equations.mean_field.start import start_particles
-from dynamics.equations.mean_field.subspace import SubspaceSystem
+from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, start_particles
+from dynamics.equations.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
 from dynamics.runs.dataset import VARIABLES
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve

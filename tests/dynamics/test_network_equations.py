@@ -263,7 +263,7 @@ def test_a_teacher_of_two_units_has_the_square_of_their_sum(overlap, bias):
     from scipy.integrate import quad
     from scipy.special import ndtr
 
-    from dynamics.equations.network.unit_means import mean_of_product
+    from dynamics.equations.network.families import mean_of_product
 
     def joint(r):  # ∂²/∂b² of E of ramps: the joint density at the kinks
         return np.exp(-((bias * (1 - r)) ** 2 + (1 - r**2) * bias**2) / (2 * (1 - r**2))) / np.sqrt(1 - r**2)

@@ -11,12 +11,11 @@ import pytest
 from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 
 import hermite
-from dynamics.equations.network import pair_kernels
+from dynamics.equations.network import network_kernels as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
-from dynamics.equations.network.list_kernels import CENTRED, HEADER, HEADS, LIST, TERMS, write_derivatives
 from dynamics.equations.network.normal_kernels import difference_of_products, joint_excess
-from dynamics.equations.network.pairs import pair_source
-from dynamics.equations.network.series import Functions, series_table
+from dynamics.equations.network.series import Functions, pair_source, series_table
+from dynamics.equations.network.series_kernels import CENTRED, HEADER, HEADS, LIST, TERMS, write_derivatives
 from dynamics.kernels.jit import entry
 
 NAMES = ("pair", "own", "moments", "own_slopes", "derivatives", "mutual")

@@ -10,8 +10,8 @@ from numpy.polynomial.hermite_e import hermegauss
 
 import dynamics
 import hermite
-from dynamics.equations.network import network_step_erf_kernels, network_step_polynomial_kernels
-from dynamics.equations.network.step_source import ridge_units, step_source, step_units
+from dynamics.equations.network.step_kernels import write_erf_second, write_polynomial_second
+from dynamics.equations.network.step_system import ridge_units, step_source, step_units
 
 POLYNOMIAL = {0: 0.2, 1: 0.5, 2: -0.3, 3: 0.4}
 pytestmark = pytest.mark.slow_to_compile
@@ -37,10 +37,10 @@ class Case:
         vectors = np.vstack([self.W, rows])
         bias = np.concatenate([self.b, [unit.bias for unit in units]])
         weight = np.concatenate([self.weight, [-unit.coefficient for unit in units]])
-        kernels = network_step_polynomial_kernels if source.is_polynomial else network_step_erf_kernels
+        write = write_polynomial_second if source.is_polynomial else write_erf_second
         out, work = np.full((m, m), np.nan), np.full(source.work_size, np.nan)
         given = (vectors @ vectors.T, bias, weight, self.noise, float(d) if exact else 1.0, exact, m)
-        kernels.write_step_second(*given, source.numbers, source.layout, work, out)
+        write(*given, source.numbers, source.layout, work, out)
         return out
 
     def by_quadrature(self, *grids, exact):

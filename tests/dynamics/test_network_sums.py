@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dynamics import Problem, Student, Teacher
-from dynamics.equations.network.layout_kernels import (
+from dynamics.equations.network.network_kernels import (
     MEANS,
     ONE_BY_ONE,
     PAIRING,
@@ -18,11 +18,13 @@ from dynamics.equations.network.layout_kernels import (
     SLOPES_AT,
     TEACHER_AT,
     THEORY,
+    own_values,
+    pair_values,
+    rhs,
+    write_row,
 )
-from dynamics.equations.network.list_kernels import HEADS
-from dynamics.equations.network.many_normals_kernels import bell_and_odd
-from dynamics.equations.network.network_kernels import rhs
-from dynamics.equations.network.pair_kernels import own_values, pair_values, write_row
+from dynamics.equations.network.normal_kernels import bell_and_odd
+from dynamics.equations.network.series_kernels import HEADS
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import entry
 from dynamics.threads.stopping import with_slot

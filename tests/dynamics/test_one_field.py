@@ -14,21 +14,17 @@ from overlap_equations import overlap_rates
 from shared_links import MIXED
 
 import dynamics
-from dynamics.equations.finite_step.step_moments import StepMoments
-from dynamics.equations.finite_step.system import FiniteStepSystem
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.finite_step import FiniteStepSystem, StepMoments
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.pairs.field_kernels import SCRATCH
 from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_field import SingleUnitField
-from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
-from dynamics.equations.pairs.vectors import VectorSystem
-from dynamics.equations.spherical.system import SphericalSystem
-from dynamics.integrators.descent.stepper import DescentStepper
+from dynamics.equations.pairs.vectors import SingleUnitField, VectorSystem, overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.spherical import SphericalSystem
+from dynamics.integrators.descent import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.partial_kernels import add_teacher
-from dynamics.integrators.large_flow.partial_rows_kernels import force_of_sources
-from dynamics.integrators.large_flow.plan import LINK
+from dynamics.integrators.large_flow.division_kernels import LINK
+from dynamics.integrators.large_flow.source_kernels import add_teacher, force_of_sources
 from dynamics.integrators.system_calls import bound_system
 from dynamics.threads.workers import Workers
 

@@ -11,7 +11,7 @@ import sympy
 import torch
 from weight_space import population_loss
 
-from dynamics.equations.finite_step.step_moments import StepMoments
+from dynamics.equations.finite_step import StepMoments
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps, one_step_moments

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import dynamics
-from dynamics.equations.mean_field.axis import AxisSystem
-from dynamics.equations.mean_field.start import start_particles
+from dynamics.equations.mean_field import AxisSystem, start_particles
 from dynamics.integrators import Status
-from dynamics.integrators.particles import stepper as particle_stepper
-from dynamics.integrators.particles.stepper import ParticleStepper
+from dynamics.integrators import particles as particle_stepper
+from dynamics.integrators.particles import ParticleStepper
 
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]
 QUESTIONS = {

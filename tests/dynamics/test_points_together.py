@@ -11,7 +11,7 @@ import pytest
 
 import dynamics
 from dynamics import Inputs, Problem, SaveAt, Teacher
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
 from dynamics.runs import dataset
 from dynamics.runs.dataset import Contents

@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from benchmarks.random_problems import ALLOWED, LINEAR, NUDGE, nudged
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.theory.prediction import default_schedule, predict
 
 RTOL, TIGHT = 1e-6, 1e-10

@@ -13,7 +13,7 @@ from processes import interrupt_run, python
 
 import dynamics
 from benchmarks.random_problems import random_problem
-from dynamics.integrators.particles import stepper as particle_stepper
+from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import looser_run, run_file, storage, trackers
 from dynamics.runs.trackers import Callback, StopReason

@@ -7,11 +7,11 @@ import pytest
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod, is_small
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
-from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+from dynamics.integrators.small_flow import SmallFlowStepper
 from dynamics.runs.loop import run
 from dynamics.runs.soundness import Soundness
 from dynamics.runs.trackers import StopReason, Tracker

@@ -8,7 +8,7 @@ import torch
 from kernel_calls import Kernels
 
 import dynamics
-from dynamics.equations.spherical.system import SphericalSystem, mean_of_pairs
+from dynamics.equations.spherical import SphericalSystem, mean_of_pairs
 from dynamics.runs.dataset import VARIABLES
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
@@ -149,7 +149,7 @@ def test_one_neuron_at_the_teacher_learns_as_a_pair():
 def test_pairs_are_averaged_in_strips(monkeypatch):
     vectors = np.random.default_rng(0).standard_normal((7, 3))
     whole = mean_of_pairs(vectors, np.square)
-    monkeypatch.setattr("dynamics.equations.spherical.system.PAIRS", 14)
+    monkeypatch.setattr("dynamics.equations.spherical.PAIRS", 14)
     assert mean_of_pairs(vectors, np.square) == pytest.approx(whole, rel=1e-14)
     assert whole == pytest.approx(np.mean((vectors @ vectors.T) ** 2), rel=1e-14)
 

@@ -11,7 +11,7 @@ from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.spherical_step.system import SphericalStepSystem
+from dynamics.equations.spherical_step import SphericalStepSystem
 from dynamics.runs.dataset import VARIABLES
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.optimizer import PlainSgd

@@ -311,7 +311,7 @@ def test_missing_extra_is_named_before_any_work(monkeypatch):
         pytest.fail("work was done")
 
     monkeypatch.setitem(sys.modules, "sksundae.cvode", None)
-    monkeypatch.setattr("dynamics.equations.overlaps.system.OverlapSystem.__init__", work)
+    monkeypatch.setattr("dynamics.equations.overlaps.OverlapSystem.__init__", work)
     monkeypatch.setattr("dynamics.solve.overlaps.predict", work)
     sentence = r"^Method 'sundials' needs an extra package: pip install \"feature-emergence\[sundials\]\"\.$"
     for call in (

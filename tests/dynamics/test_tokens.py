@@ -537,7 +537,7 @@ def test_muon_learns_a_thousand_million_items_at_once():
 def test_jacobi_rotations_give_small_singular_values_to_all_digits():
     import mpmath
 
-    from dynamics.integrators.descent.euler import EulerStepper
+    from dynamics.integrators.descent import EulerStepper
 
     sizes = [2**k for k in range(1, 30, 4)]
     n, pi, N = np.array(sizes, dtype=float), memory(sizes=sizes).group_frequencies, float(sum(sizes))

@@ -15,9 +15,10 @@ from overlap_equations import overlap_rates
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
-from dynamics.integrators.large_flow import LargeFlowStepper, step_control
+from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow import stepper as step_control
 from dynamics.integrators.large_flow.device import step as torch_step
 from dynamics.integrators.large_flow.device.device import Replay, load_torch
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper

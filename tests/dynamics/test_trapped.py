@@ -13,10 +13,10 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from benchmarks.random_problems import event_times, random_problem
-from dynamics.equations.overlaps.system import OverlapSystem
-from dynamics.equations.pairs.unit_vectors import unit_vectors
+from dynamics.equations.overlaps import OverlapSystem
+from dynamics.equations.pairs.vectors import unit_vectors
 from dynamics.integrators import Status, flow_methods
-from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
+from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow.fallback import HELD_UP
 from dynamics.integrators.large_flow.rows import Rows

@@ -8,7 +8,7 @@ from kernel_calls import Kernels
 from numba import config
 
 import dynamics
-from dynamics.equations.overlaps.system import OverlapSystem
+from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.pairs.vectors import VectorSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fuzz_guard import MOST_BYTES
 
-from dynamics.problem import memory
+from dynamics.problem import checks
 
 
 @pytest.fixture(autouse=True)
 def _small_machine(monkeypatch):
-    monkeypatch.setattr(memory, "machine_memory", lambda: MOST_BYTES)
+    monkeypatch.setattr(checks, "machine_memory", lambda: MOST_BYTES)

@@ -10,7 +10,7 @@ import xarray as xr
 
 import dynamics
 import sgd_check
-from dynamics.equations.spherical.coupling import make_particle_system
+from dynamics.equations.spherical import make_particle_system
 from dynamics.laws.chaos import coupled_tracers, function_gap
 from dynamics.report.findings import find_findings
 from dynamics.runs.storage import load, save

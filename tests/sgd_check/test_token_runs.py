@@ -16,7 +16,7 @@ from processes import interrupt_run
 import dynamics
 import sgd_check.tokens
 from dynamics import tokens
-from dynamics.integrators.descent.euler import EulerStepper
+from dynamics.integrators.descent import EulerStepper
 from dynamics.report.findings import find_findings
 from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -12,9 +13,14 @@ from hermite.closed_forms import ClosedForm
 from hermite.text.formulas import variable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from dynamics.equations.network.series import SeriesTable
+    from dynamics.problem import Problem
+    from dynamics.problem.teacher import Polynomial
     from hermite import HermiteExpansion
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
+
 
 #: Families by their number in the kernels.
 RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
@@ -116,3 +122,210 @@ def _at_zero(link: HermiteExpansion) -> list[float]:
         powers = sympy.Poly(link.expression, variable()).all_coeffs()[::-1]
         derivatives = [float(power * math.factorial(j)) for j, power in enumerate(powers)]
     return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
+
+
+# E σ_a σ_b and E σ'_a σ'_b of two units of variance 1, by quadrature: the teacher's own square, once per problem.
+#
+# With x = λ_a and λ_b = c x + √(1 − c²) y both integrals are over pieces that begin and end where a link may have a
+# kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around which pieces grow from the width √(1 −
+# c²)/|c| of what the inner integral leaves of the kink.
+
+
+#: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, and width of the widest piece.
+MEANS_REACH, MEANS_NODES, WIDEST = 13.0, 16, 1.2
+#: Pieces of the inner integral on each side of the kink.
+SIDES = 8
+
+
+@cache
+def mean_of_product(
+    first: HermiteExpansion, bias: float, second: HermiteExpansion, other_bias: float, overlap: float
+) -> tuple[float, float]:
+    """Return E σ_a(λ_a + β_a) σ_b(λ_b + β_b) and the same of the slopes, for standard normals of a covariance.
+
+    Accurate to 1e-13 of the links' scale; slopes are those almost everywhere, without a delta at a jump.
+    """
+    if abs(overlap) > 1.0 - 1e-15:
+        x, density = _nodes(np.array([-bias, -other_bias * np.sign(overlap)]), WIDEST)
+        values = second.value(np.sign(overlap) * x + other_bias), second.derivative(np.sign(overlap) * x + other_bias)
+    elif overlap == 0.0:
+        x, density = _nodes(np.array([-bias]), WIDEST)
+        y, other = _nodes(np.array([-other_bias]), WIDEST)
+        values = other @ second.value(y + other_bias), other @ second.derivative(y + other_bias)
+    else:
+        rest = np.sqrt((1.0 - overlap) * (1.0 + overlap))
+        x, density = _nodes(np.array([-bias, -other_bias / overlap]), min(WIDEST, rest / abs(overlap)))
+        kink = np.clip(-(other_bias + overlap * x) / rest, -MEANS_REACH, MEANS_REACH)[:, None]
+        low, high = np.linspace(0.0, 1.0, SIDES + 1), np.linspace(0.0, 1.0, SIDES + 1)
+        edges = np.hstack([kink + (-MEANS_REACH - kink) * low[::-1], (kink + (MEANS_REACH - kink) * high)[:, 1:]])
+        y, other = _rule(edges)
+        inner = overlap * x[:, None] + rest * y + other_bias
+        values = np.sum(other * second.value(inner), axis=1), np.sum(other * second.derivative(inner), axis=1)
+    return (
+        float(np.sum(density * first.value(x + bias) * values[0])),
+        float(np.sum(density * first.derivative(x + bias) * values[1])),
+    )
+
+
+def _nodes(kinks: Array, narrow: float) -> tuple[Array, Array]:
+    """Return nodes and weights of E over a standard normal, in pieces that grow from `narrow` with their distance."""
+    steps = narrow * 2.0 ** np.arange(int(np.log2(WIDEST / narrow)) + 1)
+    even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST)
+    edges = np.concatenate([even, [MEANS_REACH], *(kinks + sign * step for step in (0.0, *steps) for sign in (-1, 1))])
+    x, density = _rule(np.unique(np.clip(edges, -MEANS_REACH, MEANS_REACH))[None, :])
+    return x[0], density[0]
+
+
+def _rule(edges: Array) -> tuple[Array, Array]:
+    """Return the nodes of Gauss–Legendre between rows of edges, and weights with the normal density."""
+    nodes, weights = np.polynomial.legendre.leggauss(MEANS_NODES)
+    half = 0.5 * np.diff(edges)[..., None]
+    x = (edges[:, :-1, None] + half * (1.0 + nodes)).reshape(len(edges), -1)
+    density = (half * weights).reshape(len(edges), -1) * np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi)
+    return x, density
+
+
+# What the kernels of a network take of its teacher: numbers, sizes, the constant E f*² and the sensitivity.
+
+
+#: What is looked at on both sides of 0, and the difference that is a jump.
+NEAR, JUMP = 1e-12, 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkTeacher:
+    """A teacher as the kernels see it.
+
+    Parameters
+    ----------
+    links : tuple of HermiteExpansion
+        The distinct links of its units.
+    parameters, sizes : ndarray
+        As `teacher_kernels` says.
+    degree : int
+        Largest order of a component.
+    biases, theta : ndarray
+        Biases (units,) and directions (units, r) of the units.
+    components : ndarray
+        The f*_α of a polynomial, (components,).
+    square : float
+        E f*².
+    sensitivity : ndarray
+        E ∂_a f* ∂_b f*, (r, r); NaN where a unit jumps.
+    """
+
+    links: tuple[HermiteExpansion, ...]
+    parameters: Array
+    sizes: Integers
+    degree: int
+    biases: Array
+    theta: Array
+    components: Array
+    square: float
+    sensitivity: Array
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        return self.biases.size
+
+    def biases_by_link(self) -> list[list[float]]:
+        """Return the biases of the units of each link."""
+        links = self.sizes[: self.units]
+        return [self.biases[links == 1 + n].tolist() for n in range(len(self.links))]
+
+
+def network_teacher(problem: Problem) -> NetworkTeacher:
+    """Return the teacher of a network's problem."""
+    return _polynomial_teacher(problem) if problem.teacher.is_polynomial else _unit_teacher(problem)
+
+
+def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
+    teacher, target = problem.teacher, cast("Polynomial", problem.teacher.target)
+    orders = np.array([component.degrees for component in teacher.components], dtype=np.int64)
+    values = np.array([component.value for component in teacher.components])
+    roots = np.array([math.sqrt(math.prod(map(math.factorial, order))) for order in orders.tolist()])
+    inverse = 1.0 / (roots * values)
+    mean = target.mean
+    return NetworkTeacher(
+        links=(),
+        parameters=np.concatenate([[mean], values / roots, [0.0], inverse]),
+        sizes=np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()]),
+        biases=np.empty(0),
+        theta=np.empty((0, teacher.span)),
+        degree=int(orders.sum(axis=1).max()),
+        components=values,
+        square=mean**2 + float(values @ values),
+        sensitivity=_polynomial_sensitivity(orders, values),
+    )
+
+
+def _polynomial_sensitivity(orders: Integers, values: Array) -> Array:
+    """Return Σ √(α_a β_b) f*_α f*_β over the pairs with α − e_a = β − e_b."""
+    r = orders.shape[1]
+    slopes: list[dict[tuple[int, ...], float]] = [{} for _ in range(r)]
+    for order, value in zip(orders.tolist(), values.tolist(), strict=True):
+        for a in range(r):
+            if order[a] > 0:
+                lower = (*order[:a], order[a] - 1, *order[a + 1 :])
+                slopes[a][lower] = math.sqrt(order[a]) * value
+    return np.array([[sum(x * right.get(key, 0.0) for key, x in left.items()) for right in slopes] for left in slopes])
+
+
+def _unit_teacher(problem: Problem) -> NetworkTeacher:
+    units = problem.teacher.units(problem.teacher_link)
+    links = tuple(dict.fromkeys(unit.link for unit in units))
+    weights, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T
+    theta = np.array([unit.direction for unit in units])
+    means = np.empty((2, len(units), len(units)))
+    for p, first in enumerate(units):
+        for q, second in enumerate(units[: p + 1]):
+            pair = mean_of_product(first.link, first.bias, second.link, second.bias, float(theta[p] @ theta[q]))
+            means[:, p, q] = means[:, q, p] = pair
+    square, slopes = np.outer(weights, weights) * means
+    return NetworkTeacher(
+        links=links,
+        parameters=np.concatenate([weights, biases, theta.ravel()]),
+        sizes=np.array([1 + links.index(unit.link) for unit in units], dtype=np.int64),
+        biases=biases,
+        theta=theta,
+        degree=0,
+        components=np.empty(0),
+        square=float(square.sum()),
+        sensitivity=theta.T @ slopes @ theta * (np.nan if any(map(_jumps, links)) else 1.0),
+    )
+
+
+def _jumps(link: HermiteExpansion) -> bool:
+    """Return whether a link has a jump at 0, the one place where those with a name may have one."""
+    left, right = link.value(np.array([-NEAR, NEAR]))
+    return bool(abs(right - left) > JUMP)
+
+
+# The refusal of starts at which two neurons are alike, so that no flow would ever tell them apart.
+
+
+#: Rounding of overlaps in units of their size.
+ROUNDING = 1e-14
+
+
+def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
+    """Raise ValueError if exchanging two neurons changes nothing: they stay alike under the flow, not under SGD."""
+    own = np.column_stack([v, b, M, np.diag(Q)])
+    for i in range(1, len(v)):
+        for j in np.flatnonzero(_alike(own[:i], own[i])).tolist():
+            others = np.delete(Q, (i, j), axis=1)
+            if _alike(others[[j]], others[i])[0]:
+                msg = (
+                    "Argument `problem` must start every two neurons apart, in second layer, bias, or overlaps with "
+                    f"the teacher and the other neurons, but neurons {j} and {i} start alike: the flow would keep "
+                    "them so for ever, which SGD does not."
+                )
+                raise ValueError(msg)
+
+
+def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:
+    """Return per row whether it equals `row` up to rounding."""
+    distance = np.abs(rows - row).max(axis=1, initial=0.0)
+    alike: NDArray[np.bool_] = distance <= ROUNDING * np.abs(row).max(initial=0.0)
+    return alike

@@ -1,71 +1,552 @@
-"""Compiled kernels of the network's overlap equations, whatever its links and its teacher.
+"""Where the numbers of a network lie.
 
-State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. The equations are those of `dynamics.equations.network.system`: with
-the vectors (w_1 … w_m, teacher's axes) and their Gram matrix C = [Q M; Mᵀ 1], the mean gradient of the neurons is
-∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and
-Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
-
-`layout_kernels` says where parameters, sizes and tables lie.
+sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
+the teacher | those of the links]. `work` holds, one after another: the Gram matrix C (m + r, m + r); one row of tables
+per neuron and per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r); Ψ, Ψ1, Ψ2 (3, m);
+A₀ (m, m); N and F (m, m + r); scratch of the teacher: `MOMENTS` numbers, then D_j, j < degree + `FURTHER`. What a
+product with the Jacobian needs, follows.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
-from dynamics.equations.network.layout_kernels import (
-    AXES,
-    BIASED_ERF,
-    BIASED_RELU,
-    CENTRAL_ERF,
-    CENTRAL_RELU,
-    COMPONENTS,
-    DECAY_V,
-    DECAY_W,
-    DEGREE,
-    DESCENT,
-    FORCES_AT,
-    FURTHER,
-    LEVEL,
-    LISTS,
-    MEANS,
-    MEANS_AT,
-    MOMENTS,
-    PAIRING,
-    PRODUCTS_AT,
-    PULLS_AT,
-    RATE_B,
-    RATE_V,
-    RATE_W,
-    ROW_SIZE,
-    ROWS_AT,
-    SCALE,
-    SCRATCH_AT,
-    SLOPES_AT,
-    SPHERE,
-    SQUARES_AT,
-    STEP,
-    TEACHER_AT,
-    TEACHER_SIZES_AT,
-    THEORY,
-    UNITS,
-    WIDTH,
-    numbers_of_links,
+from dynamics.equations.network.families import ERF, RELU, TABLE
+from dynamics.equations.network.normal_kernels import (
+    INVERSE_ROOT,
+    bell_and_odd,
+    difference_of_products,
+    excess,
+    largest_size,
+    relu_relu,
+    relu_sign,
+    relu_slopes,
+    root_determinant,
+    sign_relu,
+    sign_sign,
+    slopes_from_moments,
+    standard_score,
+    threshold_moments,
+    write_excesses,
+    write_power_sums,
+    write_threshold_row,
 )
-from dynamics.equations.network.list_kernels import HEADER, HEADS
-from dynamics.equations.network.neuron_kernels import (
-    add_biased_erf,
-    add_biased_relu,
-    add_central_erf,
-    add_central_relu,
-    add_lists,
-    add_one_by_one,
+from dynamics.equations.network.series_kernels import (
+    CENTRED,
+    HEADER,
+    HEADS,
+    LINED,
+    LIST,
+    SERIES,
+    STUDENT,
+    TERMS,
+    lined_moments,
+    lined_pair,
+    lined_slopes,
+    list_moments,
+    list_pair,
+    read_table,
+    term_count,
+    write_derivatives,
+    write_list_row,
 )
-from dynamics.equations.network.pair_kernels import own_values, write_row
-from dynamics.equations.network.teacher_kernels import write_polynomial_means, write_shares, write_unit_means
 from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import entry, inlined_kernel, kernel
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.kernels.views import matrix, vector
+
+WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING = range(11)
+# Places in `work`.
+ROWS_AT, MEANS_AT, PULLS_AT, SLOPES_AT, FORCES_AT, PRODUCTS_AT, SCRATCH_AT = range(11, 18)
+TEACHER_SIZES_AT = 18
+RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
+SQUARES_AT = 8
+# Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
+FLOW, DESCENT, MEANS = 0, 1, 2
+# Of `sizes[PAIRING]`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
+# once for relu and erf, without biases and with them, and as sums over lists for any other link.
+ONE_BY_ONE, CENTRAL_RELU, CENTRAL_ERF, BIASED_RELU, BIASED_ERF, LISTS = range(6)
+# Room for the moments E σ_a^(p) σ_b^(q), p, q ≤ 4, and mean derivatives beyond the teacher's degree.
+MOMENTS, FURTHER = 25, 5
+
+
+@kernel
+def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
+    """Return what the kernels of pairs take as `numbers`."""
+    return vector(parameters, sizes[NUMBERS_AT], parameters.size - sizes[NUMBERS_AT])
+
+
+# Means of two units of any links: a neuron with a unit of the teacher, with another neuron, and with itself.
+#
+# Two links with a threshold have a closed form, a link with a threshold and a polynomial a sum, any others a series.
+# `numbers` and `head`, the place of a link in them, are those of `list_kernels`.
+
+
+@inlined_kernel
+def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
+    """Write the numbers of one unit of variance q = |w|² and bias b."""
+    family = int(numbers[head])
+    row[0], row[1] = q, b
+    if family == TABLE:
+        start = int(numbers[head + 1])
+        read_table(q, b, start, start, numbers, vector(row, 2, 4))
+    elif family <= ERF and numbers[STUDENT] <= ERF:
+        write_threshold_row(family, q, b, row)
+    if numbers[TERMS] > 0.0:
+        write_list_row(head, q, b, numbers, row)
+
+
+@inlined_kernel
+def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
+    student, family, centred = int(numbers[STUDENT]), int(numbers[head]), numbers[CENTRED] > 0.0
+    if student > ERF or family > ERF:
+        return list_pair(c, a, b, numbers)
+    if student == RELU and family == RELU:
+        value, slope, _, both, bend, _ = relu_relu(centred, c, a, b)
+    elif student == RELU:
+        value, slope, both, bend = relu_sign(centred, c, a, b)
+    elif family == RELU:
+        value, slope, both, bend = sign_relu(centred, c, a, b)
+    else:
+        value, slope, _, both, bend, _ = sign_sign(centred, c, a, b)
+    means = value, slope, both, bend
+    return lined_pair(head, c, a, b, numbers, means) if numbers[LINED] > 0.0 else means
+
+
+@inlined_kernel
+def mutual_values(
+    c: float, a: Vector, b: Vector, numbers: Vector
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons of a link κ f + βz + γ at covariance c."""
+    head, centred = int(numbers[HEADS]), numbers[CENTRED] > 0.0
+    pair = relu_relu(centred, c, a, b) if numbers[STUDENT] == RELU else sign_sign(centred, c, a, b)
+    if numbers[LINED] == 0.0:
+        return pair
+    value, slope_a, slope_b, both, bend_a, bend_b = pair
+    means = lined_pair(head, c, a, b, numbers, (value, slope_a, both, bend_a))
+    _, slope_b, _, bend_b = lined_pair(head, c, b, a, numbers, (value, slope_b, both, bend_b))
+    return means[0], means[1], slope_b, means[2], means[3], bend_b
+
+
+@kernel
+def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron with itself."""
+    head = int(numbers[HEADS])
+    if numbers[STUDENT] == TABLE:
+        return row[2], row[3], row[4], row[5]
+    if numbers[STUDENT] != RELU:
+        return pair_values(head, row[0], row, row, numbers)
+    means = row[1] * row[6] + row[0] * row[7], row[6], row[7], 0.0
+    return lined_pair(head, row[0], row, row, numbers, means) if numbers[LINED] > 0.0 else means
+
+
+@kernel
+def write_moments(head: int, c: float, a: Vector, b: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[p, q] = E σ_a^(p) σ_b^(q), p + q <= 4, of a neuron a and a unit b of any link."""
+    student, family = int(numbers[STUDENT]), int(numbers[head])
+    if student > ERF or family > ERF:
+        list_moments(c, a, b, numbers, out)
+        return
+    threshold_moments(student, family, numbers[CENTRED] > 0.0, c, a, b, out)
+    if numbers[LINED] > 0.0:
+        lined_moments(head, c, a, b, numbers, out)
+
+
+@kernel
+def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
+    """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
+    if numbers[STUDENT] == RELU:
+        relu_slopes(row, out)
+        if numbers[LINED] > 0.0:
+            lined_slopes(row, numbers, out)
+    else:
+        mean = np.empty((5, 5))
+        write_moments(int(numbers[HEADS]), row[0], row, row, numbers, mean)
+        slopes_from_moments(mean, out)
+
+
+# Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
+#
+# Loops over neurons without calls and branches compute several pairs at once, which takes a tenth of the time of pairs
+# one by one; there is one for relu and for erf, without biases and with them, and one for sums over lists. `weight` is
+# s v, `pulls` are Ψ, Ψ1, Ψ2, C is the Gram matrix and `rows` are the tables of all units.
+
+
+@kernel
+def add_one_by_one(
+    weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
+) -> None:
+    """Add and write the means of a link κ f + βz + γ."""
+    for i in range(weight.size):
+        if is_stopped(sizes):
+            return
+        value, first, slopes, second = own_values(rows[i], numbers)
+        pulls[0, i] += weight[i] * value
+        pulls[1, i] += weight[i] * first
+        pulls[2, i] += weight[i] * second
+        A[i, i] = weight[i] * weight[i] * slopes
+        for j in range(i):
+            value, first, mirrored, slopes, second, bent = mutual_values(C[i, j], rows[i], rows[j], numbers)
+            pulls[0, i] += weight[j] * value
+            pulls[0, j] += weight[i] * value
+            pulls[1, i] += weight[j] * first
+            pulls[1, j] += weight[i] * mirrored
+            pulls[2, i] += weight[j] * second
+            pulls[2, j] += weight[i] * bent
+            A[i, j] = A[j, i] = weight[i] * weight[j] * slopes
+
+
+@kernel
+def arc_sine(x: float, lack: float) -> float:
+    """Return asin(x), where `lack` is 1 − x² without cancellation, without branches: fdlibm's rational approximation.
+
+    Beyond |x| = ½ it is π/2 − 2 asin √((1 − |x|)/2).
+    """
+    size = abs(x)
+    far = size > 0.5
+    z = 0.5 * lack / (1.0 + size) if far else x * x
+    s = math.sqrt(z) if far else size
+    p = 7.91534994289814532176e-04 + z * 3.47933107596021167570e-05
+    p = -3.25565818622400915405e-01 + z * (2.01212532134862925881e-01 + z * (-4.00555345006794114027e-02 + z * p))
+    p = z * (1.66666666666666657415e-01 + z * p)
+    q = 2.02094576023350569471e00 + z * (-6.88283971605453293030e-01 + z * 7.70381505559019352791e-02)
+    q = 1.0 + z * (-2.40339491173441421878e00 + z * q)
+    near = s + s * p / q
+    return math.copysign(0.5 * math.pi - 2.0 * near if far else near, x)
+
+
+@kernel
+def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of relu without biases: K12 = ¼ + asin(ρ)/2π, K = √Δ/2π + c K12, K2 = √Δ/(2π Q_ii).
+
+    Δ = Q_ii Q_jj − c² and ρ = c/√(Q_ii Q_jj), Cho & Saul's arc cosines; Ψ1 moves no bias.
+    """
+    m = weights.size
+    square, inverse = np.empty(m), np.empty(m)
+    for j in range(m):
+        square[j] = C[j, j]
+        inverse[j] = 1.0 / math.sqrt(square[j])
+    for i in range(m):
+        gram, row = C[i], A[i]
+        q, own, weight = square[i], inverse[i], weights[i]
+        value = bend = 0.0
+        for j in range(m):
+            c, shared = gram[j], own * inverse[j]
+            delta = max(difference_of_products(q, square[j], c, c), 0.0)
+            slope = 0.25 + arc_sine(c * shared, delta * shared * shared) / (2.0 * math.pi)
+            root = math.sqrt(delta) / (2.0 * math.pi)
+            value += weights[j] * (root + c * slope)
+            bend += weights[j] * root
+            row[j] = weight * weights[j] * slope
+        pulls[0, i] += value
+        pulls[2, i] += bend / q
+
+
+@kernel
+def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of erf without biases: K = (2/π) asin(c/√(T_i T_j)), K12 = (2/π)/√Δ, K2 = −c K12/T_i.
+
+    T = 1 + Q_ii and Δ = T_i T_j − c²; Ψ1 moves no bias, and K is left out where it moves nothing.
+    """
+    m = weights.size
+    wide, inverse = np.empty(m), np.empty(m)
+    for j in range(m):
+        wide[j] = 1.0 + C[j, j]
+        inverse[j] = 1.0 / math.sqrt(wide[j])
+    for i in range(m):
+        gram, row = C[i], A[i]
+        T, own, weight = wide[i], inverse[i], 2.0 / math.pi * weights[i]
+        value = bend = 0.0
+        for j in range(m):
+            c, shared = gram[j], own * inverse[j]
+            lack = difference_of_products(T, wide[j], c, c) * shared * shared
+            slope = weights[j] * shared / math.sqrt(lack)
+            if values:
+                value += weights[j] * arc_sine(c * shared, lack)
+            bend += c * slope
+            row[j] = weight * slope
+        pulls[0, i] += 2.0 / math.pi * value
+        pulls[2, i] -= 2.0 / math.pi * bend / T
+
+
+@kernel
+def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of relu with biases, as `relu_relu` has it for a pair.
+
+    With u = (b_j q_i - c b_i)/√(q_i Δ) and P_ij = p_i Φ(u): K12 = Φ_2, K1 = b_j K12 + c P_ij + q_j P_ji,
+    K2 = p_i √(Δ/q_i) (u Φ(u) + φ(u)), K = b_i K1 + q_i K2 + c K12, so that one Φ(u) does for each i and j.
+    """
+    m = weight.size
+    bias, q, inverse, h, share = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    slope, inner, turned = np.empty(m), np.empty(m), np.zeros(m)
+    for j in range(m):
+        bias[j], q[j], inverse[j], h[j], share[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 7]
+    write_excesses(q, inverse, h, C, A)
+    for i in range(m):
+        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], rows[i, 5]
+        row[i] = share[i] - share[i] * share[i]
+        back, along, above, bell_sum = weight[i] * q[i] * p, 0.0, 0.0, 0.0
+        for j in range(m):
+            c = gram[j]
+            root = root_determinant(c, q[i], q[j])
+            shift = difference_of_products(bias[j], q[i], c, b) * own
+            bell, odd = bell_and_odd(standard_score(shift, 1.0, root))
+            cdf = 0.5 + 0.5 * odd
+            along += weight[j] * c * cdf
+            above += weight[j] * shift * cdf
+            bell_sum += weight[j] * root * bell
+            turned[j] += back * cdf
+        from_both = inside = 0.0
+        for j in range(m):
+            both = weight[j] * (share[i] * share[j] + row[j])
+            from_both += bias[j] * both
+            inside += gram[j] * both
+            row[j] = weight[i] * both
+        slope[i], inner[i] = from_both + p * along, inside + q[i] * p * own * (above + INVERSE_ROOT * bell_sum)
+        pulls[2, i] += p * own * (above + INVERSE_ROOT * bell_sum)
+    for i in range(m):
+        pulls[0, i] += bias[i] * (slope[i] + turned[i]) + inner[i]
+        pulls[1, i] += slope[i] + turned[i]
+
+
+@kernel
+def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of erf with biases, as `sign_sign` has it for a pair.
+
+    With u = (b_j T_i - c b_i)/√(T_i Δ): K1 = 2 p_i erf(u/√2), K12 = 4 p_i φ(u) √(T_i/Δ), K2 = -(b_i K1 + c K12)/T_i,
+    so that one exponential and one error function do for each i and j. K is left out where it moves nothing.
+    """
+    m = weight.size
+    bias, T, inverse, h, mean = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    for j in range(m):
+        bias[j], T[j], inverse[j], h[j], mean[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 6]
+    if values:
+        write_excesses(T, inverse, h, C, A)
+        for i in range(m):
+            root = root_determinant(C[i, i], T[i], T[i])
+            A[i, i] = excess(C[i, i], root, inverse[i] * inverse[i], h[i], h[i])
+    for i in range(m):
+        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], 2.0 * rows[i, 5]
+        value = first = bend = 0.0
+        if values:
+            for j in range(m):
+                value += weight[j] * (mean[i] * mean[j] + 4.0 * row[j])
+        for j in range(m):
+            c = gram[j]
+            root = 1.0 / math.sqrt(difference_of_products(T[i], T[j], c, c))
+            bell, odd = bell_and_odd(difference_of_products(bias[j], T[i], c, b) * own * root)
+            slopes = weight[j] * bell * root
+            first += weight[j] * odd
+            bend += c * slopes
+            row[j] = slopes
+        both = 2.0 * p * INVERSE_ROOT / own
+        for j in range(m):
+            row[j] *= weight[i] * both
+        pulls[0, i] += value
+        pulls[1, i] += p * first
+        pulls[2, i] -= (b * p * first + both * bend) / T[i]
+
+
+@kernel
+def add_lists(
+    values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
+) -> None:
+    """Add and write sums over lists, as `list_pair` has them; K and K1 are left out where they move nothing."""
+    m, count, is_series = weight.size, int(numbers[TERMS]), numbers[SERIES]
+    first, second = LIST + count + 4, LIST + 2 * count + 4
+    means, slopes = np.empty((count, m)), np.empty((count, m))
+    inverse, x, sums = np.empty(m), np.empty(m), np.zeros((3, m))
+    for j in range(m):
+        inverse[j] = rows[j, LIST - 1]
+        for k in range(count):
+            means[k, j], slopes[k, j] = rows[j, LIST + k], rows[j, first + k]
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        gram, row, both = C[i], rows[i], A[i]
+        for j in range(m):
+            x[j] = gram[j] * inverse[i] * inverse[j]
+        # The neuron itself is no sum: a series does not converge there.
+        x[i] = 0.0
+        terms = term_count(largest_size(x, m), count, is_series)
+        # K, K1, K2 and K12: the lists of σ, σ' and σ'' with those of σ, and that of σ' with itself.
+        for k in range(0 if values else 2, 4):
+            place = LIST if k == 0 else second if k == 2 else first
+            factors = vector(row, place, row.size - place)
+            write_power_sums(factors, slopes if k == 3 else means, x, terms, m, both if k == 3 else sums[k])
+        sums[0, i], sums[1, i], both[i], sums[2, i] = own_values(row, numbers)
+        for k in range(0 if values else 2, 3):
+            total, found = 0.0, sums[k]
+            for j in range(m):
+                total += weight[j] * found[j]
+            pulls[k, i] += total
+        for j in range(m):
+            both[j] *= weight[i] * weight[j]
+
+
+# Means of a neuron with its teacher, made of units or a polynomial.
+#
+# Units, f* = Σ_p a_p σ_p(θ_p·x + β_p): the teacher's parameters are a (P), β (P) and θ (P, r), its sizes the number of
+# each unit's link.
+#
+# A polynomial, f* = Σ_α f*_α h_α, h_α = Π_a h_(α_a)(x_a), has no units. With D_j = E σ^(j)(λ_i) and g_α = f*_α/√α!,
+#
+# E[σ_i f*] = Σ_α g_α D_|α| M_i^α,  E[σ'_i f*] and E[σ''_i f*]: D_(|α|+1), D_(|α|+2),  t_ia = Σ_α g_α D_|α| ∂_a M_i^α,
+#
+# and f_α = s Σ_i v_i D_|α| M_i^α/√α!. The terms are α = 0, then the components; parameters g_α, then 1/(√α! f*_α) per
+# term; sizes α (terms, r). ∂D_j/∂b = D_(j+1), ∂D_j/∂Q_ii = D_(j+2)/2.
+
+
+@kernel
+def write_unit_means(
+    i: int, gram: Vector, rows: Matrix, parameters: Vector, sizes: Integers, out: Vector
+) -> None:  # fmt: skip
+    """Write E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of the neuron whose row of C is `gram`."""
+    m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
+    theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
+    heads = int(numbers[HEADS])
+    for k in range(r + 3):
+        out[k] = 0.0
+    for p in range(P):
+        overlap = 0.0
+        for a in range(r):
+            overlap += gram[m + a] * theta[p, a]
+        head, weight = heads + HEADER * sizes[TEACHER_SIZES_AT + p], parameters[at + p]
+        value, first, slopes, second = pair_values(head, overlap, rows[i], rows[m + p], numbers)
+        out[0] += weight * value
+        out[1] += weight * first
+        out[2] += weight * second
+        for a in range(r):
+            out[3 + a] += weight * slopes * theta[p, a]
+
+
+@kernel
+def write_unit_changes(
+    i: int, db: float, gram: Vector, change: Vector, rows: Matrix,
+    parameters: Vector, sizes: Integers, work: Vector, out: Vector,
+) -> None:  # fmt: skip
+    """Write how the numbers of `write_unit_means` change with b and the neuron's row of C."""
+    m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
+    theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
+    heads = int(numbers[HEADS])
+    for k in range(r + 3):
+        out[k] = 0.0
+    E = matrix(work, sizes[SCRATCH_AT], 5, 5)
+    half = 0.5 * change[i]
+    for p in range(P):
+        overlap = turned = 0.0
+        for a in range(r):
+            overlap += gram[m + a] * theta[p, a]
+            turned += change[m + a] * theta[p, a]
+        head, weight = heads + HEADER * sizes[TEACHER_SIZES_AT + p], parameters[at + p]
+        write_moments(head, overlap, rows[i], rows[m + p], numbers, E)
+        for k in range(3):
+            out[k] += weight * (E[k + 1, 1] * turned + E[k + 2, 0] * half + E[k + 1, 0] * db)
+        slopes = E[2, 2] * turned + E[3, 1] * half + E[2, 1] * db
+        for a in range(r):
+            out[3 + a] += weight * slopes * theta[p, a]
+
+
+@kernel
+def monomial(term: int, M: Vector, at: int, first: int, second: int, sizes: Integers) -> float:
+    """Return ∂_first ∂_second M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
+    r = sizes[AXES]
+    product = 1.0
+    for a in range(r):
+        power = sizes[TEACHER_SIZES_AT + term * r + a]
+        if a == first:
+            product *= power
+            power -= 1
+        if a == second:
+            product *= power
+            power -= 1
+        if product == 0.0:
+            return 0.0
+        for _ in range(power):
+            product *= M[at + a]
+    return product
+
+
+@kernel
+def degree_of(term: int, sizes: Integers) -> int:
+    """Return |α|."""
+    r, total = sizes[AXES], 0
+    for a in range(r):
+        total += sizes[TEACHER_SIZES_AT + term * r + a]
+    return total
+
+
+@kernel
+def write_polynomial_means(
+    i: int, b: float, gram: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector
+) -> None:
+    """Write the numbers of `write_unit_means`."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    D = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER)
+    write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
+    for k in range(r + 3):
+        out[k] = 0.0
+    for term in range(sizes[COMPONENTS] + 1):
+        n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
+        power = weight * monomial(term, gram, m, r, r, sizes)
+        for k in range(3):
+            out[k] += power * D[n + k]
+        for a in range(r):
+            if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
+                out[3 + a] += weight * D[n] * monomial(term, gram, m, a, r, sizes)
+
+
+@kernel
+def write_polynomial_changes(
+    i: int, b: float, db: float, gram: Vector, change: Vector,
+    parameters: Vector, sizes: Integers, work: Vector, out: Vector,
+) -> None:  # fmt: skip
+    """Write how the numbers of `write_polynomial_means` change with b and the neuron's row of C."""
+    m, r, half = sizes[WIDTH], sizes[AXES], 0.5 * change[i]
+    D = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER)
+    write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
+    for k in range(r + 3):
+        out[k] = 0.0
+    for term in range(sizes[COMPONENTS] + 1):
+        n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
+        power, turned = weight * monomial(term, gram, m, r, r, sizes), 0.0
+        for a in range(r):
+            turned += weight * monomial(term, gram, m, a, r, sizes) * change[m + a]
+        for k in range(3):
+            out[k] += power * (D[n + k + 1] * db + D[n + k + 2] * half) + turned * D[n + k]
+        for a in range(r):
+            slope, bent = monomial(term, gram, m, a, r, sizes), 0.0
+            for c in range(r):
+                bent += monomial(term, gram, m, a, c, sizes) * change[m + c]
+            out[3 + a] += weight * (slope * (D[n + 1] * db + D[n + 2] * half) + bent * D[n])
+
+
+@kernel
+def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write f_α/f*_α per component of a polynomial from `first` on."""
+    m, r, terms = sizes[WIDTH], sizes[AXES], sizes[COMPONENTS] + 1
+    D, numbers = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER), numbers_of_links(parameters, sizes)
+    for term in range(1, terms):
+        out[first + term - 1] = 0.0
+    for i in range(m if terms > 1 else 0):
+        write_derivatives(y[2 * m + m * r + i * m + i], y[m + i], numbers, D)
+        for term in range(1, terms):
+            weight = parameters[SCALE] * y[i] * parameters[sizes[TEACHER_AT] + terms + term]
+            share = weight * D[degree_of(term, sizes)] * monomial(term, y, 2 * m + i * r, r, r, sizes)
+            out[first + term - 1] += share
+
+
+# Compiled kernels of the network's overlap equations, whatever its links and its teacher.
+#
+# State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. The equations are those of `dynamics.equations.network.system`: with
+# the vectors (w_1 … w_m, teacher's axes) and their Gram matrix C = [Q M; Mᵀ 1], the mean gradient of the neurons is
+# ∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and
+# Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
+#
+# `layout_kernels` says where parameters, sizes and tables lie.
+
 
 #: Rows and columns of a tile.
 TILE = 16
@@ -287,3 +768,99 @@ def evaluate_means(
     """Call the right-hand side and the events of a network whose `sizes[THEORY]` is `MEANS` from Python."""
     rates(0.0, y, out, numbers[0], numbers[1], numbers[2])
     events(0.0, y, shares, numbers[0], numbers[1], numbers[2])
+
+
+# The product of the network's Jacobian with a vector.
+#
+# Every mean is E σ_i^(p) σ_j^(q) =: E_pq of a pair, and dE_pq = E_(p+1)(q+1) dC_ij + E_(p+2)q dC_ii/2 + E_p(q+2)
+# dC_jj/2 + E_(p+1)q db_i + E_p(q+1) db_j; for a neuron with itself `own_slopes` gives the derivatives in Q_ii and
+# b_i.
+
+
+@kernel
+def write_mean_changes(
+    y: Vector, v: Vector, dC: Matrix, dmeans: Matrix, dpulls: Matrix, dA: Matrix,
+    parameters: Vector, sizes: Integers, work: Vector,
+) -> None:  # fmt: skip
+    """Write how the means that `rhs` leaves in `work` change along v."""
+    m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
+    numbers = numbers_of_links(parameters, sizes)
+    head = int(numbers[HEADS])
+    C = matrix(work, 0, m + r, m + r)
+    rows = matrix(work, sizes[ROWS_AT], m + sizes[UNITS], sizes[ROW_SIZE])
+    E, slopes = matrix(work, sizes[SCRATCH_AT], 5, 5), matrix(work, sizes[SCRATCH_AT], 4, 2)
+    for i in range(m):
+        if sizes[UNITS] > 0:
+            write_unit_changes(i, v[m + i], C[i], dC[i], rows, parameters, sizes, work, dmeans[i])
+        else:
+            write_polynomial_changes(i, y[m + i], v[m + i], C[i], dC[i], parameters, sizes, work, dmeans[i])
+        weight, dweight, db, dq = scale * y[i], scale * v[i], v[m + i], dC[i, i]
+        value, first, square, second = own_values(rows[i], numbers)
+        own_slopes(rows[i], numbers, slopes)
+        dpulls[0, i] = dweight * value + weight * (slopes[0, 0] * dq + slopes[0, 1] * db) - dmeans[i, 0]
+        dpulls[1, i] = dweight * first + weight * (slopes[1, 0] * dq + slopes[1, 1] * db) - dmeans[i, 1]
+        dpulls[2, i] = dweight * second + weight * (slopes[3, 0] * dq + slopes[3, 1] * db) - dmeans[i, 2]
+        dA[i, i] = 2.0 * weight * dweight * square + weight**2 * (slopes[2, 0] * dq + slopes[2, 1] * db)
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        weight, dweight, db, half = scale * y[i], scale * v[i], v[m + i], 0.5 * dC[i, i]
+        for j in range(i):
+            other, dother, dbj, halfj, dc = scale * y[j], scale * v[j], v[m + j], 0.5 * dC[j, j], dC[i, j]
+            write_moments(head, C[i, j], rows[i], rows[j], numbers, E)
+            for k in range(3):
+                change = E[k + 1, 1] * dc + E[k + 2, 0] * half + E[k, 2] * halfj + E[k + 1, 0] * db + E[k, 1] * dbj
+                dpulls[k, i] += dother * E[k, 0] + other * change
+                change = E[1, k + 1] * dc + E[0, k + 2] * halfj + E[2, k] * half + E[0, k + 1] * dbj + E[1, k] * db
+                dpulls[k, j] += dweight * E[0, k] + weight * change
+            change = E[2, 2] * dc + E[3, 1] * half + E[1, 3] * halfj + E[2, 1] * db + E[1, 2] * dbj
+            dA[i, j] = dA[j, i] = (dweight * other + weight * dother) * E[1, 1] + weight * other * change
+
+
+@kernel
+def jacobian_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write the derivative of `rhs` of the flow along v: dF = dN C + N dC."""
+    m, r, scale, rate = sizes[WIDTH], sizes[AXES], parameters[SCALE], parameters[RATE_W]
+    n, first = m + r, 2 * m + m * r
+    place = sizes[SCRATCH_AT] + MOMENTS + sizes[DEGREE] + FURTHER
+    dC, dmeans = matrix(work, place, n, n), matrix(work, place + n * n, m, r + 3)
+    place += n * n + m * (r + 3)
+    dpulls, dA = matrix(work, place, 3, m), matrix(work, place + 3 * m, m, m)
+    place += 3 * m + m * m
+    dN, dF, turned = matrix(work, place, m, n), matrix(work, place + m * n, m, n), matrix(work, place + 2 * m * n, m, n)
+    C, N = matrix(work, 0, n, n), matrix(work, sizes[FORCES_AT], m, n)
+    means, pulls = matrix(work, sizes[MEANS_AT], m, r + 3), matrix(work, sizes[PULLS_AT], 3, m)
+    rhs(t, y, out, parameters, sizes, work)
+    write_gram(v, sizes, dC)
+    for a in range(r):
+        dC[m + a, m + a] = 0.0
+    write_mean_changes(y, v, dC, dmeans, dpulls, dA, parameters, sizes, work)
+    for i in range(m):
+        weight, dweight = rate * scale * y[i], rate * scale * v[i]
+        for j in range(m):
+            dN[i, j] = rate * dA[i, j]
+        for a in range(r):
+            dN[i, m + a] = -dweight * means[i, 3 + a] - weight * dmeans[i, 3 + a]
+        if sizes[SPHERE] == 0:
+            dN[i, i] += dweight * pulls[2, i] + weight * dpulls[2, i]
+    product_until(dN, C, dF, sizes)
+    product_until(N, dC, turned, sizes)
+    for i in range(m):
+        for j in range(n):
+            dF[i, j] += turned[i, j]
+    if sizes[SPHERE] == 1:
+        for i in range(m):
+            # N holds −turn already, whose F_ii is 0.
+            dturn = dF[i, i] / C[i, i]
+            for j in range(n):
+                dF[i, j] -= dturn * C[i, j]
+            dF[i, i] = 0.0
+    for i in range(m):
+        dloss = -parameters[RATE_V] * scale * dpulls[0, i]
+        out[i] = dloss - parameters[DECAY_V] * v[i]
+        out[m + i] = -parameters[RATE_B] * scale * (v[i] * pulls[1, i] + y[i] * dpulls[1, i])
+        for a in range(r):
+            out[2 * m + i * r + a] = -dF[i, m + a]
+    write_symmetric(dF, m, first, out)

@@ -4,8 +4,10 @@ import math
 
 import numpy as np
 
+from dynamics.equations.network.families import ERF, RELU
+from dynamics.kernels.arrays import Matrix, Vector
 from dynamics.kernels.fused import fused_multiply_add
-from dynamics.kernels.jit import exact_kernel, kernel
+from dynamics.kernels.jit import exact_kernel, inlined_kernel, kernel
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)
@@ -127,3 +129,374 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
         return max(-total, 0.0)
     between = normal_cdf(k) - normal_cdf(h) if h < 0.0 else normal_cdf(-h) - normal_cdf(-k)
     return max(between - total, 0.0)
+
+
+# Means of relu(z), sign(z) and erf(z/√2) by pairs.
+#
+# erf(z/√2) is the mean of sign(z + ξ) over ξ ~ N(0, 1), so that it is sign at the variance T = q + 1; for the others
+# T = q. With h = b_a/√T_a, k = b_b/√T_b, r = c/√(T_a T_b), Δ = T_a T_b - c², p_a = φ(h)/√T_a, n_b = b_b T_a - c b_a and
+# u_b = n_b/√(T_a Δ),
+#
+# E 1_a 1_b = Φ_2(h, k; r),  E δ_a 1_b = p_a Φ(u_b),  E δ_a relu_b = p_a (n_b Φ(u_b) + √(T_a Δ) φ(u_b))/T_a,
+#
+# and the rest by Stein's lemma, E x_a f_a g_b = T_a E f'_a g_b + c E f_a g'_b. Where all biases are 0, `centred`, E
+# 1_a 1_b = 1/4 + arcsin(r)/2π and all scores are 0: the arc-cosine kernel of relu and the arcsine of erf, several
+# times as fast. The angle is taken from √Δ, since arcsin loses digits at r = ±1.
+#
+# A row begins with q, b, T, 1/√T, h, p, E f and E f'. A function's name says what a and b are; sign stands for sign and
+# erf, which differ in T. Helpers take numbers: a call that hands on arrays costs more than what they compute. Functions
+# read rows before they branch, since Numba counts references to an array that is read in branches.
+
+
+@kernel
+def write_threshold_row(family: int, q: float, b: float, row: Vector) -> None:
+    """Write the head of a row of relu, sign or erf."""
+    T = q + 1.0 if family == ERF else q
+    row[0], row[1], row[2], row[3] = q, b, T, 1.0 / math.sqrt(T)
+    row[4] = b * row[3]
+    row[5] = normal_density(row[4]) * row[3]
+    if family == RELU:
+        row[7] = normal_cdf(row[4])
+        row[6] = b * row[7] + q * row[5]
+    else:
+        row[6] = math.erf(row[4] * SQRT_HALF)
+        row[7] = 2.0 * row[5]
+
+
+@kernel
+def root_determinant(c: float, T_a: float, T_b: float) -> float:
+    """Return √Δ; covariances beyond their bound by rounding count as 0."""
+    return math.sqrt(max(difference_of_products(T_a, T_b, c, c), 0.0))
+
+
+@kernel
+def standard_score(n: float, inverse: float, root: float) -> float:
+    """Return u = n/√(T Δ), `inverse` being 1/√T; at Δ = 0 the sign of n decides, and 0/0 is 0: Φ(0) by hand."""
+    if root > 0.0:
+        return n * inverse / root
+    return 0.0 if n == 0.0 else math.copysign(math.inf, n)
+
+
+@kernel
+def excess(c: float, root: float, inverse: float, h: float, k: float) -> float:
+    """Return Φ_2(h, k; r) - Φ(h) Φ(k), `inverse` being 1/√(T_a T_b)."""
+    return joint_excess(h, k, min(max(c * inverse, -1.0), 1.0), (root * inverse) ** 2)
+
+
+@kernel
+def ramp(p: float, inverse: float, root: float, n: float, u: float) -> float:
+    """E δ_a relu_b from p_a, 1/√T_a, √Δ, n_b and u_b."""
+    wide = root * normal_density(u) if root > 0.0 else 0.0
+    return p * inverse * (n * inverse * normal_cdf(u) + wide)
+
+
+@kernel
+def relu_relu(
+    centred: bool, c: float, a: Vector, b: Vector
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
+    b_a, q_a, inverse_a, h_a, p_a, above_a = a[1], a[2], a[3], a[4], a[5], a[7]
+    b_b, q_b, inverse_b, h_b, p_b, above_b = b[1], b[2], b[3], b[4], b[5], b[7]
+    root = root_determinant(c, q_a, q_b)
+    if centred:
+        both = 0.25 + math.atan2(c, root) / TWO_PI
+        slope_a = 0.5 * INVERSE_ROOT * (c * inverse_a + q_b * inverse_b)
+        slope_b = 0.5 * INVERSE_ROOT * (c * inverse_b + q_a * inverse_a)
+        wide = root / TWO_PI
+        return wide + c * both, slope_a, slope_b, both, wide * inverse_a * inverse_a, wide * inverse_b * inverse_b
+    n_a, n_b = difference_of_products(b_a, q_b, c, b_b), difference_of_products(b_b, q_a, c, b_a)
+    u_a, u_b = standard_score(n_a, inverse_b, root), standard_score(n_b, inverse_a, root)
+    both = above_a * above_b + excess(c, root, inverse_a * inverse_b, h_a, h_b)
+    from_a, from_b = p_a * normal_cdf(u_b), p_b * normal_cdf(u_a)
+    slope_a, slope_b = b_b * both + c * from_a + q_b * from_b, b_a * both + c * from_b + q_a * from_a
+    bend_a, bend_b = ramp(p_a, inverse_a, root, n_b, u_b), ramp(p_b, inverse_b, root, n_a, u_a)
+    return b_a * slope_a + q_a * bend_a + c * both, slope_a, slope_b, both, bend_a, bend_b
+
+
+@kernel
+def relu_sign(centred: bool, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2."""
+    b_a, q_a, inverse_a, h_a, p_a, above_a = a[1], a[2], a[3], a[4], a[5], a[7]
+    b_b, T_b, inverse_b, h_b, p_b, mean_b = b[1], b[2], b[3], b[4], b[5], b[6]
+    root = root_determinant(c, q_a, T_b)
+    if centred:
+        both = INVERSE_ROOT * inverse_b
+        return c * both, math.atan2(c, root) / math.pi, both, 0.0
+    u_a = standard_score(difference_of_products(b_a, T_b, c, b_b), inverse_b, root)
+    u_b = standard_score(difference_of_products(b_b, q_a, c, b_a), inverse_a, root)
+    slope = above_a * mean_b + 2.0 * excess(c, root, inverse_a * inverse_b, h_a, h_b)
+    both = 2.0 * p_b * normal_cdf(u_a)
+    bend = p_a * math.erf(u_b * SQRT_HALF)
+    return b_a * slope + q_a * bend + c * both, slope, both, bend
+
+
+@kernel
+def sign_relu(centred: bool, c: float, a: Vector, b: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2."""
+    b_a, T_a, inverse_a, h_a, p_a, mean_a = a[1], a[2], a[3], a[4], a[5], a[6]
+    b_b, q_b, inverse_b, h_b, p_b, above_b = b[1], b[2], b[3], b[4], b[5], b[7]
+    root = root_determinant(c, T_a, q_b)
+    if centred:
+        both = INVERSE_ROOT * inverse_a
+        bend = -c * both * inverse_a * inverse_a
+        return c * both, root * inverse_a * inverse_a / math.pi, both, bend
+    n_b = difference_of_products(b_b, T_a, c, b_a)
+    u_a = standard_score(difference_of_products(b_a, q_b, c, b_b), inverse_b, root)
+    u_b = standard_score(n_b, inverse_a, root)
+    slope = 2.0 * ramp(p_a, inverse_a, root, n_b, u_b)
+    both = 2.0 * p_a * normal_cdf(u_b)
+    above = above_b * mean_a + 2.0 * excess(c, root, inverse_a * inverse_b, h_a, h_b)
+    value = b_b * above + q_b * p_b * math.erf(u_a * SQRT_HALF) + c * both
+    return value, slope, both, -(b_a * slope + c * both) / T_a
+
+
+@kernel
+def sign_sign(
+    centred: bool, c: float, a: Vector, b: Vector
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji."""
+    b_a, T_a, inverse_a, h_a, p_a, mean_a = a[1], a[2], a[3], a[4], a[5], a[6]
+    b_b, T_b, inverse_b, h_b, p_b, mean_b = b[1], b[2], b[3], b[4], b[5], b[6]
+    root = root_determinant(c, T_a, T_b)
+    if centred:
+        both = 2.0 / (math.pi * root)
+        bend = -c * both
+        value = 2.0 / math.pi * math.atan2(c, root)
+        return value, 0.0, 0.0, both, bend * inverse_a * inverse_a, bend * inverse_b * inverse_b
+    u_a = standard_score(difference_of_products(b_a, T_b, c, b_b), inverse_b, root)
+    u_b = standard_score(difference_of_products(b_b, T_a, c, b_a), inverse_a, root)
+    slope_a, slope_b = 2.0 * p_a * math.erf(u_b * SQRT_HALF), 2.0 * p_b * math.erf(u_a * SQRT_HALF)
+    both = 4.0 * p_a * normal_density(u_b) / (inverse_a * root)
+    value = mean_a * mean_b + 4.0 * excess(c, root, inverse_a * inverse_b, h_a, h_b)
+    bend_a, bend_b = -(b_a * slope_a + c * both) / T_a, -(b_b * slope_b + c * both) / T_b
+    return value, slope_a, slope_b, both, bend_a, bend_b
+
+
+# Means of higher derivatives of links with a threshold.
+#
+# f^(o) is a delta, times 1 for relu (o = 2) and 2 for sign and erf (o = 1). Means with a delta in both places are
+# derivatives of the joint density in b_a and b_b; with x δ^(n)(x + b) = -b δ^(n) - n δ^(n-1) Stein's lemma gives those
+# with a delta in one, E f_a^(p+1) g_b = -(b_a E f_a^(p) g_b + (p - o) E f_a^(p-1) g_b + c E f_a^(p) g'_b)/T_a.
+
+
+#: Least Δ/(T_a T_b) in a density: that of two relu neurons that point the same way is infinite.
+LEAST_LACK = 1e-14
+
+
+@kernel
+def write_joint_density(first: int, second: int, c: float, a: Vector, b: Vector, out: Matrix) -> None:
+    """Write E f_a^(p) g_b^(q) for p >= first and q >= second, the places of the deltas, p + q <= 4."""
+    full = a[2] * b[2]
+    delta = max(difference_of_products(a[2], b[2], c, c), LEAST_LACK * full)
+    u_a = difference_of_products(a[1], b[2], c, b[1]) / delta
+    u_b = difference_of_products(b[1], a[2], c, a[1]) / delta
+    exponent = -0.5 * (a[1] * u_a + b[1] * u_b)
+    out[first, second] = (3 - first) * (3 - second) * math.exp(exponent) / (2.0 * math.pi * math.sqrt(delta))
+    for total in range(first + second, 4):
+        for p in range(first, total - second + 1):
+            q = total - p
+            below = (p - first) * b[2] * out[p - 1, q] if p > first else 0.0
+            aside = (q - second) * c * out[p, q - 1] if q > second else 0.0
+            out[p + 1, q] = -u_a * out[p, q] - (below - aside) / delta
+            if p == first:
+                below = (q - second) * a[2] * out[p, q - 1] if q > second else 0.0
+                out[p, q + 1] = -u_b * out[p, q] - below / delta
+
+
+@kernel
+def write_stein(first: int, second: int, c: float, a: Vector, b: Vector, out: Matrix) -> None:
+    """Write E f_a^(p) g_b^(q) where one place alone is beyond its delta, from those with at most a delta each."""
+    for q in range(second - 1, -1, -1):
+        for p in range(first + 1, 5 - q):
+            total = a[1] * out[p - 1, q] + c * out[p - 1, q + 1]
+            if p > first + 1:
+                total += (p - 1 - first) * out[p - 2, q]
+            out[p, q] = -total / a[2]
+    for p in range(first - 1, -1, -1):
+        for q in range(second + 1, 5 - p):
+            total = b[1] * out[p, q - 1] + c * out[p + 1, q - 1]
+            if q > second + 1:
+                total += (q - 1 - second) * out[p, q - 2]
+            out[p, q] = -total / b[2]
+
+
+@kernel
+def threshold_moments(student: int, family: int, centred: bool, c: float, a: Vector, b: Vector, out: Matrix) -> None:
+    """out[p, q] = E σ_a^(p) σ_b^(q), p + q <= 4, of a relu or erf neuron a and a threshold b of a family."""
+    first, second = 2 if student == RELU else 1, 2 if family == RELU else 1
+    root = root_determinant(c, a[2], b[2])
+    n_a = difference_of_products(a[1], b[2], c, b[1])
+    u_a = standard_score(n_a, b[3], root)
+    if first == 2 and second == 2:
+        out[0, 0], out[1, 0], out[0, 1], out[1, 1], out[2, 0], out[0, 2] = relu_relu(centred, c, a, b)
+        out[2, 1] = a[5] * normal_cdf(standard_score(difference_of_products(b[1], a[2], c, a[1]), a[3], root))
+        out[1, 2] = b[5] * normal_cdf(u_a)
+    elif first == 2:
+        out[0, 0], out[1, 0], out[1, 1], out[2, 0] = relu_sign(centred, c, a, b)
+        out[0, 1] = 2.0 * ramp(b[5], b[3], root, n_a, u_a)
+    elif second == 2:
+        out[0, 0], out[1, 0], out[1, 1], _ = sign_relu(centred, c, a, b)
+        out[0, 1] = b[7] * a[6] + 2.0 * excess(c, root, a[3] * b[3], a[4], b[4])
+        out[0, 2] = b[5] * math.erf(u_a * SQRT_HALF)
+    else:
+        out[0, 0], out[1, 0], out[0, 1], _, _, _ = sign_sign(centred, c, a, b)
+    write_joint_density(first, second, c, a, b, out)
+    write_stein(first, second, c, a, b, out)
+
+
+@kernel
+def slopes_from_moments(mean: Matrix, out: Matrix) -> None:
+    """∂/∂q and ∂/∂b of K, K1, K12 and K2 from E σ^(p) σ^(q): a mean of F(x + b) has ∂_b E F = E F', ∂_q = ½ E F''."""
+    out[0, 0], out[0, 1] = mean[2, 0] + mean[1, 1], 2.0 * mean[1, 0]
+    out[1, 0], out[1, 1] = 0.5 * (mean[3, 0] + 3.0 * mean[2, 1]), mean[2, 0] + mean[1, 1]
+    out[2, 0], out[2, 1] = mean[3, 1] + mean[2, 2], 2.0 * mean[2, 1]
+    out[3, 0], out[3, 1] = 0.5 * (mean[4, 0] + 2.0 * mean[3, 1] + mean[2, 2]), mean[3, 0] + mean[2, 1]
+
+
+@kernel
+def relu_slopes(row: Vector, out: Matrix) -> None:
+    """Write the derivatives of K, K1, K12 and K2 of a relu neuron with itself in q and in b."""
+    out[0, 0], out[0, 1] = row[7], 2.0 * row[6]
+    out[1, 0], out[1, 1] = 0.5 * row[5], row[7]
+    out[2, 0], out[2, 1] = -0.5 * row[5] * row[1] / row[2], row[5]
+    out[3, 0], out[3, 1] = 0.0, 0.0
+
+
+# Sums of powers for many numbers at once.
+
+
+@kernel
+def largest_size(x: Vector, count: int) -> float:
+    """Return a bound on |x_j|, j < count, at most count^(1/16) above the largest; a maximum is found one by one."""
+    total = 0.0
+    for j in range(count):
+        fourth = x[j] * x[j] * x[j] * x[j]
+        total += fourth * fourth * fourth * fourth
+    return float(total**0.0625)
+
+
+@kernel
+def write_power_sums(left: Vector, right: Matrix, x: Vector, terms: int, count: int, out: Vector) -> None:
+    """out_j = Σ_k left_k right_kj x_j^k over k < terms, for j < count: Horner's rule, four terms at a time."""
+    rest = terms % 4
+    for j in range(count):
+        out[j] = 0.0
+    for n in range(rest):
+        a, row = left[terms - 1 - n], right[terms - 1 - n]
+        for j in range(count):
+            out[j] = out[j] * x[j] + a * row[j]
+    for k in range(terms - rest - 4, -1, -4):
+        a, b, c, d = left[k], left[k + 1], left[k + 2], left[k + 3]
+        for j in range(count):
+            inner = (out[j] * x[j] + d * right[k + 3, j]) * x[j] + c * right[k + 2, j]
+            out[j] = (inner * x[j] + b * right[k + 1, j]) * x[j] + a * right[k, j]
+
+
+# Φ of many numbers and Φ_2 of many pairs at once.
+#
+# Nothing here branches but where a pair is rare, so that a compiler does four or eight numbers in one instruction.
+
+
+#: Of R in (1 + 2x) exp(x²) erfc(x) = 1 + s R(s - 1), s = 2x/(x + 3.75): Chebyshev's expansion in s - 1 (Shepherd and
+#: Laframboise 1981), cut where it is exact to 3e-16; highest power first, odd and even powers by turns.
+TAIL = (
+    -2.623107347133476e-09,
+    6.679714602349141e-10,
+    3.131129525643313e-08,
+    -1.2520472032732647e-08,
+    -2.3605079044743478e-07,
+    1.8520613666056176e-07,
+    1.5567760219619199e-06,
+    -2.536038592692272e-06,
+    -8.902009440654622e-06,
+    3.128957515556644e-05,
+    2.0356954586207724e-05,
+    -0.0003105123070469843,
+    0.0006042266850919423,
+    0.0011513994801051228,
+    -0.010897979163370385,
+    0.03926025653548152,
+    -0.09795365511213086,
+    0.1902579762764121,
+    -0.2990619064188567,
+    0.3813386449088518,
+    -0.37775322942337275,
+    0.2375126308378275,
+)
+#: Rows and columns of a tile.
+TILE = 16
+#: Largest |r| of Mehler's series for Φ_2, the terms that it needs there, and what |r|^n of the first term left out may
+#: be: with |g_n| < 0.44 (Cramér) all that is left out is less than 0.19 |r|^(n+1)/((n + 1)(1 - |r|)), below rounding.
+MEHLER_REACH, MEHLER_TERMS, MEHLER_REST = 0.45, 44, 1e-14
+
+
+@inlined_kernel
+def bell_and_odd(u: float) -> tuple[float, float]:
+    """Return exp(-u²/2) and 2 Φ(u) - 1, each to 3e-16 of 1; exactly 1 and 0 at u = 0."""
+    size = min(abs(u), 38.0)
+    x = size * SQRT_HALF
+    near, far = x + 3.75, 1.0 + 2.0 * x
+    inverse = 1.0 / (near * far)
+    s = 2.0 * x * far * inverse
+    square = (s - 1.0) * (s - 1.0)
+    odd = even = 0.0
+    for n in range(0, len(TAIL), 2):
+        odd, even = odd * square + TAIL[n], even * square + TAIL[n + 1]
+    total = odd * (s - 1.0) + even
+    bell = exponential(-0.5 * size * size)
+    return bell, math.copysign(1.0 - bell * (1.0 + s * total) * (near * inverse), u)
+
+
+@kernel
+def write_mehler_factors(h: Vector, g: Matrix) -> None:
+    """g_n(h_j) = φ(h_j) He_n(h_j)/√n!, row by row."""
+    for j in range(len(h)):
+        g[0, j] = normal_density(h[j])
+        g[1, j] = h[j] * g[0, j]
+    for n in range(2, MEHLER_TERMS):
+        lower, higher = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
+        for j in range(len(h)):
+            g[n, j] = (h[j] * g[n - 1, j] - lower * g[n - 2, j]) * higher
+
+
+@kernel
+def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
+    """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs i ≠ j, r = C_ij/√(T_i T_j), by Mehler's series.
+
+    Pairs beyond its reach are computed one by one.
+    """
+    m = len(h)
+    g, own, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
+    write_mehler_factors(h, g)
+    for i in range(m):
+        gram, row, beyond = C[i], out[i], 0
+        # Whole tiles, whose part above the diagonal is overwritten: the rest of a loop would be done one by one.
+        stop = min(i + TILE - i % TILE, m)
+        for j in range(stop):
+            correlation = gram[j] * inverse[i] * inverse[j]
+            reached = abs(correlation) <= MEHLER_REACH
+            r[j] = correlation if reached else 0.0
+            beyond += 0 if reached or j >= i else 1
+        power, largest, terms = 1.0, largest_size(r, stop), 0
+        while power > MEHLER_REST and terms < MEHLER_TERMS:
+            own[terms] = g[terms, i] / (terms + 1.0)
+            power, terms = power * largest, terms + 1
+        write_power_sums(own, g, r, terms, stop, row)
+        for j in range(stop):
+            row[j] *= r[j]
+        for j in range(i if beyond else 0):
+            if abs(gram[j] * inverse[i] * inverse[j]) > MEHLER_REACH:
+                root = root_determinant(gram[j], T[i], T[j])
+                row[j] = excess(gram[j], root, inverse[i] * inverse[j], h[i], h[j])
+    mirror(out)
+
+
+@kernel
+def mirror(A: Matrix) -> None:
+    """Copy what is below the diagonal to above it, tile by tile."""
+    m = len(A)
+    for first in range(0, m, TILE):
+        for second in range(0, first + 1, TILE):
+            for i in range(first, min(first + TILE, m)):
+                for j in range(second, min(second + TILE, i)):
+                    A[j, i] = A[i, j]

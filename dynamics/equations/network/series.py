@@ -1,4 +1,4 @@
-r"""Links without closed means, as a series in ρ = √q: E_j(ρ, b) = E[σ(ρz + b) h_j(z)], tabulated in ρ and b.
+"""Links without closed means, as a series in ρ = √q: E_j(ρ, b) = E[σ(ρz + b) h_j(z)], tabulated in ρ and b.
 
 K = Σ_j E_j(a) E_j(b) s^j at the correlation s, and σ' has √(j+1) E_(j+1)/ρ. With J terms the error of K is at most
 tail_a tail_b |s|^(J+1), tail² = E σ² − Σ_(j≤J) E_j², and the same with σ' for E σ'_a σ'_b (Cauchy and Schwarz).
@@ -17,18 +17,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations.network.families import POLYNOMIAL, SIGN, TABLE, Link, known_link
+from dynamics.equations.network.series_kernels import HEADER, LIST, ROOT, SERIES, TERMS
 from hermite import polynomials
 from hermite.expansion import FormulaLink, compile_formula
 from hermite.quadrature import integrate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hermite import HermiteExpansion
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
 
     Function = Callable[[Array], Array]
     Measure = Callable[[Array, Array, int], Array]
+
 
 #: Panels of ρ, of which each has NODES Chebyshev nodes, and of b for trained biases.
 LENGTHS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -39,7 +42,7 @@ UNIT_LENGTHS, UNIT_NODES = (0.999, 1.001), 4
 #: Most fixed biases that are tabulated one by one.
 MOST_BIASES = 48
 #: Numbers of terms that are tried, and the squared tail at ρ = 2 that is small enough.
-TERMS, SMALL_TAIL = (64, 128, 241), 1e-13
+TRIED_TERMS, SMALL_TAIL = (64, 128, 241), 1e-13
 #: Largest error of a table between its nodes, in sums Σ_j j |ΔE_j E_j| and means of a neuron with itself, against the
 #: largest of these means.
 TABLE_ERROR = 2e-11
@@ -205,10 +208,10 @@ class SeriesTable:
 
 
 def needed_terms(link: HermiteExpansion, biases: tuple[float, ...] | None) -> int:
-    """Return how many terms leave a small tail at ρ = 2, at most the last number of TERMS."""
+    """Return how many terms leave a small tail at ρ = 2, at most the last number of TRIED_TERMS."""
     functions, middle = Functions.of(link), 0.0 if biases is None else biases[len(biases) // 2]
-    tails = (functions.tails(np.array([2.0]), middle, n)[0, 0] for n in TERMS)
-    return next((n for n, tail in zip(TERMS, tails, strict=True) if tail**2 <= SMALL_TAIL), TERMS[-1])
+    tails = (functions.tails(np.array([2.0]), middle, n)[0, 0] for n in TRIED_TERMS)
+    return next((n for n, tail in zip(TRIED_TERMS, tails, strict=True) if tail**2 <= SMALL_TAIL), TRIED_TERMS[-1])
 
 
 @lru_cache(maxsize=16)
@@ -280,3 +283,137 @@ def _fit(
     return series, bool(
         np.all(error[:OWN] <= TABLE_ERROR * largest[:OWN].max()) and sums.sum() <= TABLE_ERROR * largest[:OWN].max()
     )
+
+
+# What kernels of pairs of units take of the links: the means K = E σ_a σ_b and their derivatives.
+#
+# Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b, K12 = E
+# σ'_a σ'_b and K2 = E σ''_a σ_b; ∂K/∂c = K12, ∂K/∂q_a = K2/2 and ∂K/∂b_a = K1. They are closed for pairs of relu,
+# erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its error
+# (`dynamics.equations.network.series`).
+
+
+#: Least size of the table of square roots.
+_ROOTS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class PairSource:
+    """The numbers that the kernels of all pairs of one network take, those of `pair_kernels`.
+
+    Attributes
+    ----------
+    numbers : ndarray
+        What they know of the links.
+    row_size : int
+        Numbers of scratch per unit.
+    links : tuple of Link
+        The student's link and those of the teacher.
+    """
+
+    numbers: Array
+    row_size: int
+    links: tuple[Link, ...]
+
+    @property
+    def is_series(self) -> bool:
+        """Whether some pair is a series, which is cut."""
+        return bool(self.numbers[SERIES])
+
+    def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
+        """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
+
+        K2 has no bound of its own; its error is about √(q_b/q_a) times that of K12.
+
+        Parameters
+        ----------
+        link : ndarray, shape (n,)
+            0 for neurons, else the link of a unit of the teacher.
+        q, b : ndarray, shape (n,)
+            Variances |w|² and biases, dimensionless.
+        gram : ndarray, shape (n, n)
+            Covariances w_a·w_b.
+
+        Returns
+        -------
+        float
+            0 where no pair is a series, infinity where a unit is outside the range that its table covers.
+        """
+        if not self.is_series:
+            return 0.0
+        terms = int(self.numbers[TERMS])
+        tails = np.empty((2, link.size))
+        for n, known in enumerate(self.links):
+            tails[:, link == n] = known.tails(terms, q[link == n], b[link == n])
+        family = np.array([known.family for known in self.links])[link]
+        counted = (link == 0)[:, None] & ~np.eye(link.size, dtype=bool)
+        counted &= (family == TABLE)[:, None] | (family == TABLE)
+        s = np.minimum(np.abs(gram) / np.sqrt(np.outer(q, q)), 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            power = s**terms
+            steps = np.where(family == SIGN, power / np.sqrt(1.0 - s**2), power)
+            bounds = [np.outer(tail, tail) * factor for tail, factor in zip(tails, (power, steps), strict=True)]
+        return float(np.nan_to_num(np.stack(bounds)[:, counted], nan=np.inf, posinf=np.inf).max(initial=0.0))
+
+
+def pair_source(
+    student: HermiteExpansion,
+    teachers: Sequence[HermiteExpansion] = (),
+    *,
+    biases: Sequence[float] | None = None,
+    teacher_biases: Sequence[Sequence[float]] = (),
+) -> PairSource:
+    """Return the numbers of a student's link and the distinct links of the teacher's units.
+
+    Parameters
+    ----------
+    student : HermiteExpansion
+        Link of the neurons.
+    teachers : sequence of HermiteExpansion
+        Links of the teacher, numbered from 1; its directions are unit vectors.
+    biases : sequence of float, optional
+        All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
+        kernels need no Φ_2 and are several times as fast.
+    teacher_biases : sequence of sequences of float, optional
+        Those of the units of each link of the teacher; by default 0.
+
+    Raises
+    ------
+    ValueError
+        If a mean does not exist, as the square of the slope of a student that jumps, or is not known.
+    """
+    expansions = [student, *teachers]
+    links = [known_link(expansion) or Link(TABLE) for expansion in expansions]
+    if links[0].family == SIGN:
+        msg = f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}."
+        raise ValueError(msg)
+    values = [None if biases is None else _distinct(biases)]
+    values += [_distinct(given) for given in teacher_biases] or [(0.0,) for _ in teachers]
+    terms = max(link.terms for link in links)
+    tabled = [n for n, link in enumerate(links) if link.family == TABLE]
+    is_series = bool(tabled) and links[0].family != POLYNOMIAL
+    if is_series:
+        terms = max(terms, *(needed_terms(expansions[n], values[n]) for n in tabled))
+    for n in tabled:
+        links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
+    centred = all(given is not None and not any(given) for given in values)
+    return PairSource(_numbers(links, terms, is_series, centred), LIST + 3 * terms + 4, tuple(links))
+
+
+def _distinct(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the distinct values in order."""
+    return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
+
+
+def _numbers(links: Sequence[Link], terms: int, is_series: bool, centred: bool) -> Array:
+    """Return `numbers` of `list_kernels`."""
+    roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
+    heads = ROOT + roots.size
+    parts = [link.numbers for link in links]
+    starts = heads + HEADER * len(links) + np.cumsum([0, *(part.size for part in parts)])
+    table = [
+        [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
+        for link, start in zip(links, starts, strict=False)
+    ]
+    lines = any(link.has_line for link in links)
+    return np.concatenate([[terms, heads, is_series, lines, centred, links[0].family], roots, np.ravel(table), *parts])

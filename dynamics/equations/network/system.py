@@ -26,8 +26,8 @@ import numpy as np
 from numba import types
 
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.network.families import ERF, RELU
-from dynamics.equations.network.layout_kernels import (
+from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher
+from dynamics.equations.network.network_kernels import (
     BIASED_ERF,
     BIASED_RELU,
     CENTRAL_ERF,
@@ -42,18 +42,14 @@ from dynamics.equations.network.layout_kernels import (
     ONE_BY_ONE,
     SQUARES_AT,
     THEORY,
-)
-from dynamics.equations.network.network_kernels import (
     evaluate_means,
     event_values,
     jacobian_diagonal,
+    jacobian_product,
     normalise,
     rhs,
 )
-from dynamics.equations.network.pairs import pair_source
-from dynamics.equations.network.product_kernels import jacobian_product
-from dynamics.equations.network.teachers import network_teacher
-from dynamics.equations.network.ties import check_no_ties
+from dynamics.equations.network.series import pair_source
 from dynamics.kernels.jit import callback
 from dynamics.threads.stopping import with_slot
 

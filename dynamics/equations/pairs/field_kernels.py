@@ -1,22 +1,157 @@
-"""Compiled field of unit vectors, the coordinates in which large flows and gradient descent are computed.
-
-Row i is a unit vector u_i in R^D, n_i its squared norm, and `link` is the data of g (`link`):
-
-    F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
-
-The overlap flow is u' = F − (F·u) u, (ln n)' = 4 growth; a neuron's force on itself is radial and left out of F. Two
-passes: `pair_products` writes G = U Uᵀ, one half of it since it is symmetric, m² D operations; `field_rows` multiplies
-it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the columns from its own first row on.
-"""
+"""Bounds within which products of neurons may be taken in single precision, and the rounding of a coordinate."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.link import BLOCK, write_both
-from dynamics.kernels.arrays import Matrix, Real, Vector
+from dynamics.equations.pairs.link import BLOCK, g0, g1, write_both, write_g1
+from dynamics.kernels.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
 from dynamics.kernels.jit import entry, kernel
 from dynamics.kernels.products import product
 from dynamics.kernels.views import matrix, row_part, vector
+
+NEAR = 0.15  # overlap of two neurons from which on single precision is not enough
+# Coordinates and weights below which zero takes their place: products of smaller ones are subnormal in single
+# precision, and processors take a hundred times as long for those. Learned neurons become as orthogonal as that.
+SMALLEST_COORDINATE, SMALLEST_WEIGHT = 1e-15, 1e-20
+
+
+@kernel
+def rounded_coordinate(u: float) -> float:
+    """Return a coordinate that is safe to round, or zero."""
+    return u if abs(u) > SMALLEST_COORDINATE else 0.0
+
+
+# Products of a block of a few rows with the rows of another matrix, in either precision, by loops or by BLAS.
+#
+# BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. So
+# loops keep two rows times four others in registers, and a part of their columns in the first level of cache.
+# OpenBLAS's kernels for AVX-512 copy no factor of a small product; where BLAS has them
+# (`has_kernels_for_small_matrices`) it is faster.
+
+
+COLUMNS = 512
+#: Products of numbers up to which BLAS copies no factor.
+UNCOPIED = 1e6
+
+
+@kernel
+def add_overlaps(
+    u: NDArray[Real],
+    v: NDArray[Real],
+    others: NDArray[Real],
+    begin: int,
+    j: int,
+    of_u: NDArray[Real],
+    of_v: NDArray[Real],
+) -> None:
+    """Add the products of parts of two rows, from column `begin` on, with the others j to j + 3.
+
+    Where there are fewer, the last one takes the place of those missing: the same number is written twice, as where u
+    and v are one row.
+    """
+    end = others.shape[0] - 1
+    a, b, c, d = j, min(j + 1, end), min(j + 2, end), min(j + 3, end)
+    row_a, row_b = row_part(others, a, begin, u.size), row_part(others, b, begin, u.size)
+    row_c, row_d = row_part(others, c, begin, u.size), row_part(others, d, begin, u.size)
+    u_a, u_b, u_c, u_d = of_u[a], of_u[b], of_u[c], of_u[d]
+    v_a, v_b, v_c, v_d = of_v[a], of_v[b], of_v[c], of_v[d]
+    for k in range(u.size):
+        x, y = u[k], v[k]
+        u_a += x * row_a[k]
+        u_b += x * row_b[k]
+        u_c += x * row_c[k]
+        u_d += x * row_d[k]
+        v_a += y * row_a[k]
+        v_b += y * row_b[k]
+        v_c += y * row_c[k]
+        v_d += y * row_d[k]
+    of_u[a], of_u[b], of_u[c], of_u[d] = u_a, u_b, u_c, u_d
+    of_v[a], of_v[b], of_v[c], of_v[d] = v_a, v_b, v_c, v_d
+
+
+@kernel
+def overlaps_of_rows(by_blas: bool, rows: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
+    """Set out = rows othersᵀ."""
+    if by_blas:
+        product(rows, others.T, out)
+        return
+    (R, D), S = rows.shape, others.shape[0]
+    for x in range(R):
+        for j in range(S):
+            out[x, j] = 0.0
+    for begin in range(0, D, COLUMNS):
+        count = min(COLUMNS, D - begin)
+        for j in range(0, S, 4):
+            for x in range(0, R, 2):
+                y = min(x + 1, R - 1)
+                u, v = row_part(rows, x, begin, count), row_part(rows, y, begin, count)
+                add_overlaps(u, v, others, begin, j, row_part(out, x, 0, S), row_part(out, y, 0, S))
+
+
+@kernel
+def add_to_two(
+    u: NDArray[Real],
+    v: NDArray[Real],
+    of_u: NDArray[Real],
+    of_v: NDArray[Real],
+    others: NDArray[Real],
+    begin: int,
+    j: int,
+) -> None:
+    """Add multiples of the others j to j + 3 to parts of two rows, from column `begin` on."""
+    row_a, row_b = row_part(others, j, begin, u.size), row_part(others, j + 1, begin, u.size)
+    row_c, row_d = row_part(others, j + 2, begin, u.size), row_part(others, j + 3, begin, u.size)
+    u_a, u_b, u_c, u_d = of_u[j], of_u[j + 1], of_u[j + 2], of_u[j + 3]
+    v_a, v_b, v_c, v_d = of_v[j], of_v[j + 1], of_v[j + 2], of_v[j + 3]
+    for k in range(u.size):
+        a, b, c, d = row_a[k], row_b[k], row_c[k], row_d[k]
+        u[k] += u_a * a + u_b * b + u_c * c + u_d * d
+        v[k] += v_a * a + v_b * b + v_c * c + v_d * d
+
+
+@kernel
+def add_to_one(u: NDArray[Real], of_u: NDArray[Real], others: NDArray[Real], begin: int, j: int) -> None:
+    """Add a multiple of the other j, and of j + 1 if there is one, to a part of a row."""
+    last = min(j + 1, others.shape[0] - 1)
+    row_a, row_b = row_part(others, j, begin, u.size), row_part(others, last, begin, u.size)
+    u_a, u_b = of_u[j], of_u[last] if last > j else 0.0
+    for k in range(u.size):
+        u[k] += u_a * row_a[k] + u_b * row_b[k]
+
+
+@kernel
+def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real], out: NDArray[Real]) -> None:
+    """Set out = weights others."""
+    if by_blas:
+        product(weights, others, out)
+        return
+    (R, D), S = out.shape, others.shape[0]
+    paired, fours = R - R % 2, S - S % 4
+    for x in range(R):
+        for k in range(D):
+            out[x, k] = 0.0
+    for begin in range(0, D, COLUMNS):
+        count = min(COLUMNS, D - begin)
+        for j in range(0, fours, 4):
+            for x in range(0, paired, 2):
+                u, v = row_part(out, x, begin, count), row_part(out, x + 1, begin, count)
+                add_to_two(u, v, row_part(weights, x, 0, S), row_part(weights, x + 1, 0, S), others, begin, j)
+        for x in range(R):
+            for j in range(fours if x < paired else 0, S, 2):
+                add_to_one(row_part(out, x, begin, count), row_part(weights, x, 0, S), others, begin, j)
+
+
+# Compiled field of unit vectors, the coordinates in which large flows and gradient descent are computed.
+#
+# Row i is a unit vector u_i in R^D, n_i its squared norm, and `link` is the data of g (`link`):
+#
+# F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
+#
+# The overlap flow is u' = F − (F·u) u, (ln n)' = 4 growth; a neuron's force on itself is radial and left out of F.
+# Two passes: `pair_products` writes G = U Uᵀ, one half of it since it is symmetric, m² D operations; `field_rows`
+# multiplies it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the columns from its own first
+# row on.
+
 
 FIELD_BLOCK = 128  # rows whose overlaps stay in cache
 # Numbers of scratch in which g and g' of a part of some overlaps stay in the fastest cache.
@@ -219,3 +354,142 @@ def field_rows(
     P axes; `work` has 128 (m + P) numbers.
     """
     write_field(range(begin, end, FIELD_BLOCK), link, state, target, pairs, field, work)
+
+
+# Compiled field of unit vectors with the products of different neurons in single precision, at twice the speed.
+#
+# A product of unit vectors is wrong by some 1e-8 then, since the sums on the way to it are as small as it is itself.
+# Where two neurons are near each other they are not: their part is computed in double. Learned neurons become so
+# orthogonal to each other that few of the m weights of such a row matter in this precision: these alone are summed.
+
+
+# Weights below this part of the teacher's force on a row may be left out, all together 3e-8 of it among 1000 neurons,
+# and the part of them that may remain, since products of whole rows take as long as sums of about a tenth.
+SMALLEST_PART, LARGEST_SHARE = 1e-9, 1.0 / 16.0
+
+
+@entry
+def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
+    """Write rows begin … end − 1 in single precision."""
+    for i in range(begin, end):
+        for k in range(U.shape[1]):
+            U_single[i, k] = rounded_coordinate(U[i, k])
+
+
+@kernel
+def take_near(
+    link: Vector, x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Matrix, growth: Vector
+) -> bool:
+    """Write the part of the near neurons of row i, from products in double, and set their overlaps to zero.
+
+    Return whether there are any; if not, nothing has been written.
+    """
+    m, D = U.shape
+    found = False
+    for j in range(m):
+        if abs(overlap[x, j]) > NEAR and j != i:
+            if not found:
+                for k in range(D):
+                    F[i, k] = 0.0
+            found = True
+            overlap[x, j] = 0.0
+            s = 0.0
+            for k in range(D):
+                s += U[i, k] * U[j, k]
+            # What the zero will stand for is added as any other overlap is.
+            growth[i] -= n[j] * (g0(link, s) - g0(link, 0.0))
+            w = n[j] * (g1(link, s) - g1(link, 0.0))
+            for k in range(D):
+                F[i, k] -= w * U[j, k]
+    return found
+
+
+@kernel
+def are_few(weights: SingleVector, limit: float) -> bool:
+    """Return whether few weights are larger than a limit."""
+    count = 0
+    for j in range(weights.size):
+        count += abs(weights[j]) > limit
+    return count <= LARGEST_SHARE * weights.size
+
+
+@kernel
+def limit_of_few(
+    link: Vector, i: int, U: Matrix, n: Vector, a: Vector, weights: SingleVector, scratch: Vector
+) -> float:
+    """Return the limit below which weights of row i do not matter if few are left, and a negative number if not.
+
+    What a neuron that has learned its direction would exert on itself is as large as the teacher's force, and known.
+    """
+    limit = SMALLEST_PART * n[i] * g1(link, 1.0)
+    if not are_few(weights, limit):
+        return -1.0
+    square = 0.0
+    for begin in range(0, a.size, BLOCK):
+        size = min(BLOCK, a.size - begin)
+        slope, coefficients = vector(scratch, 0, size), vector(a, begin, size)
+        write_g1(link, row_part(U, i, begin, size), slope)
+        for p in range(size):
+            square += (coefficients[p] * slope[p]) ** 2
+    limit = min(limit, SMALLEST_PART * np.sqrt(square))
+    return limit if are_few(weights, limit) else -1.0
+
+
+@kernel
+def sum_few(weights: SingleVector, limit: float, U: SingleMatrix, force: SingleVector) -> None:
+    """Set force = Σ_j w_j u_j with the weights that are larger than a limit."""
+    for k in range(force.size):
+        force[k] = 0.0
+    for j in range(weights.size):
+        w = weights[j]
+        if abs(w) > limit:
+            for k in range(force.size):
+                force[k] += w * U[j, k]
+
+
+@entry
+def field_rows_single(
+    begin: int,
+    end: int,
+    link: Vector,
+    state: tuple[Matrix, SingleMatrix, Vector],
+    a: Vector,
+    pairs: SingleVector,
+    field: tuple[Matrix, Vector],
+    work: SingleVector,
+) -> None:
+    """Write the field (F, growth) as `field_rows` does, its directions being the first axes.
+
+    The state is (U, U in single precision, n); `work` has 128 (m + D) numbers.
+    """
+    (U, U_single, n), (F, growth) = state, field
+    (m, D), scratch = U.shape, np.empty(SCRATCH)
+    for first in range(begin, end, FIELD_BLOCK):
+        last = min(first + FIELD_BLOCK, end)
+        rows = last - first
+        overlap, force = matrix(work, 0, rows, m), matrix(work, rows * m, rows, D)
+        gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
+        for i in range(first, last):
+            growth[i] = 0.0
+        near, place, whole = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64), 0
+        for x in range(rows):
+            near[x] = take_near(link, x, first + x, U, n, overlap, F, growth)
+        weigh_pairs(link, first, n, vector(work, 0, rows * m), SMALLEST_WEIGHT, vector(growth, first, rows), scratch)
+        # Rows with many weights move to the front, their forces too; those with few are summed from the end.
+        for x in range(rows):
+            weights = row_part(overlap, x, 0, m)
+            limit = limit_of_few(link, first + x, U, n, a, weights, scratch)
+            place[x] = whole if limit < 0.0 else rows - 1 - (x - whole)
+            if limit >= 0.0:
+                sum_few(weights, limit, U_single, row_part(force, place[x], 0, D))
+                continue
+            for j in range(m if whole < x else 0):
+                overlap[whole, j] = weights[j]
+            whole += 1
+        if whole > 0:
+            product(matrix(work, 0, whole, m), U_single, matrix(work, rows * m, whole, D))
+        for x in range(rows):
+            i, z = first + x, place[x]
+            for k in range(D):
+                F[i, k] = F[i, k] + force[z, k] if near[x] else force[z, k]
+        add_axes(link, first, last, U, a, F, growth, scratch)

@@ -2,12 +2,12 @@
 
 State W (m, D), sizes = [m, P, D, rows of θ, sign_matters, terms of g_3], parameters = [a (P) | c_0², c_1², c_2² |
 θ (P, D) | g_3 in powers] or, with no row of θ, without it: the teacher's directions are the first P axes. The equations
-are those of `dynamics.equations.pairs.linearised`.
+are those of `dynamics.equations.pairs.vectors`.
 """
 
 import numpy as np
 
-from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
+from dynamics.equations.pairs.vectors_kernels import add_pull, multiply, pair_products, project
 from dynamics.kernels.arrays import Integers, Vector
 from dynamics.kernels.jit import kernel
 from dynamics.kernels.views import matrix

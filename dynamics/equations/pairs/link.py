@@ -12,15 +12,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dynamics.kernels.arrays import Vector
 from dynamics.kernels.jit import kernel
 from dynamics.kernels.views import vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from dynamics.kernels.arrays import Vector
     from dynamics.problem import Problem
     from hermite.arrays import Array
 

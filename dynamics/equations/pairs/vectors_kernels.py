@@ -1,14 +1,4 @@
-"""Compiled functions of the coupled flow on unit vectors.
-
-State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P) |
-θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's directions are
-the first P axes. The equations are those of `dynamics.equations.pairs.vectors`. One right-hand side costs 4 m² D
-operations in BLAS products, a product with its Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D
-to the other.
-
-`work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of g there, and what the
-Jacobian needs.
-"""
+"""Products of the rows of neurons with each other and with the teacher's directions."""
 
 import numpy as np
 
@@ -22,11 +12,58 @@ from dynamics.equations.pairs.link import (
     write_g2,
     write_learned,
 )
-from dynamics.equations.pairs.neuron_products_kernels import add_pull, multiply, pair_products, project
 from dynamics.kernels.arrays import Integers, Matrix, Vector
 from dynamics.kernels.jit import kernel
-from dynamics.kernels.products import is_stopped
+from dynamics.kernels.products import is_stopped, product_until
 from dynamics.kernels.views import matrix, vector
+
+
+@kernel
+def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+    """Write left · right."""
+    product_until(left, right, out, sizes)
+
+
+@kernel
+def pair_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+    """Write left · rightᵀ."""
+    product_until(left, right.T, out, sizes)
+
+
+@kernel
+def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
+    """Write C = U θᵀ, or the first columns of U."""
+    if teacher.shape[0] > 0:
+        pair_products(U, teacher, C, sizes)
+    else:
+        for i in range(U.shape[0]):
+            for p in range(C.shape[1]):
+                C[i, p] = U[i, p]
+
+
+@kernel
+def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
+    """Add A θ to F, or A to its first columns."""
+    for i in range(F.shape[0]):
+        if teacher.shape[0] == 0:
+            for p in range(A.shape[1]):
+                F[i, p] += A[i, p]
+        for p in range(teacher.shape[0]):
+            for k in range(F.shape[1]):
+                F[i, k] += A[i, p] * teacher[p, k]
+
+
+# Compiled functions of the coupled flow on unit vectors.
+#
+# State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
+# | θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
+# directions are the first P axes. The equations are those of `dynamics.equations.pairs.vectors`. One right-hand side
+# costs 4 m² D operations in BLAS products, a product with its Jacobian 10 m² D; a general teacher adds 4 m P D to the
+# one and 8 m P D to the other.
+#
+# `work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of g there, and what
+# the Jacobian needs.
+
 
 LINK = 5
 

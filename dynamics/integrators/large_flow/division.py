@@ -17,16 +17,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.pairs.few_rows_kernels import UNCOPIED
+from dynamics.equations.pairs.field_kernels import UNCOPIED
 from dynamics.integrators.clusters import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
-from dynamics.integrators.large_flow.division_kernels import assign_rows, group_rows, judge_groups, nearest_directions
-from dynamics.integrators.large_flow.pause_kernels import weigh_groups
-from dynamics.integrators.large_flow.plan import ACTIVE, DIRECTION, FIRST, ORDER, POLE
+from dynamics.integrators.large_flow.division_kernels import (
+    ACTIVE,
+    DIRECTION,
+    FIRST,
+    ORDER,
+    POLE,
+    assign_rows,
+    group_rows,
+    judge_groups,
+    nearest_directions,
+    weigh_groups,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.integrators.large_flow.plan import Plan
+    from dynamics.integrators.large_flow.division_kernels import Plan
     from dynamics.threads.workers import Workers
     from hermite.arrays import Array, Integers
 

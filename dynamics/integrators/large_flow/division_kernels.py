@@ -1,12 +1,38 @@
-"""Compiled division of the neurons of a large flow: groups near a direction, which of them are clusters, fast neurons.
+"""What passes of the large-flow solver over rows are told: three tables, the link, and how they multiply few rows.
 
-The tests are explained in `division`.
+plan[0] (3, m)      ORDER      rows, in the order in which they are visited, the fast sources first
+                    CLUSTER    number of the cluster of each row, no direction; −1 for none
+                    POLE       +1 or −1: the pole of its direction at which a row of a cluster sits
+plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and at which the last one ends
+                    DIRECTION  direction of each cluster; the last number means nothing
+plan[2] (2, P)      ACTIVE     a_p of the directions without a cluster, 0 for the others
+                    TEACHER    a_p of every direction
+plan[LINK]                     data of g (`dynamics.equations.pairs.link`); g(0) = g'(0) = 0
+plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`few_rows_kernels`)
 """
+
+from __future__ import annotations
+
+from typing import Final
 
 import numpy as np
 
-from dynamics.kernels.arrays import Integers, Matrix, Switches, Vector
-from dynamics.kernels.jit import entry
+from dynamics.equations.pairs.link import g0
+from dynamics.kernels.arrays import Cube, Integers, Matrix, Switches, Vector
+from dynamics.kernels.jit import entry, kernel
+
+# Tables rather than arrays: for each array that a function is given the compiler carries seven numbers.
+Plan = tuple[Integers, Integers, Matrix, Vector, bool]
+LINK: Final = 3
+BY_BLAS: Final = 4
+ORDER, CLUSTER, POLE = 0, 1, 2
+FIRST, DIRECTION = 0, 1
+ACTIVE, TEACHER = 0, 1
+
+
+# Compiled division of the neurons of a large flow: groups near a direction, which of them are clusters, fast neurons.
+#
+# The tests are explained in `division`.
 
 
 @entry
@@ -145,3 +171,104 @@ def assign_rows(
                 drift[kept, k] = drift[c, k] if same else 0.0
             kept += 1
     return unchanged
+
+
+# Groups of rows that go through a step together, and the rest of the field that a step extrapolates.
+
+
+@kernel
+def group_end(x: int, rows: Integers, of_rows: Integers, clusters: Integers) -> int:
+    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if the cluster began before.
+
+    The tables are those of the plan, since an array that is taken from a tuple costs a count of references.
+    """
+    c = of_rows[CLUSTER, rows[x]]
+    if c < 0:
+        return x + 1
+    if x > 0 and of_rows[CLUSTER, rows[x - 1]] == c:
+        return x
+    count: int = clusters[FIRST, c + 1] - clusters[FIRST, c]
+    return x + count
+
+
+@kernel
+def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
+    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
+    for q in range(slots.size):
+        w, slot = weights[q], slots[q]
+        for k in range(out.size):
+            out[k] += w * rest[slot, i, k]
+
+
+@kernel
+def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -> float:
+    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
+    total = 0.0
+    for q in range(slots.size):
+        total += weights[q] * rest_growth[slots[q], i]
+    return total
+
+
+# Compiled weight of groups of rows between steps of the large-flow solver.
+
+
+@entry
+def weigh_groups(
+    begin: int,
+    end: int,
+    h: float,
+    link: Vector,
+    groups: tuple[Integers, Integers, Integers],
+    a: Vector,
+    sign: Vector,
+    before: tuple[Matrix, Vector],
+    now: tuple[Matrix, Vector, Matrix, Vector],
+    out: tuple[Matrix, Matrix],
+) -> None:
+    """Weigh groups begin … end − 1 of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
+
+    `groups` is (order, first, direction), `before` (U, ln n) at the beginning of the last step, of length h, `now` the
+    same with the field F and growth at its end, and `out` is (drift, result): `drift` (groups, D + 1) is the mean
+    velocity of direction and norm over that step; `result` (groups, 4) the mass, the squared distance
+    ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction and that of the norm are now from their
+    drift.
+    """
+    (order, first, direction), (U_before, log_before), (U, log_n, F, growth) = groups, before, now
+    drift, result = out
+    whole = g0(link, 1.0)
+    D = U.shape[1]
+    mean = np.empty(D)
+    for c in range(begin, end):
+        p = direction[c]
+        mass = rise = 0.0
+        distance = a[p] * a[p] * whole
+        for k in range(D):
+            mean[k] = drift[c, k] = 0.0
+        drift[c, D] = 0.0
+        for x in range(first[c], first[c + 1]):
+            i = order[x]
+            n = np.exp(log_n[i])
+            mass += n
+            rise += n * 4.0 * growth[i]
+            distance += n * n * whole - 2.0 * a[p] * n * g0(link, U[i, p])
+            for z in range(first[c], x):
+                j = order[z]
+                s = 0.0
+                for k in range(D):
+                    s += U[i, k] * U[j, k]
+                distance += 2.0 * n * np.exp(log_n[j]) * g0(link, s)
+            radial = 0.0
+            for k in range(D):
+                radial += F[i, k] * U[i, k]
+            w = n * sign[i]
+            for k in range(D):
+                mean[k] += w * (F[i, k] - radial * U[i, k])
+                drift[c, k] += w * (U[i, k] - U_before[i, k])
+            drift[c, D] += n * (log_n[i] - log_before[i])
+        square = 0.0
+        for k in range(D + 1):
+            drift[c, k] /= mass * h
+        for k in range(D):
+            square += (mean[k] / mass - drift[c, k]) ** 2
+        result[c, 0], result[c, 1] = mass, distance
+        result[c, 2], result[c, 3] = np.sqrt(square), abs(rise / mass - drift[c, D])

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
     from dynamics.integrators.large_flow.stepper import LargeFlowStepper
-    from dynamics.integrators.small_flow.stepper import SmallFlowStepper
+    from dynamics.integrators.small_flow import SmallFlowStepper
     from dynamics.problem import Problem
     from hermite.arrays import Array
 

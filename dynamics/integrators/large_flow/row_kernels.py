@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dynamics.integrators.explicit.dop853_tableau import (
+from dynamics.integrators.explicit_kernels import (
     DOP853_COUNTS,
     DOP853_DENSE_ERROR,
     DOP853_PLACES,

@@ -1,33 +1,283 @@
-"""The compiled passes over all neurons of a large flow, shared among threads, and the arrays they work on."""
+"""Times within a step at which slow rows feel the fast sources, and the polynomial through what they feel there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dynamics.equations.pairs.field_kernels import SCRATCH
 from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_field import SingleUnitField, UnitField
-from dynamics.equations.pairs.unit_vectors import teacher_rows
-from dynamics.integrators.large_flow.event_kernels import events_of_rows
-from dynamics.integrators.large_flow.moved_kernels import PULLED_BLOCK, pull_rows, renew_moved
-from dynamics.integrators.large_flow.nodes import POWERS
-from dynamics.integrators.large_flow.partial_rows_kernels import partial_rows
-from dynamics.integrators.large_flow.sources import Sources
-from dynamics.integrators.large_flow.step_kernels import step_rows
+from dynamics.equations.pairs.vectors import SingleUnitField, UnitField, teacher_rows
+from dynamics.integrators.explicit_kernels import DOP853_C
+from dynamics.integrators.large_flow.division import State
+from dynamics.integrators.large_flow.landing_kernels import events_of_rows
+from dynamics.integrators.large_flow.source_kernels import (
+    LAST_STAGE,
+    TOGETHER,
+    partial_rows,
+    place_sources,
+    step_sources,
+)
+from dynamics.integrators.large_flow.step_kernels import PULLED_BLOCK, pull_rows, renew_moved, step_rows
 from dynamics.threads.cores import has_kernels_for_small_matrices
 from dynamics.threads.workers import GRAIN, Workers
+from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import NDArray
 
-    from dynamics.integrators.large_flow.division import Division, State
-    from dynamics.integrators.large_flow.rests import Extrapolation
+    from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
+
+
+#: Nodes of a step, the extrema of the Chebyshev polynomial T_3 on [0, 1], both ends among them. With more of them
+#: errors were the same: those of the rows, which are expected to move on evenly.
+NODES: Array = np.array([0.0, 0.25, 0.75, 1.0])
+
+
+#: Coefficients of the polynomial through values at the nodes: of power q, for each node, shape (nodes, nodes).
+POWERS: Array = np.linalg.inv(np.vander(NODES, increasing=True)).astype(np.float64)
+
+
+# The rest of the field, without fast sources, active teachers and own clusters: its past values, extrapolated.
+
+
+#: Degree of the polynomial, for which weights are written out below.
+DEGREE = 2
+#: Gauss-Legendre points and weights of [0, 1]: exact to 1e-8 where a mode relaxes 20 times within a step.
+_NODES, _WEIGHTS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(12)[0], 0.5 * np.polynomial.legendre.leggauss(12)[1]
+_KEPT = ("U", "F", "rest", "log_norm", "growth", "rest_growth", "times")
+
+
+class Extrapolation(NamedTuple):
+    """The rest of the field inside a step: at its fraction x it is Σ_qs x^q powers[q, s] rest[slots_s]."""
+
+    rest: Array
+    growth: Array
+    slots: Integers
+    powers: Array
+
+    def arrays(self) -> tuple[Array, Array, Integers, Array]:
+        """Return the four arrays as compiled functions take them."""
+        return self.rest, self.growth, self.slots, self.powers
+
+    @property
+    def at_end(self) -> Array:
+        """Weights of the past values at the end of the step."""
+        weights: Array = self.powers.sum(axis=0)
+        return weights
+
+
+class Rests:
+    """Past states, of shape (m, D), with their fields and rests."""
+
+    def __init__(self, m: int, D: int) -> None:
+        slots = DEGREE + 2
+        self.U, self.F, self.rest = np.empty((slots, m, D)), np.empty((slots, m, D)), np.empty((slots, m, D))
+        self.log_norm, self.growth, self.rest_growth = (np.empty((slots, m)) for _ in range(3))
+        self.times = np.full(slots, np.nan)
+        #: Slots in use, at most as many as the polynomial needs.
+        self.newest_first = np.empty(0, dtype=np.int64)
+
+    def arrays(self) -> dict[str, Array]:
+        """Return the arrays in which past states are kept."""
+        return {"newest_first": self.newest_first} | {f"past_{name}": getattr(self, name) for name in _KEPT}
+
+    def set_arrays(self, given: Mapping[str, Array]) -> None:
+        """Take over past states."""
+        for name in _KEPT:
+            getattr(self, name)[...] = given[f"past_{name}"]
+        self.newest_first = given["newest_first"].astype(np.int64)
+
+    def keep(self, slot: int, time: float) -> None:
+        """Make a slot the newest, with the time of its state."""
+        self.times[slot] = time
+        self.newest_first = np.array([slot, *self.newest_first.tolist()][: DEGREE + 1])
+
+    def free_slot(self) -> int:
+        """Return a slot that the polynomial does not need."""
+        needed = self.newest_first.tolist()
+        return next(s for s in range(self.times.size) if s not in needed)
+
+    def state(self, slot: int) -> State:
+        """Return the state of a slot with its field: views."""
+        return State(self.U[slot], self.log_norm[slot], self.F[slot], self.growth[slot])
+
+    def subtract(self, slot: int, partial: Callable[..., None]) -> None:
+        """Set the rest of a slot to its field minus what `partial` computes."""
+        partial(self.state(slot), self.rest[slot], self.rest_growth[slot], is_rest=True)
+
+    def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
+        """Return the polynomial through the newest rests, or those in `slots`, for a step of length h."""
+        slots = self.newest_first if slots is None else slots
+        powers = _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
+        return Extrapolation(self.rest, self.rest_growth, slots, powers)
+
+    def correction(self, h: float) -> float:
+        """Return ∫_0^h ω(τ) dτ / ω(h), ω(τ) = Π (τ + distance): what an error at h is worth over the whole step.
+
+        The polynomial through one more point, the rest at h, differs from the extrapolated one by the error times
+        ω(τ)/ω(h).
+        """
+        past = self._past()
+        # ω is τ, τ (τ − p) or τ (τ − p)(τ − q); written out like the weights below.
+        if not past:
+            return 0.5 * h
+        p, q = past[0], past[-1]
+        if len(past) == 1:
+            return h * (h / 3.0 - p / 2.0) / (h - p)
+        return h * (h * h / 4.0 - (p + q) * h / 3.0 + p * q / 2.0) / ((h - p) * (h - q))
+
+    def relaxed_correction(self, h: float, rates: Array) -> Array:
+        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for every λ: the same where a mode relaxes at that rate."""
+        omega, last = h * _NODES, h
+        for p in self._past():
+            omega = omega * (h * _NODES - p)
+            last *= h - p
+        integral: Array = np.exp(np.multiply.outer(-h * rates, 1.0 - _NODES)) @ (_WEIGHTS * omega) * (h / last)
+        return integral
+
+    def _past(self) -> list[float]:
+        """Return the times of all values that the polynomial takes but the newest, relative to that."""
+        past: list[float] = (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist()
+        return past
+
+
+def _lagrange(times: list[float]) -> Array:
+    """Return w, the polynomial through values r_s at `times`, the first 0, being Σ_q (Σ_s w_qs r_s) τ^q.
+
+    Written out, because a step asks for it: plain numbers take a fifth of the time of loops over three of them.
+    """
+    if len(times) == 1:
+        return np.array([[1.0]])
+    _, p, *last = times
+    if not last:
+        return np.array([[1.0, 0.0], [-1.0 / p, 1.0 / p]])
+    q = last[0]
+    # Products of the distances between each time and the two others.
+    now, one, two = p * q, p * (p - q), q * (q - p)
+    return np.array([[1.0, 0.0, 0.0], [-(p + q) / now, -q / one, -p / two], [1.0 / now, 1.0 / one, 1.0 / two]])
+
+
+# The fast sources of a step, which take it in several parts before any other row begins.
+#
+# They decide how long a step can be: without them it could be twice as long. Nothing that they feel within a step
+# depends on the other rows, so the step is divided into equal parts for them alone, each with the stages, the error and
+# the dense output of a step of its own.
+
+
+#: Parts of a step at most. With 2, 3, 4 and 8 of them 256 directions take 721, 621, 608 and 607 steps, and 1067 with 1.
+MOST_PARTS = 4
+#: Products of numbers in the forces of the sources on each other from which on threads share each of their stages: a
+#: call in two threads takes some 50 microseconds more.
+SMALLEST_SHARED_STAGE = 400_000
+#: Fractions of a step at which other rows feel them: at every stage where they are near, at the nodes where not.
+_TIMES = np.concatenate([DOP853_C, NODES])
+
+
+class Sources:
+    """States, stages and dense output of the fast sources of one division, for `rows` in D columns.
+
+    `precision` is that of the vectors at the nodes.
+    """
+
+    def __init__(self, workers: Workers, division: Division, columns: int, precision: type) -> None:
+        self._workers = workers
+        self.rows = division.sources
+        self._plan = division.plan
+        S, D, stages, count = self.rows.size, columns, LAST_STAGE + 1, NODES.size if self.rows.size else 0
+        #: States at the ends of parts, and the dense output of each.
+        self.ends = np.empty((MOST_PARTS + 1, S, D)), np.empty((MOST_PARTS + 1, S))
+        self.dense = np.empty((MOST_PARTS, 7, S, D)), np.empty((MOST_PARTS, 7, S))
+        # Vectors and masses at the stages of one part, and the stages.
+        self._at_stages = np.empty((stages, S, D)), np.empty((stages, S))
+        self._stages = np.empty((stages, S, D)), np.empty((stages, S))
+        self._times = _TIMES[: stages + count]
+        self._placed = np.empty((self._times.size, S, D)), np.empty((self._times.size, S))
+        #: Vectors and masses at the stages of the whole step.
+        self.at_stages = self._placed[0][:stages], self._placed[1][:stages]
+        #: Times of the nodes, vectors and masses there.
+        at_nodes: NDArray[np.floating[Any]] = np.empty((count, S, D), precision)
+        self.at_nodes = self._times[stages:], at_nodes, self._placed[1][stages:]
+
+    def run(self, step: Step, tolerance: Array) -> tuple[Array, Array]:
+        """Run the sources through the parts of a step; return the largest errors of each, of ends and inside.
+
+        Both are in units of tolerances. After a part with too large an error the others are left out.
+        """
+        (vectors, mass), (ends, log_ends), (dense, growth_dense) = self._at_stages, self.ends, self.dense
+        S, D = ends.shape[1:]
+        groups, leading = -(-S // TOGETHER), step.leading[self.rows]
+        path = vectors, mass, *self._stages
+        error, error_within = np.zeros((step.parts, S)), np.zeros((step.parts, S))
+        ends[0], log_ends[0] = step.begin.U[self.rows], step.begin.log_norm[self.rows]
+        for part in range(step.parts):
+            vectors[0], mass[0] = ends[part], np.exp(log_ends[part])
+
+            def run(first: int, last: int, begin: int, end: int, part: int = part) -> None:
+                reached = ends[part + 1], log_ends[part + 1], error[part], error_within[part], tolerance, leading
+                step_sources(
+                    (first, last, begin, end), (step.h / step.parts, part, step.parts), (ends[part], log_ends[part]),
+                    step.rests.arrays(), path, reached, (dense[part], growth_dense[part]), self._plan,
+                )  # fmt: skip
+
+            if S * S * D < SMALLEST_SHARED_STAGE:
+                run(0, LAST_STAGE, 0, groups)
+            else:
+                for stage in range(LAST_STAGE + 1):
+                    self._workers.over_parts(groups, partial(run, stage, stage))
+            if not error[part].max() <= 1.0:
+                break
+        return error.max(axis=0), error_within.max(axis=0)
+
+    def place(self, parts: int) -> None:
+        """Write where the sources are at the stages of the whole step and at its nodes."""
+        dense, growth_dense = self.dense
+
+        def place(begin: int, end: int) -> None:
+            place_sources(begin, end, self._times, self.ends, (dense[:parts], growth_dense[:parts]), self._placed)
+
+        self._workers.over_parts(self.rows.size, place)
+        self.at_nodes[1][...] = self._placed[0][LAST_STAGE + 1 :]
+
+    def end(self, parts: int) -> tuple[Array, Array]:
+        """Return the unit vectors and ln n at the end of a step."""
+        return self.ends[0][parts], self.ends[1][parts]
+
+
+class SourcesInside:
+    """The states of the sources within an accepted step, part by part.
+
+    What they are corrected by at the end of the step comes in as x² (3 − 2 x), at the ends of parts and within each.
+    """
+
+    def __init__(self, sources: Sources, step: Step) -> None:
+        self._rows, self._parts, self._dense = sources.rows, step.parts, sources.dense
+        x = np.arange(step.parts + 1) / step.parts
+        late = x * x * (3.0 - 2.0 * x)
+        U, log_norm = sources.end(step.parts)
+        ends, log_ends = sources.ends
+        self._ends = ends[: late.size] + late[:, None, None] * (step.end.U[self._rows] - U)
+        self._log_ends = log_ends[: late.size] + late[:, None] * (step.end.log_norm[self._rows] - log_norm)
+
+    def part_at(self, x: float) -> tuple[float, tuple[tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]]:
+        """Return where the fraction x of the step lies within its part, and what kernels ask of that.
+
+        Those are the states at its beginning and at its end, (U, ln n), and its dense output.
+        """
+        part = min(int(x * self._parts), self._parts - 1)
+        begin, end = (self._ends[part], self._log_ends[part]), (self._ends[part + 1], self._log_ends[part + 1])
+        return x * self._parts - part, (begin, end, (self._dense[0][part], self._dense[1][part]))
+
+
+# The compiled passes over all neurons of a large flow, shared among threads, and the arrays they work on.
+
 
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
 #: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.

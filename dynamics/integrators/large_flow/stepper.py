@@ -1,69 +1,382 @@
-r"""Steps of the large-flow solver.
-
-State: rows u_i on the unit sphere of R^D, D = min(d, P + m), and ln n_i; G = U Uᵀ is never integrated.
-
-.. math:: u_i' = F_i - (F_i \cdot u_i)\, u_i, \qquad
-   F_i = \sum_p a_p g'(C_{ip})\, e_p - \sum_j n_j g'(u_i \cdot u_j)\, u_j, \qquad
-   (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
-
-The pair DOP853 carries it, with three devices:
-
-* *Slowed clusters.* A learned direction relaxes at rates a_p g'(1) and 4 a_p g(1), the only stiff modes: the
-  mass-weighted means over the neurons on it. Their velocity v is replaced by θ v + (1 − θ) v_last,
-  θ = min(1, κ / (rate · h)): the mode still reaches its slow manifold within a step, and moves with it as it moved in
-  the last step.
-* *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage; the
-  rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
-  the correction controls the step as the embedded error does.
-* *Rows in cache.* Given the path of the fast neurons, which take the step in up to four parts, all others are
-  independent of each other within a step, so a block of rows goes through all stages before the next begins. A neuron
-  that is alone on its direction and hardly moves takes an exponential step in their place.
-
-References
-----------
-E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5.
-"""
+"""Constants of step control, and the common part of the steppers with slowed clusters."""
 
 from __future__ import annotations
 
+import threading
 import time as clock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.equations.pairs.unit_vectors import overlap_state, unit_vectors
+from dynamics.equations.pairs.vectors import overlap_state, unit_vectors
 from dynamics.integrators.clusters import (
     KAPPA,
     LAG_REJECTION,
     LAG_SAFETY,
     LAG_TOLERANCE,
     LARGEST_FACTOR,
+    NOTICED,
+    SAFETY,
     SMALLEST_FACTOR,
+    STALL_GAIN,
+    STALL_STEPS,
 )
 from dynamics.integrators.events import record_crossings
-from dynamics.integrators.large_flow.dense import DenseOutput
 from dynamics.integrators.large_flow.division import Divider, State
-from dynamics.integrators.large_flow.landing import settle
-from dynamics.integrators.large_flow.rests import Rests
-from dynamics.integrators.large_flow.rows import Rows, Step
-from dynamics.integrators.large_flow.sources import MOST_PARTS
-from dynamics.integrators.large_flow.step_control import (
-    DENSE_TOLERANCE,
-    ClusterStepper,
-    factor_of,
-    shortened,
-    tolerances,
+from dynamics.integrators.large_flow.landing_kernels import (
+    curvatures,
+    events_inside,
+    interpolate_rows,
+    largest_overlaps,
+    mass_of_rest,
+    shift_clusters,
+    weigh_shifts,
 )
+from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
+from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.stepper import Status, check_inside, check_stored
+from dynamics.threads.workers import GRAIN
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from dynamics.integrators.large_flow.division import Division
     from dynamics.problem import Problem
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
+
+
+#: Error of the polynomial inside a step, in units of rtol, from which on the step ends at the saved time inside it
+#: instead. Steps are a hundred times as accurate as rtol, so that at 1 the polynomials of single steps in which a
+#: neuron escapes were the error of the loss: 3.2e-5 with 128 directions at rtol 1e-4, 1.7e-7 with 0.03, for 4 % more
+#: steps. The escape of the first of 1024 directions was wrong by 3.0e-5 with 0.03 and is by 3.7e-7 with 0.01, for 1 %
+#: more steps.
+DENSE_TOLERANCE = 0.01
+#: Absolute tolerance of a coordinate in units of rtol / √d, where the given one is smaller: single coordinates have no
+#: meaning, since rotations of the complement of the teacher change them.
+COORDINATE_FLOOR = 0.1
+SMALLEST_STEP = 16.0 * np.finfo(np.float64).eps
+
+
+def tolerances(problem: Problem, rtol: float, atol: float) -> tuple[float, float, float]:
+    """Return the absolute and the relative tolerance of a coordinate, and the absolute one of ln n."""
+    return max(atol, COORDINATE_FLOOR * rtol) / np.sqrt(problem.dimension), rtol, max(atol, rtol)
+
+
+def factor_of(error: float) -> float:
+    """Return the factor by which the length of a step may change, given its error in units of the tolerance."""
+    return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
+
+
+def shortened(h: float, factor: float) -> float:
+    """Return the length of the next try after a step of length h was rejected."""
+    return h * max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+
+
+class ClusterStepper:
+    """A stepper with slowed clusters: time, events, and whether steps still advance the time."""
+
+    #: Length of the next step.
+    _h: float
+
+    def __init__(self, num_events: int) -> None:
+        self._time = 0.0
+        self._event_times = np.full(num_events, np.nan)
+        self._marks: list[float] = []
+        # Held while what `state` copies is changed.
+        self._whole = threading.Lock()
+
+    @property
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+        return self._time
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each direction emerged, then was learned; NaN until then."""
+        return np.array(self._event_times)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether stiffness that no cluster explains has held up the run for long."""
+        marks = self._marks
+        return len(marks) > STALL_STEPS and marks[-1] < STALL_GAIN * marks[-1 - STALL_STEPS]
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        last = self._tried() + max_steps
+        while self._time < target:
+            if self._tried() >= last:
+                return Status.MAX_STEPS
+            failure = self._advance_once(target)
+            if failure is not None:
+                return failure
+        return Status.REACHED
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of steps and evaluations of the full field."""
+        raise NotImplementedError
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        with self._whole:
+            return self._copies()
+
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        raise NotImplementedError
+
+    def _tried(self) -> int:
+        counts = self.statistics()
+        return counts["steps_accepted"] + counts["steps_rejected"]
+
+    def _advance_once(self, target: float) -> Status | None:
+        """Take one accepted step; return why that is impossible, or None."""
+        raise NotImplementedError
+
+    def _failure(self, h: float) -> Status | None:
+        """Return why no step of length h can be taken, or None."""
+        if h > SMALLEST_STEP * self._time or (self._time == 0.0 and h > 1e-290):
+            return None
+        return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+
+    def _lies_inside(self, target: float, h: float) -> bool:
+        """Return whether a time lies within a step of length h; by rounding a step to it may end a bit beyond it."""
+        return self._time < target < self._time + h and h != target - self._time
+
+    def _mark(self) -> None:
+        """Remember the time of an accepted step."""
+        self._marks = [*self._marks[-STALL_STEPS:], self._time]
+
+
+# Dense output of a step of the large-flow solver, and the values of events inside it.
+#
+# Where its coefficients were not computed with the step, the rows go once more through the stages when it is asked for:
+# at events the deciding ones alone.
+
+
+#: Squared overlap above which a neuron can decide when a direction emerges or is learned.
+DECIDES = 0.1
+
+
+class DenseOutput:
+    """The polynomial inside one step; `ready` says that its coefficients were computed with the step."""
+
+    def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
+        self._rows = rows
+        self._step = step
+        self._sources: SourcesInside | None = None
+        #: Blocks whose coefficients have been written.
+        self._ready = np.full(step.division.cuts.size - 1, ready)
+
+    def at(self, t: float) -> tuple[Array, Array]:
+        """Return unit vectors and ln n at a time within the step."""
+        step, passes = self._step, self._rows
+        if t == step.time:
+            return step.begin.U, step.begin.log_norm
+        self._prepare(np.arange(self._ready.size))
+        U, log_norm = np.empty_like(step.begin.U), np.empty_like(step.begin.log_norm)
+        x = (t - step.time) / step.h
+
+        def part(begin: int, end: int) -> None:
+            interpolate_rows(begin, end, x, step.begin.vectors, step.end.vectors, passes.dense, (U, log_norm))
+
+        passes.workers.over_rows(part)
+        sources = step.division.sources
+        if sources.size > 0:
+            inside, states = self._of_sources().part_at(x)
+            vectors, logs = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
+            interpolate_rows(0, sources.size, inside, *states, (vectors, logs))
+            U[sources], log_norm[sources] = vectors, logs
+        return U, log_norm
+
+    def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
+        """Return a function of t with the values of all events, right for those in `passed` alone.
+
+        Only neurons near a direction decide when it emerges or is learned: their polynomials and a cubic through the
+        small share of all others are enough.
+        """
+        passes, step = self._rows, self._step
+        directions = np.unique(passed % passes.a.size)
+        near = (step.end.U[:, directions] ** 2 > DECIDES).any(axis=1)
+        deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
+        self._prepare(np.unique(self._block_of(deciding)))
+        shares = {int(p): self._share(others, int(p)) for p in directions}
+        fast = step.division.fast[deciding]
+        rows, sources = deciding[~fast], np.searchsorted(step.division.sources, deciding[fast])
+        values = before.copy()
+
+        def values_at(t: float) -> Array:
+            x = (t - step.time) / step.h
+            for p in directions.tolist():
+                emergence, mass = self._deciding_events(rows, sources, p, x)
+                values[p] = emergence
+                values[passes.a.size + p] = mass + shares[p](x)
+            return values
+
+        return values_at
+
+    def _block_of(self, rows: Integers) -> Integers:
+        """Return the block in which each row is visited."""
+        division = self._step.division
+        order = division.order
+        place = np.empty(order.size, dtype=np.int64)
+        place[order] = np.arange(order.size)
+        return np.searchsorted(division.cuts, place[rows], side="right") - 1
+
+    def _prepare(self, blocks: Integers) -> None:
+        """Write the coefficients of some blocks, and of the sources, on which all depend."""
+        if self._step.division.sources.size > 0:
+            blocks = np.union1d(blocks, 0)
+        missing = blocks[~self._ready[blocks]]
+        self._rows.write_dense(self._step, missing)
+        self._ready[missing] = True
+
+    def _deciding_events(self, rows: Integers, sources: Integers, p: int, x: float) -> tuple[float, float]:
+        """Return the two events of direction p, computed from some rows and some sources alone."""
+        step, passes = self._step, self._rows
+        out, of_sources = np.empty(2), np.zeros(2)
+        how = p, x, passes.sign_matters
+        events_inside(passes.link, rows, *how, step.begin.vectors, step.end.vectors, passes.dense, out)
+        if sources.size > 0:
+            inside, states = self._of_sources().part_at(x)
+            events_inside(passes.link, sources, p, inside, passes.sign_matters, *states, of_sources)
+        mass = float(out[1] + of_sources[1])
+        return float(max(out[0], of_sources[0])) - 0.5, mass - 0.5 * float(passes.a[p])
+
+    def _of_sources(self) -> SourcesInside:
+        """Return the states of the sources inside the step, which `_prepare` has computed."""
+        self._sources = self._sources or SourcesInside(self._rows.sources, self._step)
+        return self._sources
+
+    def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
+        """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
+        step, parts = self._step, range(0, rows.size, GRAIN)
+        sums = np.zeros((2, len(parts), 2))
+
+        def share(begin: int, end: int) -> None:
+            for part, chosen in enumerate(parts[begin:end], begin):
+                for side, state in enumerate((step.begin, step.end)):
+                    mass_of_rest(self._rows.link, rows[chosen : chosen + GRAIN], p, state.whole, sums[side, part])
+
+        self._rows.workers.over_parts(len(parts), share)
+        (first, rate_0), (last, rate_1) = sums.sum(axis=1).tolist()
+        rise = last - first
+        left, right = step.h * rate_0 - rise, rise - step.h * rate_1
+        return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
+
+
+# Corrections at the end of a step, where the full field is known: of rows for the lag, of clusters for slowing.
+#
+# Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from their
+# slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place: one that has
+# little mass, at rest beside learned directions, sums that up over its whole life.
+
+
+#: Part of a step that an error of what distant sources were expected to exert at its end is worth: rows leave an even
+#: motion like the square of the time.
+SHARE_AHEAD = 1.0 / 3.0
+#: Part of that from which on clusters move too when another is noticed: a few of hundreds, late in a large flow.
+MOVED = 0.1
+
+
+def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: float) -> float:
+    """Evaluate the full field at the end of a step, correct the step by it; return the error of lag and clusters.
+
+    The error is in units of the lag's tolerance. The free slot of `rests` takes the end of the step. `h_last` is the
+    length of the step before, None at the first, and modes are slowed to κ relaxations per step.
+    """
+    h, correction, slot, state = step.h, rests.correction(step.h), rests.free_slot(), step.reached
+    rows.field(state.U, state.log_norm, state.F, state.growth)
+    rows.partial(state, rests.rest[slot], rests.rest_growth[slot], compares=True)
+    lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot], *rows.ahead)
+    displaced = _land(rows, rests, step, lag, correction, slot, h_last, kappa)
+
+    def part(begin: int, end: int) -> None:
+        shares = correction, h * SHARE_AHEAD
+        settle_rows(begin, end, *shares, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
+
+    rows.workers.over_rows(part)
+    share = h / (rests.newest_first.size + 1.0)
+    off = np.maximum(share * rows.miss.max(axis=0) * (1.0, 4.0), displaced)
+    excess = float((off / rows.lag_tolerance).max())
+    return excess if np.isfinite(excess) else np.inf
+
+
+def _land(
+    rows: Rows,
+    rests: Rests,
+    step: Step,
+    lag: tuple[Any, ...],
+    correction: float,
+    slot: int,
+    h_last: float | None,
+    kappa: float,
+) -> Array:
+    """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
+
+    Slot `slot` holds the state where the stages end, its field, and its partial field as the rest, and `lag` is what
+    kernels are told of that. What is moved is moved there, other rows by `correction` times the error of the rest; the
+    fields follow. Returned are the largest distances of a mean direction and of a mean ln n from where they belong.
+    """
+    division, h, state = step.division, step.h, step.reached
+    count = division.directions.size
+    if count == 0:
+        return np.zeros(2)
+    # Modes that relax less than κ within a step are not slowed.
+    follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
+    shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
+    overlaps, curvature = np.empty(rows.a.size), np.empty(rows.a.size)
+    largest_overlaps(state.U, division.cluster, overlaps)
+    curvatures(rows.link, overlaps, curvature)
+    ratio = 0.0 if h_last is None else h / (h + h_last)
+    modes = division.rates, follows, rests.relaxed_correction(h, division.rates), step.drift
+    out = curvature, shift, size
+
+    def weigh(begin: int, end: int) -> None:
+        weigh_shifts(begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, out, division.plan)
+
+    rows.workers.over_parts(count, weigh)
+    noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
+    if not noticed.max() <= 1.0:
+        order, first = division.order, division.first
+        moves = ~(noticed <= MOVED)
+        chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
+        before = state.U[moved], np.exp(state.log_norm[moved])
+        shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
+        rows.follow(state, moved, before)
+        blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
+        rows.partial(state, rests.rest[slot], rests.rest_growth[slot], blocks)
+    largest: Array = size[:, :2].max(axis=0)
+    return largest
+
+
+# Steps of the large-flow solver.
+#
+# State: rows u_i on the unit sphere of R^D, D = min(d, P + m), and ln n_i; G = U Uᵀ is never integrated.
+#
+# .. math:: u_i' = F_i - (F_i \cdot u_i)\, u_i, \qquad
+# F_i = \sum_p a_p g'(C_{ip})\, e_p - \sum_j n_j g'(u_i \cdot u_j)\, u_j, \qquad
+# (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
+#
+# The pair DOP853 carries it, with three devices:
+#
+# * *Slowed clusters.* A learned direction relaxes at rates a_p g'(1) and 4 a_p g(1), the only stiff modes: the
+# mass-weighted means over the neurons on it. Their velocity v is replaced by θ v + (1 − θ) v_last, θ = min(1, κ /
+# (rate · h)): the mode still reaches its slow manifold within a step, and moves with it as it moved in the last step.
+# * *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage;
+# the rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The
+# size of the correction controls the step as the embedded error does. * *Rows in cache.* Given the path of the fast
+# neurons, which take the step in up to four parts, all others are independent of each other within a step, so a block
+# of rows goes through all stages before the next begins. A neuron that is alone on its direction and hardly moves
+# takes an exponential step in their place.
+#
+# References
+# ----------
+# E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5.
+
 
 #: Share by which parts may be longer than wanted.
 ROUNDING = 1e-3

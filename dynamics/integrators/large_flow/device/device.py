@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermite.text.messages import shown, suggestion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators.clusters import DISPLACED_SHARE, KAPPA
-from dynamics.integrators.explicit.dop853_tableau import DOP853_DENSE_ERROR, DOP853_WEIGHTS
+from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.large_flow.device.clusters import DeviceClusters
 from dynamics.integrators.large_flow.device.device import Replay
 from dynamics.integrators.large_flow.device.field import DeviceField, padded

@@ -1,1 +1,0 @@
-"""The coupled overlap flow on inputs that are not isotropic."""

@@ -1,0 +1,289 @@
+r"""One spherical neuron that learns one direction by their correlation: its flow, and the mean motion under SGD.
+
+The flow of −E[y σ(w·x)], averaged over the neurons of `dynamics.equations.correlation`, is
+
+.. math:: C' = a\, g_\lambda'(C)\, (1 - C^2),
+
+exact at every d. With steps w ← (w + η u)/|w + η u|, u the mean of y ψ x_⊥ over B samples, and in time η · step, the
+mean of a step to second order in η adds
+
+.. math:: -\frac{\eta}{2} C\, E|u|^2, \qquad
+   E|u|^2 = \frac{1}{B} E[y^2 \psi^2 r^2] + \Big(1 - \frac1B\Big) a^2 g_\lambda'(C)^2 (1 - C^2).
+
+Integrated is x = artanh C. Dimensionless throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.polynomial import chebyshev, polynomial
+
+from dynamics.equations.correlation_kernels import event_values, jacobian_diagonal, normalise, rhs
+from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.mean_field import link_powers
+from dynamics.equations.spherical import squared_error
+
+if TYPE_CHECKING:
+    from dynamics.problem import Problem
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array, Integers
+
+
+#: |C| = 1 is at infinity; the largest C below it moves as little.
+LARGEST_STATE = 18.0
+
+
+class CorrelationSystem(FlowSystem):
+    """State, kernels and observables of the overlap under the flow, or under mean steps of B samples.
+
+    Raises ValueError if the means of the links are not known.
+    """
+
+    name = "correlation"
+    functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
+
+    def __init__(self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1) -> None:
+        slope = signal_slope(problem)
+        drag = step_means(problem).drag if learning_rate > 0.0 else np.zeros(1)
+        own = problem.learned_part.coefficients**2
+        self.problem, self.batch_size = problem, batch_size
+        C = float(problem.start().teacher_overlap[0, 0])
+        with np.errstate(divide="ignore"):
+            self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
+        step = 0.5 * learning_rate * np.array([1.0 / batch_size, 1.0 - 1.0 / batch_size])
+        threshold = 0.5 * own.sum() * problem.teacher.coefficients[0]
+        self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag])
+        counts = [slope.size, own.size, drag.size, problem.information_exponent % 2]
+        self.sizes: Integers = np.array(counts, dtype=np.int64)
+        self.num_events = 2
+
+    def stiffness(self) -> float:
+        """Return a bound on how fast x relaxes in the flow: the largest |d x'/dx| on a grid."""
+        C = np.linspace(-1.0, 1.0, 201)
+        bend = np.polynomial.polynomial.polyder(signal_slope(self.problem))
+        return float(np.max(np.abs(np.polynomial.polynomial.polyval(C, bend) * (1.0 - C**2))))
+
+    def unpack(self, state: Array) -> tuple[Array]:
+        """Return C, shape (1, 1)."""
+        return (np.tanh(state).reshape(1, 1),)
+
+    def loss(self, C: Array) -> float:
+        """Return E(f − f*)² of f = σ(w·x), which is not what is descended."""
+        return squared_error(self.problem, np.ones((1, 1)), C)
+
+    def summarise(self, state: Array) -> dict[str, Array | float]:
+        """Return loss, the overlap (C > 0 alone for odd k, else |C|) and the learned mass g_3(C)/g_3(1)."""
+        (C,), part = self.unpack(state), self.problem.learned_part
+        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
+        mass = part.kernel(C[0]) / part.kernel_at_one
+        return {"loss": self.loss(C), "max_overlap": size[0], "learned_mass": mass}
+
+    def observe(self, state: Array) -> dict[str, Array | float]:
+        """Return what `summarise` does, and the overlap C."""
+        return {**self.summarise(state), "teacher_overlap": self.unpack(state)[0]}
+
+
+# The correlation of a neuron and one direction, averaged over neurons around it: its signal and its gradient.
+#
+# With w uniformly smoothed over (w + λz)/√(1 + λ²), z on the unit sphere orthogonal to w, a sample x enters through
+# a_0 = w·x and r² = |x|² − a_0² alone:
+#
+# .. math:: \varphi(a_0, r^2) = E_\zeta\, \sigma\Big(\frac{a_0 + \lambda r \zeta}{\sqrt{1+\lambda^2}}\Big), \qquad
+# E\zeta^{2j} = \mu_j = \prod_{i<j} \frac{2i+1}{d-1+2i},
+#
+# ζ one coordinate of z. Where w turns by δ ⊥ w, a_0 changes by δ·x and r² by −2 a_0 δ·x, so that the gradient of φ in w
+# is ψ x_⊥ with
+#
+# .. math:: \psi = \frac{\partial\varphi}{\partial a_0} - 2 a_0 \frac{\partial\varphi}{\partial r^2}.
+#
+# The mean of y φ over samples, y = a σ*(θ·x), is a g_λ(C):
+#
+# .. math:: g_\lambda(C) = \sum_k c_k c^*_k s_k(C), \qquad
+# s_k = (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j.
+#
+# At λ = 0 this is the kernel Σ c_k c*_k C^k, and ψ = σ'(a_0). (Damian, Nichani, Ge and Lee, arXiv:2305.10633.)
+
+
+#: Largest degree of a link that is smoothed, or whose steps have exact means: sums in powers lose digits beyond.
+LARGEST_DEGREE = 12
+
+
+def sphere_moments(dimension: int, count: int) -> Array:
+    """Return μ_0 … μ_(count − 1), the even moments of a coordinate on the unit sphere of R^(d−1).
+
+    Examples
+    --------
+    >>> sphere_moments(4, 3).round(12).tolist()
+    [1.0, 0.333333333333, 0.2]
+    """
+    i = np.arange(count - 1, dtype=np.float64)
+    return np.cumprod(np.concatenate([[1.0], (2.0 * i + 1.0) / (dimension - 1.0 + 2.0 * i)]))
+
+
+def signal_powers(problem: Problem) -> Array:
+    """Return the coefficients of g_λ in powers of C.
+
+    Raises ValueError where a link beyond `LARGEST_DEGREE` is smoothed.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> asked = {"activation": "he3", "teacher": Teacher([1.0]), "width": 1, "dimension": 20, "student": "spherical"}
+    >>> signal_powers(Problem(**asked, objective="correlation")).tolist()
+    [0.0, 0.0, 0.0, 1.0]
+    """
+    student, teacher = link_powers(problem)
+    products, smoothing = student * teacher, problem.smoothing
+    if smoothing == 0.0:
+        return products
+    check_degree("smoothed", problem)
+    moments = sphere_moments(problem.dimension, products.size // 2 + 1)
+    across = [polynomial.polypow([1.0, 0.0, -1.0], j) * smoothing ** (2 * j) * mu for j, mu in enumerate(moments)]
+    total = np.zeros(1)
+    for k in np.flatnonzero(products):
+        scale = products[k] * (1.0 + smoothing**2) ** (-0.5 * k)
+        for j in range(k // 2 + 1):
+            term = scale * comb(k, 2 * j) * across[j]
+            total = polynomial.polyadd(total, np.concatenate([np.zeros(k - 2 * j), term]))
+    return total
+
+
+def gradient_table(problem: Problem) -> Array:
+    """Return ψ as a table of the coefficients of a_0^i r^(2j), shape (i, j), of a polynomial or truncated link.
+
+    Raises ValueError beyond `LARGEST_DEGREE`.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> asked = {"activation": "he3", "teacher": Teacher([1.0]), "width": 1, "dimension": 20, "student": "spherical"}
+    >>> (gradient_table(Problem(**asked, objective="correlation")) * 6**0.5).round(12).tolist()
+    [[-3.0], [0.0], [3.0]]
+    """
+    check_degree("differentiated as a polynomial", problem)
+    powers = np.polynomial.hermite_e.herme2poly(_unscaled(problem.activation))
+    smoothing, degree = problem.smoothing, powers.size - 1
+    moments = sphere_moments(problem.dimension, degree // 2 + 1)
+    value = np.zeros((degree + 1, degree // 2 + 1))
+    for p, power in enumerate(powers):
+        for j in range(p // 2 + 1):
+            spread = comb(p, 2 * j) * smoothing ** (2 * j) * moments[j]
+            value[p - 2 * j, j] += power * (1.0 + smoothing**2) ** (-0.5 * p) * spread
+    found = np.zeros_like(value)
+    found[:-1] += np.arange(1.0, degree + 1)[:, None] * value[1:]
+    found[1:, :-1] -= 2.0 * np.arange(1.0, value.shape[1])[None] * value[:-1, 1:]
+    used_rows, used_columns = (np.flatnonzero(found.any(axis=axis)) for axis in (1, 0))
+    return np.ascontiguousarray(found[: used_rows.max(initial=0) + 1, : used_columns.max(initial=0) + 1])
+
+
+def check_degree(done: str, problem: Problem) -> None:
+    """Refuse links beyond `LARGEST_DEGREE` where they would be summed in powers."""
+    for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
+        degree = int(np.flatnonzero(link.coefficients).max(initial=0))
+        if degree > LARGEST_DEGREE:
+            msg = (
+                f"Argument `{name}` must have a degree of at most {LARGEST_DEGREE} to be {done}, but has {degree}; "
+                f"`order={LARGEST_DEGREE}` cuts its series there."
+            )
+            raise ValueError(msg)
+
+
+def _unscaled(link: HermiteExpansion) -> Array:
+    """Return the coefficients of He_j = √(j!) h_j of a series, without zeros at the end."""
+    c = np.trim_zeros(link.coefficients, "b") if link.coefficients.any() else np.zeros(1)
+    return c / np.sqrt(np.cumprod(np.concatenate([[1.0], np.arange(1.0, c.size)])))
+
+
+# Exact means of one step of SGD on the correlation, as functions of the overlap C.
+#
+# A step is w ← (w + η y ψ x_⊥)/|·|. With x_⊥ = v e + the rest, e the direction of θ orthogonal to w, s = √(1 − C²) and
+# y = a σ*(C a_0 + s v) + noise of variance τ², one step changes C to second order in η by η D − ½ η² C N, where
+#
+# .. math:: D = E[y\, \psi\, s v] = a\, g_\lambda'(C) (1 - C^2), \qquad N = E[y^2 \psi^2 r^2], \qquad
+# V = E[y^2 \psi^2 v^2],
+#
+# and η² V (1 − C²) is the variance of the step. N and V are polynomials in C of twice the teacher's degree. The means
+# are sums over Gauss rules in a_0, v and χ² = r² − v², exact for polynomials.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepMeans:
+    """D, N and V of a problem; `drag` and `spread` are Chebyshev coefficients, `slope` powers of C, of a g_λ'."""
+
+    slope: Array
+    drag: Array
+    spread: Array
+
+    def drift(self, C: Array) -> Array:
+        """Return D(C)."""
+        found: Array = polynomial.polyval(C, self.slope) * (1.0 - C**2)
+        return found
+
+    def drag_at(self, C: Array) -> Array:
+        """Return N(C)."""
+        return np.asarray(chebyshev.chebval(C, self.drag), dtype=np.float64)
+
+    def spread_at(self, C: Array) -> Array:
+        """Return V(C)."""
+        return np.asarray(chebyshev.chebval(C, self.spread), dtype=np.float64)
+
+
+def signal_slope(problem: Problem) -> Array:
+    """Return a g_λ' in powers of C."""
+    found: Array = polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0]
+    return found
+
+
+def step_means(problem: Problem) -> StepMeans:
+    """Return D, N and V of polynomial or truncated links; ValueError for others, and beyond degree 12."""
+    for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
+        if not link.is_polynomial:
+            msg = (
+                f"Argument `{name}` must be a polynomial for exact means of a step, but is {link.name}; a truncated "
+                "series is one as a dict of its coefficients."
+            )
+            raise ValueError(msg)
+    check_degree("averaged exactly", problem)
+    table, teacher = gradient_table(problem), problem.teacher_link
+    degree = int(np.flatnonzero(teacher.coefficients).max(initial=0))
+    # ψ² r² has degree 2(i + 2j) + 2 in all, y² has 2 degree.
+    count = degree + sum(table.shape) + table.shape[1] + 2
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    weights = weights / weights.sum()
+    squares, shares = chi_square_rule(problem.dimension - 2, 2 * table.shape[1])
+    a, v = nodes[:, None], nodes[None, :]
+    r2 = np.broadcast_to(v[..., None] ** 2 + squares, (count, count, squares.size))
+    square = polynomial.polyval2d(np.broadcast_to(a[..., None], r2.shape), r2, table) ** 2
+    both = np.outer(weights, weights)
+    drag, spread = both * ((square * r2) @ shares), both * v**2 * (square @ shares)
+    overlaps = chebyshev.chebpts1(2 * degree + 1)
+    seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
+    labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2
+    into = np.linalg.inv(chebyshev.chebvander(overlaps, 2 * degree))
+    found = [into @ np.sum(labels * part, axis=(1, 2)) for part in (drag, spread)]
+    return StepMeans(signal_slope(problem), *found)
+
+
+def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:
+    """Return nodes and weights of the Gauss rule of χ² with so many degrees of freedom, by its Jacobi matrix.
+
+    Weights sum to 1; polynomials of degree 2 count − 1 are exact, for 10^12 degrees of freedom too.
+
+    Examples
+    --------
+    >>> nodes, weights = chi_square_rule(5, 3)
+    >>> round(float(nodes**2 @ weights), 12)  # n (n + 2)
+    35.0
+    """
+    from scipy.linalg import eigh_tridiagonal
+
+    if freedom == 0:
+        return np.zeros(1), np.ones(1)
+    n = np.arange(count, dtype=np.float64)
+    shape = 0.5 * freedom
+    nodes, vectors = eigh_tridiagonal(2.0 * n + shape, np.sqrt(n[1:] * (n[1:] + shape - 1.0)))
+    return np.asarray(2.0 * nodes), np.asarray(vectors[0] ** 2)

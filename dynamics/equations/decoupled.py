@@ -1,0 +1,266 @@
+"""Every matched pair of neuron and direction alone: the exact solution, without time stepping.
+
+The loss of a pair is a² ℓ, with v = a / n and g the signal,
+
+    a² g(1) − 2 n a g + n² g(1) = a² [g(1) (1 − 1/v)² + 2 (g(1) − g) / v],
+
+free of cancellation when the pair has converged.  Unmatched directions keep their a_p² g(1); neurons that are matched
+with no direction are ignored.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dynamics.equations.transit import logit_of_square, polynomial, transit_table
+from dynamics.threads.cores import available_cores
+from hermite.text.signals import stop_if_heard
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from dynamics.equations.transit import TransitTable
+    from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
+
+
+#: ξ of the largest C below 1 that float64 tells from 1.
+LARGEST_LOGIT = 36.0
+#: Number of directions above which histories are not kept.
+LARGEST_HISTORY = 10_000
+
+NOTE_CONSTANT = "the link has c_0 != 0: norms and loss are NaN, because neurons grow from the start"
+NOTE_DIRECTIONS = "the teacher's directions are not orthonormal: the loss is NaN, because directions share it"
+NOTE_BEYOND = (
+    "some pairs start where their own pull is adverse and are not followed: their overlaps and the loss are NaN"
+)
+NOTE_LEFTOVER = "neurons matched with no direction are ignored"
+
+_HISTORY_CHUNK = 1 << 18
+_SUM_CHUNK = 1 << 16
+_PASSED_CELLS = 512.0
+_MOST_THREADS = 8
+
+
+class Matching(Protocol):
+    """The part of a prediction that pairs need, arrays of shape (P,)."""
+
+    @property
+    def learning_neuron(self) -> Integers:
+        """Neuron that learns each direction, −1 for none."""
+
+    @property
+    def learning_overlap(self) -> Array:
+        """Its overlap at the start."""
+
+    @property
+    def learning_squared_norm(self) -> Array:
+        """Its squared norm at the start."""
+
+    @property
+    def predicted_emergence_time(self) -> Array:
+        """Time at which C² = ½; inf if never."""
+
+    @property
+    def predicted_learned_time(self) -> Array:
+        """Time at which n g(C)/g(1) = a/2; inf if never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DecoupledSolution:
+    """The solution of all pairs at T times, dimensionless."""
+
+    times: Array
+    #: C and n of the matched neuron, (T, P), NaN where there is none; None above P = 10^4.
+    overlap: Array | None
+    squared_norm: Array | None
+    #: Mean squared error without ½, NaN where no formula holds.
+    loss: Array
+    #: Exact times of the pairs, (P,), NaN if never.
+    emergence_time: Array
+    learned_time: Array
+    #: What the numbers do not model.
+    notes: tuple[str, ...] = ()
+
+
+def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> DecoupledSolution:
+    """Solve every matched pair alone, at increasing flow times t ≥ 0; the information exponent must be at least 3.
+
+    O(P T), memory O(P T) up to P = 10^4 and O(P) above.  Histories are accurate to about 1e-12; the loss above
+    P = 10^4, read from a coarser table, to about 1e-9 relative down to 1e-14.
+    """
+    t = _checked_times(times)
+    k = problem.information_exponent
+    if k < 3:
+        msg = f"Argument `problem` must have information exponent at least 3 to decouple, but it is {k}."
+        raise ValueError(msg)
+    c, a = problem.activation.coefficients, problem.teacher.coefficients
+    notes = [NOTE_LEFTOVER] if problem.width > np.count_nonzero(prediction.learning_neuron >= 0) else []
+    histories = np.full((2, t.size, a.size), np.nan) if a.size <= LARGEST_HISTORY else None
+    unmatched = ~(np.abs(prediction.learning_overlap) > 0.0)
+    loss = np.full(t.size, float(np.sum(c[1:] ** 2)) * float(np.sum(a[unmatched] ** 2)))
+    for sign in (1, -1):
+        pairs = np.flatnonzero(np.sign(prediction.learning_overlap) == sign)
+        if pairs.size > 0:
+            part, beyond = _branch_loss(problem, prediction, t, pairs, sign, histories)
+            loss += part
+            notes += [NOTE_BEYOND] if beyond else []
+    overlap, squared_norm = (None, None) if histories is None else histories
+    if c[0] != 0.0:
+        notes.append(NOTE_CONSTANT)
+        squared_norm = None if squared_norm is None else np.full_like(squared_norm, np.nan)
+    if not problem.teacher.is_orthonormal:
+        notes.append(NOTE_DIRECTIONS)
+    if {NOTE_BEYOND, NOTE_CONSTANT, NOTE_DIRECTIONS}.intersection(notes):
+        loss[:] = np.nan
+    return DecoupledSolution(
+        times=t,
+        overlap=overlap,
+        squared_norm=squared_norm,
+        loss=loss,
+        emergence_time=_never_as_nan(prediction.predicted_emergence_time),
+        learned_time=_never_as_nan(prediction.predicted_learned_time),
+        notes=tuple(notes),
+    )
+
+
+def _branch_loss(
+    problem: Problem, prediction: Matching, times: Array, pairs: Integers, sign: int, histories: Array | None
+) -> tuple[Array, bool]:
+    """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
+    a, C = problem.teacher.coefficients, prediction.learning_overlap[pairs]
+    # |C| = 1 is at infinity; the largest C below it moves as little.
+    xi = np.minimum(logit_of_square(C), LARGEST_LOGIT)
+    table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
+    ratio = a[pairs] / prediction.learning_squared_norm[pairs]
+    beyond = xi >= table.barrier
+    pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
+    if histories is None:
+        return _summed_loss(table, times, a[pairs], xi, ratio), bool(beyond.any())
+    return _histories(table, times, a, pairs, xi, ratio, sign, *histories), bool(beyond.any())
+
+
+def _histories(
+    table: TransitTable,
+    times: Array,
+    a: Array,
+    pairs: Integers,
+    xi: Array,
+    ratio: Array,
+    sign: int,
+    overlap: Array,
+    squared_norm: Array,
+) -> Array:
+    """Fill the histories of the pairs of one branch and return their part of the loss."""
+    loss = np.zeros_like(times)
+    chunk = max(_HISTORY_CHUNK // times.size, 1)
+    for begin in range(0, pairs.size, chunk):
+        part = slice(begin, begin + chunk)
+        here, start = pairs[part], xi[part]
+        elapsed = times[:, None] * a[here]
+        waiting = table.remaining(start)
+        now = table.logit_at(waiting - elapsed)
+        # At the start itself the inverse would return ξ_0 up to rounding.
+        now = np.where(elapsed == 0.0, start, np.maximum(now, start))
+        begin_grid = np.broadcast_to(start, now.shape)
+        v = table.scaled_inverse_norm(begin_grid, np.broadcast_to(ratio[part], now.shape), elapsed, now)
+        overlap[:, here] = sign * np.exp(-0.5 * np.logaddexp(0.0, -now))
+        squared_norm[:, here] = a[here] / v
+        loss += pair_loss(table, now, v) @ a[here] ** 2
+    return loss
+
+
+def pair_loss(table: TransitTable, xi: Array, v: Array) -> Array:
+    """Return ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v, shape of `xi`."""
+    value: Array = table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(xi) / v
+    return value
+
+
+def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
+    """Return the loss of many pairs by the compiled sum, in chunks of pairs."""
+    # Imported here because Numba takes long to load, and fewer pairs do without it.
+    from dynamics.equations.decoupled_kernels import add_pair_losses
+
+    times = times.copy()  # compiled code takes no read-only arrays
+    total = np.zeros_like(times)
+    if a.size == 0:
+        return total
+    cells, offset, places = _layout(table, float(table.remaining(np.array([xi.min()]))[0]))
+    end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
+
+    def chunk_loss(begin: int) -> Array:
+        part = slice(begin, begin + _SUM_CHUNK)
+        loss = np.zeros_like(times)
+        waiting = table.remaining(xi[part])
+        add_pair_losses(loss, times, a[part], waiting, ratio[part], cells, offset, places, table.norm, end)
+        return loss
+
+    # Chunks are summed in their own order, whatever thread finishes first: the same bits on every machine.
+    with ThreadPoolExecutor(min(available_cores(), _MOST_THREADS)) as pool:
+        try:
+            for loss in pool.map(chunk_loss, range(0, a.size, _SUM_CHUNK)):
+                total += loss
+                stop_if_heard()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return total
+
+
+def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
+    """Return the cells, the row at which R ≥ 0 begins, and the factors that lead from R to a cell."""
+    from dynamics.equations.decoupled_kernels import octave_edges
+
+    fastest = float(np.sum(np.arange(table.powers.size) * np.abs(table.powers)))
+    octaves = int(np.ceil(np.log2(1.0 + max(largest * fastest, 1.0))))
+    waiting = octave_edges(octaves) / fastest
+    # The last cell ends at the last knot itself, where the exponential relaxation takes over.
+    last, trapped = float(table.waiting[-1]), bool(np.isfinite(table.barrier))
+    if trapped:
+        octaves = int(np.ceil(np.log2(1.0 + last * fastest)))
+        factor = (2.0**octaves - 1.0) / last
+        passed = -octave_edges(octaves) / factor
+    else:
+        count = int(np.ceil(last * fastest * _PASSED_CELLS))
+        factor = count / last
+        passed = -np.arange(count + 1.0) / factor
+    cells = np.concatenate([_cells(table, passed), _cells(table, waiting)])
+    return cells, passed.size - 1, np.array([fastest, factor, float(trapped)])
+
+
+def _cells(table: TransitTable, edges: Array) -> Array:
+    """Return the cubics of g(1) − g, e^(−4Γ) and X between consecutive edges in R, shape (cells, 12)."""
+    xi = table.logit_at(edges)
+    root = np.exp(-0.5 * np.logaddexp(0.0, -xi))
+    slope = polynomial(np.arange(1, table.powers.size) * table.powers[1:], root)
+    growth = 4.0 * table.growth(xi)
+    width = np.diff(edges)
+    columns: list[Array] = []
+    # d/dR = −d/dτ.
+    for value, rate in (
+        (table.gap(xi), slope**2 * np.exp(-np.logaddexp(0.0, xi))),
+        (np.exp(-growth), 4.0 * table.signal(xi) * np.exp(-growth)),
+        (table.excess(xi), np.expm1(growth)),
+    ):
+        left, right, rise = width * rate[:-1], width * rate[1:], np.diff(value)
+        columns += [value[:-1], left, 3.0 * rise - 2.0 * left - right, left + right - 2.0 * rise]
+    return np.ascontiguousarray(np.stack(columns, axis=1))
+
+
+def _checked_times(times: ArrayLike) -> Array:
+    t = np.atleast_1d(np.asarray(times, dtype=np.float64))
+    if t.ndim != 1 or t.size == 0:
+        msg = f"Argument `times` must have shape (T,) with T >= 1, but has shape {t.shape}."
+        raise ValueError(msg)
+    if not np.isfinite(t).all() or t[0] < 0.0 or (np.diff(t) <= 0.0).any():
+        msg = "Argument `times` must be finite, at least 0 and increasing, but is not."
+        raise ValueError(msg)
+    return t
+
+
+def _never_as_nan(times: Array) -> Array:
+    return np.where(np.isfinite(times), times, np.nan)

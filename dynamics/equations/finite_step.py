@@ -1,0 +1,352 @@
+r"""The overlaps under online SGD of a finite learning rate, closed by the exact mean change of one step.
+
+With R = WΘᵀ, S = WWᵀ and the moments of `dynamics.equations.finite_step`, in the time η · step,
+
+.. math::
+   R' = \mathrm{teacher\_first}, \qquad
+   S' = \mathrm{student\_first} + \eta \begin{cases}
+      D + (\mathrm{base} + d\,\mathrm{slope} - D)/B & \text{"finite-d"} \\
+      d\,\mathrm{slope}/B & \text{"infinite-d"} \end{cases}
+
+for minibatches of B samples.  In the coordinates of the flow, C = R/ρ, G = S/(ρρᵀ) and ln n = ln S_ii, with H the
+relative part of second order, (S' − student_first)/(ρρᵀ),
+
+.. math::
+   C' = C'_{\mathrm{flow}} - \tfrac12 C_{ip} H_{ii}, \qquad
+   G' = G'_{\mathrm{flow}} + H_{ij} - \tfrac12 G_{ij} (H_{ii} + H_{jj}), \qquad
+   (\ln n_i)' = (\ln n_i)'_{\mathrm{flow}} + H_{ii},
+
+so that G_ii = 1 is kept, and the flow is recovered term by term as η → 0.  H is made of Gram matrices of gradients, so
+it is positive semidefinite, and overlaps of vectors stay overlaps of vectors.
+
+"infinite-d" is the limit d → ∞ at fixed η d (Saad & Solla 1995), in which the overlaps of a single run concentrate.
+"finite-d" keeps every term of the mean step; what it leaves out is the scatter of single runs about the mean, which
+changes means by O(η) too, a part 1/d of the terms with d.  Dimensionless throughout.
+
+Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a
+counts as infinite, and the run ends there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.equations import finite_step_kernels as kernels
+from dynamics.equations.finite_step_kernels import write_step_moments
+from dynamics.equations.overlaps import OverlapSystem
+from dynamics.equations.overlaps_kernels import LINK
+from dynamics.equations.pairs.link import link_data
+from hermite.arrays import Array
+from hermite.moments import contracted_pair, count_diagrams, diagrams, mean_derivatives
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
+
+
+class FiniteStepSystem(OverlapSystem):
+    """The equation of a finite learning rate η, with state and observables of the flow; any teacher and label noise.
+
+    "finite-d" keeps every term of the mean step of B samples, "infinite-d" those that remain as d → ∞ with η d fixed.
+    Raises ValueError if the link is not a polynomial or has too many diagrams.
+    """
+
+    name = "finite-step"
+
+    def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
+        link, teacher = problem.activation, problem.teacher
+        m, P = problem.width, problem.num_directions
+        check_polynomial(problem)
+        super().__init__(problem)
+        self.functions = replace(self.functions, rhs=kernels.rhs, jacobian_product=kernels.jacobian_product)
+        whole = step_theory == "finite-d"
+        tables = moment_tables(link.coefficients, m, P, slope_only=not whole)
+        share = learning_rate / batch_size
+        weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
+        numbers = np.concatenate(
+            [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]
+        )
+        self.parameters = np.concatenate([numbers, link_data(problem)])
+        self.sizes = np.concatenate([self.sizes, tables.layout])
+        self.sizes[LINK] = numbers.size
+        of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
+        self.work_size = max(self.work_size, self.initial_state.size + of_noise)
+
+
+def check_polynomial(problem: Problem) -> None:
+    """Raise ValueError unless the link is a polynomial, as the moments of a step need."""
+    link = problem.activation
+    if not link.is_polynomial or link.truncation_error > 0.0:
+        msg = (
+            f"Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
+            f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
+        )
+        raise ValueError(msg)
+
+
+# Exact moments of one step of online SGD, from the overlaps alone.
+#
+# A sample x ~ N(0, I_d) with label noise of standard deviation τ moves w_i by −η e ∇_i, where
+#
+# .. math:: \nabla_i = \rho_i [\alpha(z_i)\, u_i + \sigma'(z_i)\, x], \qquad \alpha = 2\sigma - z\sigma', \qquad
+# \rho_i = |w_i|, \quad u_i = w_i/\rho_i, \quad z_i = u_i \cdot x,
+#
+# and e = ē − noise, ē = Σ_a w_a σ(v_a·x): the vectors v are the m unit neurons, with weights n_i, and the P directions,
+# with weights −a_p. Q is the Gram matrix of all of them, g(s) = Σ_k c_k² s^k.
+#
+# *First order.* E[ē ∇_i] is the gradient of ½ E ē² = ½ Σ_ab w_a w_b g(Q_ab), which is ρ_i (κ_i u_i + Σ_b N_ib v_b) with
+# N_ib = w_b g'(Q_ib) and κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]. Then E[ΔR_ip] = −η E[ē ∇_i]·θ_p, and to first order
+# E[ΔS_ij] = −η (E[ē ∇_i]·w_j + i ↔ j); D_ij is the product of two such vectors.
+#
+# *Second order.* second_ij = E[e² ∇_i·∇_j], which contains |x|². With F = ē² σ'_i σ'_j, integrating by parts gives
+# E[F |x|²] = E[x·(F x)] = d E F + E[x·∂F], and x·∂ acts on a function of v·x as z d/dz. So no direction but the v
+# occurs, and every factor depends on one projection:
+#
+# .. math:: \frac{\mathrm{second}_{ij}}{\rho_i\rho_j} = E\big[(\bar e^2 + \tau^2)\{G_{ij}\alpha_i\alpha_j +
+# \beta_i\sigma'_j + \sigma'_i\beta_j + d\,\sigma'_i\sigma'_j\}\big] + 2\,E[\bar e\,\epsilon\,\sigma'_i\sigma'_j],
+# \qquad \beta = z\alpha + z\sigma'', \quad \epsilon = \sum_a w_a z_a\sigma'(z_a).
+#
+# In mean derivatives ĉ_k = E σ^(k) = √k! c_k the factors are series with
+#
+# σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
+#
+# *Four series.* ē² and ēε are double sums over vectors, so each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i)
+# ψ(z_j)] over a and b, and that is a sum over the diagrams of `hermite.moments`. For given numbers of edges it is
+#
+# .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s,
+#
+# times a polynomial in G_ij: (m+P)² operations per pair where both r and s are positive, nothing but an inner product
+# elsewhere, and none for e = 0, where the form is a product of two sums. For h_4 that leaves three matrix products of
+# (m+P) × (m+P) by (m+P) × m²/2. Nothing is estimated. The price is rounding relative to the largest diagram, which
+# grows with the degree K about as E h_K⁴ does, like 9^K.
+#
+# *Parts.* second = base + d · slope, slope_ij = ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]; the equation of the limit d → ∞ at
+# η = c/d has slope alone, which needs a quarter of the diagrams.
+
+
+class MomentParts(NamedTuple):
+    """Moments of one step with one sample; dimensionless."""
+
+    teacher_first: Array  # E[ΔR]/η, (m, P)
+    student_first: Array  # part of E[ΔS] of first order, divided by η, (m, m)
+    drift_gram: Array  # D_ij, products of the mean gradients
+    base: Array  # part of second order divided by η²: base + d · slope
+    slope: Array
+
+
+class StepMoments:
+    """Moments for one polynomial link, m neurons and P directions; an object serves one thread at a time.
+
+    `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises ValueError if the link has too
+    many diagrams.
+    """
+
+    def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
+        self._tables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
+        self._shape = (width, num_directions)
+        self._work = np.zeros(self._tables.work_size)
+
+    def __call__(
+        self,
+        teacher_overlap: Array,
+        student_overlap: Array,
+        teacher_coefficients: Array,
+        teacher_gram: Array,
+        label_noise: float = 0.0,
+    ) -> MomentParts:
+        """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m), for a teacher a (P,), T (P, P) and noise τ.
+
+        Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked.
+        """
+        m, P = self._shape
+        parts = MomentParts(np.empty((m, P)), *(np.empty((m, m)) for _ in range(4)))
+        tables = (self._tables.numbers, self._tables.layout, self._work)
+        write_step_moments(
+            (teacher_overlap, student_overlap),
+            (teacher_coefficients, teacher_gram, float(label_noise)),
+            tables,
+            parts[:],
+        )
+        return parts
+
+
+# Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
+#
+# The mathematics is in `dynamics.equations.finite_step`, the general part of it in `hermite.moments`; names
+# of rows are those of `dynamics.equations.finite_step_kernels`.
+#
+# `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its
+# two weights. `layout`: the header below | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r,
+# s) | per group the first term and the first coefficient, with the end | powers of the coefficients | per term, for
+# its Y row and its X or U row: start, and the multiples of i, j and m − i, in rows, that are added to it.
+#
+# | places of the header | what |
+# |---|---|
+# | 0–3 | m, P, largest power of Q, degree K |
+# | 4–8 | numbers of singles, segments, mixed, groups, terms |
+# | 9–14 | starts in `work` of powers of Q, drift, U, Y of singles, X, Y of mixed |
+# | 15–20 | starts in `layout` of singles, segments, mixed, groups, powers, terms |
+# | 21–22 | starts in `numbers` of coefficients, weights |
+# | 23 | start in `work` of the powers of G_ij |
+
+
+#: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
+MOST_DIAGRAMS = 260_000
+HEADER = 24
+
+
+class MomentTables(NamedTuple):
+    """Weights and coefficients, sizes and places, and the size of the scratch, which `step_moments` takes."""
+
+    numbers: Array
+    layout: Integers
+    work_size: int
+
+
+class _Link(NamedTuple):
+    """What depends on the link alone; rows of `edges` and `weights` are sorted by `group`."""
+
+    squares: Array
+    edges: Integers
+    weights: Array
+    group: Integers
+    factors: list[Array]
+
+
+class _Rows(NamedTuple):
+    """Which rows are made: (r, s) of X, (e, r) of Y from U, (e, first of X, count, first row) of Y from X."""
+
+    mixed: list[tuple[int, int]]
+    singles: list[tuple[int, int]]
+    segments: list[tuple[int, int, int, int]]
+
+    @property
+    def segment_rows(self) -> int:
+        return sum(count for _, _, count, _ in self.segments)
+
+
+def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> MomentTables:
+    """Return the tables for a link Σ_k c_k h_k, m neurons and P directions.
+
+    `slope_only` leaves out what does not grow with d. Raises ValueError if the link has more than MOST_DIAGRAMS
+    diagrams.
+    """
+    link = _link(tuple(np.trim_zeros(coefficients, "b").tolist()), slope_only)
+    rows = _rows(link.edges)
+    m, M = width, width + num_directions
+    # Every row is U, X or Y of at most max(1, K) legs.
+    top = max(1, link.squares.size - 1)
+    sizes = {
+        "lengths": M + m,
+        "powers": (top + 1) * M * M,
+        "drift": 2 * m * M + m,
+        "U": (top + 1) * m * M,
+        "single": len(rows.singles) * m * M,
+        "X": len(rows.mixed) * m * M,
+        "Y": rows.segment_rows * m * M,
+        "s": link.squares.size + 3,
+    }
+    ends = np.cumsum(list(sizes.values())).tolist()
+    at = {name: end - size for (name, size), end in zip(sizes.items(), ends, strict=True)}
+    terms = _operands(link.edges, rows, at, m * M)
+
+    occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link.factors]
+    factors = [factor[:, powers].T.ravel() for factor, powers in zip(link.factors, occurring, strict=True)]
+    count = len(link.factors)
+    first_term = np.searchsorted(link.group, np.arange(count + 1))
+    first_coefficient = np.cumsum([0, *(powers.size for powers in occurring)])
+    groups = np.stack([first_term, first_coefficient], axis=1)
+
+    lists = (rows.singles, rows.segments, rows.mixed, groups, np.concatenate(occurring), terms)
+    parts = [np.array(part, dtype=np.int64).ravel() for part in lists]
+    starts = np.cumsum([HEADER, *(part.size for part in parts)]).tolist()
+    coefficients_at = link.squares.size
+    weights_at = coefficients_at + 2 * int(first_coefficient[-1])
+    header = [m, num_directions, top, link.squares.size - 1]
+    header += [len(rows.singles), len(rows.segments), len(rows.mixed), count, terms.shape[0]]
+    header += [at[name] for name in ("powers", "drift", "U", "single", "X", "Y")]
+    header += [*starts[:-1], coefficients_at, weights_at, at["s"]]
+    layout = np.concatenate([np.array(header, dtype=np.int64), *parts])
+    numbers = np.concatenate([link.squares, *factors, link.weights.ravel()])
+    return MomentTables(numbers, layout, ends[-1])
+
+
+def _rows(edges: Integers) -> _Rows:
+    """Return the rows that the diagrams need, X sorted by r + s so that a segment of it is one matrix."""
+    halves = [(r, s) for row in edges.tolist() for r, s in (row[1:3], row[3:5])]
+    mixed = sorted({pair for pair in halves if min(pair) > 0}, key=lambda pair: (sum(pair), pair))
+    left = edges[:, :3].tolist()
+    segments: list[tuple[int, int, int, int]] = []
+    for e, legs in sorted({(e, r + s) for e, r, s in left if r * s > 0}):
+        members = [x for x, pair in enumerate(mixed) if sum(pair) == legs]
+        first_row = sum(count for _, _, count, _ in segments)
+        segments.append((e, members[0], len(members), first_row))
+    return _Rows(mixed, sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments)
+
+
+def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
+    """Return where the two rows of each diagram lie, shape (D, 8); the left one is Q^(∘e) times what it is made of."""
+    shift = {(e, sum(rows.mixed[x])): row - x for e, x, _, row in rows.segments}
+    mixed = {pair: x for x, pair in enumerate(rows.mixed)}
+    singles = {pair: x for x, pair in enumerate(rows.singles)}
+    terms = np.empty((edges.shape[0], 8), dtype=np.int64)
+    for term, (e, r, s, r2, s2) in zip(terms, edges.tolist(), strict=True):
+        if r * s > 0:
+            term[:4] = at["Y"], -1, 1, mixed[r, s] + shift[e, r + s]
+        else:
+            term[:4] = at["single"] + singles[e, r + s] * matrix_size, s == 0, s > 0, 0
+        if r2 * s2 > 0:
+            term[4:] = at["X"], -1, 1, mixed[r2, s2]
+        else:
+            term[4:] = at["U"] + (r2 + s2) * matrix_size, s2 == 0, s2 > 0, 0
+    return terms
+
+
+@lru_cache(maxsize=32)
+def _link(coefficients: tuple[float, ...], slope_only: bool) -> _Link:
+    """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
+    hat = mean_derivatives(coefficients or (0.0,))
+    k, size = np.arange(hat.size + 1.0), hat.size + 1
+    padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
+    below, here, above, next_above = (padded[shift : shift + size] for shift in range(4))
+    euler = k * here + next_above
+    count = count_diagrams(hat, euler)
+    if count > MOST_DIAGRAMS:
+        msg = (
+            "Argument `problem` must have a link of lower degree or of fewer terms for exact one-step moments, but "
+            f"degree {hat.size - 1} with {np.count_nonzero(hat)} terms gives up to {count} diagrams, "
+            f"more than {MOST_DIAGRAMS}."
+        )
+        raise ValueError(msg)
+    slope = contracted_pair(above, above, size)
+    base = np.zeros_like(slope)
+    if not slope_only:
+        alpha = (2.0 - k) * here - next_above
+        beta = (1.0 - k) * above + k * (3.0 - k) * below
+        base[:, :, 1:] = contracted_pair(alpha, alpha, size)[:, :, :-1]
+        base += contracted_pair(beta, above, size) + contracted_pair(above, beta, size)
+    has_slope: NDArray[np.bool_] = np.any(slope, axis=2)
+    table = diagrams(hat, euler, np.logical_or(has_slope, np.any(base, axis=2)))
+    legs = table.edges[:, 1:3] + table.edges[:, 3:5]
+    weights = table.weights * [1.0, 0.0 if slope_only else 2.0]
+    weights[~has_slope[legs[:, 0], legs[:, 1]], 1] = 0.0
+    used = weights.any(axis=1)
+    # Group 0 is [0, 0] whether or not a diagram is in it: it multiplies the variance of the label noise.
+    code = (legs[:, 0] * size + legs[:, 1])[used]
+    codes, group = np.unique(np.append(code, 0), return_inverse=True)
+    group = group[:-1]
+    order = np.argsort(group, kind="stable")
+    factors = [np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()]
+    return _Link(
+        squares=np.square(coefficients or (0.0,)),
+        edges=table.edges[used][order],
+        weights=weights[used][order],
+        group=group[order],
+        factors=factors,
+    )

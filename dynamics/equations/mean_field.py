@@ -1,0 +1,685 @@
+r"""The infinite-width limit of the spherical network, closed in the projections of its neurons on the teacher.
+
+Neurons w on the unit sphere of R^d with law ρ compute f(x) = ∫ σ(w·x) ρ(dw) and follow the tangential gradient of
+½ E(f − f*)², with velocities scaled by the width,
+
+.. math:: w' = -(I - w w^T) \nabla\Phi(w), \qquad
+   \Phi(w) = \int K(w, w')\, \rho(dw') - \sum_p a_p\, g^*(w\cdot\theta_p), \qquad g^*(s) = \sum_j c_j c^*_j s^j.
+
+A law that is isotropic at the start stays invariant under rotations that keep the teacher, so that Φ depends on the
+projections a of w on the r axes of the teacher alone, at every dimension d > r:
+
+.. math:: a' = -(I - a a^T)\, \nabla\Phi(a), \qquad K(a, a') = E_z\, g(a\cdot a' + s s' z), \quad s^2 = 1 - |a|^2,
+
+z one coordinate of the uniform law on the sphere of the other d − r axes. For a polynomial g the kernel is a sum of
+products, K = Σ_k c_k F_k(a) F_k(a'), c_k ≥ 0, so that the field needs only the moments μ_k = ∫ F_k dρ and one
+evaluation costs O(N) for N particles, never N². For r = 1 the F_k are the zonal polynomials of R^d
+(`equations.mean_field.axis`), for r > 1 the monomials a^κ u^q, u = 1 − |a|² (`equations.mean_field.subspace`). With
+μ*_k the moments that a teacher of the student's own link has, scaled by c*_j/c_j, the loss is a sum of squares too,
+
+.. math:: E(f - f^*)^2 = \mathrm{floor} + \sum_k c_k (\mu_k - \mu^*_k)^2,
+
+where the floor is what the student's link cannot express. No difference of large terms: small losses are exact to
+rounding.
+
+The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
+measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
+
+Dimensionless throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.equations import mean_field_axis_kernels, mean_field_subspace_kernels
+from dynamics.equations.interface import Functions, System
+from dynamics.equations.sphere_moments import (
+    coordinate_moments,
+    multinomial,
+    zonal_coefficients,
+    zonal_polynomials,
+    zonal_powers,
+)
+from dynamics.problem import is_homogeneous, is_spherical
+from dynamics.problem.checks import check_memory, checked_integer, float_array
+from hermite.text.messages import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from dynamics.equations.mean_field_kernels import Particles
+    from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
+
+
+#: Particles treated at a time by numpy.
+BLOCK = 16384
+#: Speed below which a particle counts as resting.
+RESTING_SPEED = 1e-12
+
+
+class MeanFieldSystem(System):
+    """State and observables of particles with projections (N, r) and positive masses (N,); its subclasses know moments.
+
+    For the spherical student the masses sum to 1 and stay. `levels` are fractions of E f*² below which the loss is
+    timed; the events are these, then the directions' learned masses.
+    """
+
+    name = "mean-field"
+    #: The compiled kernels of the particles.
+    particles: Particles
+    #: Bound on a particle's speed where the slopes of the field, as the kernels have them, sum to 1 in size.
+    steepness = 1.0
+
+    def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
+        self.problem = problem
+        self.weights = weights
+        self.coefficients, self.targets, self.floor, learned = self._moment_tables()
+        self._learned = learned / problem.learned_part.kernel_at_one
+        self.grows = is_homogeneous(problem)
+        growing = np.log(weights) if self.grows else np.empty(0)
+        self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
+        scalars = [self.floor, float(problem.dimension)]
+        self.parameters: Array = np.concatenate(
+            [
+                self.coefficients,
+                self.targets,
+                self._learned.ravel(),
+                problem.teacher.coefficients,
+                np.array(levels) * self.teacher_loss(),
+                scalars,
+                weights,
+                self._further_parameters(),
+            ]
+        )
+        counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
+        self.sizes: Integers = np.array(
+            [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
+        )
+        self.num_events = len(levels) + problem.num_directions
+        self.work_size = 3 * self.coefficients.size + self.particles.lanes + self._scratch_size()
+        self._levels = np.array(levels)
+
+    def _moment_tables(self) -> tuple[Array, Array, float, Array]:
+        """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M)."""
+        raise NotImplementedError
+
+    def _layout(self) -> list[int]:
+        """Return the integers that follow the common ones in `sizes`."""
+        return []
+
+    def _further_parameters(self) -> Array:
+        """Return the numbers that follow the masses in `parameters`."""
+        return np.empty(0)
+
+    def _scratch_size(self) -> int:
+        """Return the numbers of scratch that the kernels of the particles need for a block."""
+        raise NotImplementedError
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` per component: for projections in units of 1/√d, the size of a random one."""
+        tolerance = np.full(self.initial_state.size, atol)
+        self.unpack(tolerance)[:] /= np.sqrt(self.problem.dimension)
+        return tolerance
+
+    def unpack(self, state: Array) -> Array:
+        """Return the projections (N, r) of a state, a view."""
+        count, axes = self.weights.size, self.problem.teacher.span
+        return state[: count * axes].reshape(count, axes)
+
+    def masses(self, state: Array) -> Array:
+        """Return the masses (N,) of a state."""
+        return np.exp(state[-self.weights.size :]) if self.grows else self.weights
+
+    def teacher_loss(self) -> float:
+        """Return E f*², the loss of f = 0."""
+        return teacher_square(self.problem)
+
+    def moments(self, state: Array) -> Array:
+        """Return μ (M,)."""
+        total, masses = np.zeros(self.coefficients.size), self.masses(state)
+        for rows in self._blocks():
+            total += self.features(self.unpack(state)[rows]) @ masses[rows]
+        return total
+
+    def loss(self, moments: Array) -> float:
+        """Return E(f − f*)²."""
+        return float(self.floor + self.coefficients @ (moments - self.targets) ** 2)
+
+    def learned_mass(self, moments: Array) -> Array:
+        """Return ∫ g_3(w·θ_p) dρ / g_3(1) per direction, shape (P,); g_3 is that of `dynamics.problem.emergence`."""
+        return self._learned @ moments
+
+    def event_values(self, moments: Array) -> Array:
+        """Return what the kernel `event_values` writes."""
+        masses = self.learned_mass(moments) - 0.5 * self.problem.teacher.coefficients
+        return np.concatenate([self._levels * self.teacher_loss() - self.loss(moments), masses])
+
+    def overlaps(self, state: Array) -> Array:
+        """Return w·θ_p of every particle, shape (N, P)."""
+        rows = self.problem.teacher.directions
+        projections = self.unpack(state)
+        return projections if rows is None else projections @ rows.T
+
+    def motion(self, state: Array, moments: Array) -> tuple[Array, Array, Array]:
+        r"""Return a' (N, r), and on the sphere the speed |w'| (N,) and the local Hessian (N,).
+
+        The local Hessian is the largest eigenvalue of the derivative of a particle's velocity in its position, the
+        law held fixed: on the tangent space −(I − wwᵀ) ∇²Φ + (w·∇Φ) I. Its r eigenvalues within the teacher's axes
+        are those of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ; the other d − 1 − r are a·∇Φ.
+        """
+        parts = [self._block_motion(self.unpack(state)[rows], moments) for rows in self._blocks()]
+        velocity, speed, hessian = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return velocity, speed, hessian
+
+    def _block_motion(self, a: Array, moments: Array) -> tuple[Array, Array, Array]:
+        gradient, second = self.potential_derivatives(a, moments)
+        radial = np.sum(a * gradient, axis=1)
+        velocity = radial[:, None] * a - gradient
+        # |P∇Φ|² = |∇Φ|² − (a·∇Φ)², written as a sum of squares.
+        rest = np.sqrt(np.maximum(1.0 - np.sum(a * a, axis=1), 0.0))
+        root = np.eye(a.shape[1]) - a[:, :, None] * a[:, None, :] / (1.0 + rest)[:, None, None]
+        speed = np.sqrt(np.sum(np.einsum("nij,nj->ni", root, gradient) ** 2, axis=1))
+        bend = -np.linalg.eigvalsh(root @ second @ root)[:, 0]
+        if self.problem.dimension > a.shape[1] + 1:
+            bend = np.maximum(bend, 0.0)
+        return velocity, speed, radial + bend
+
+    def potential_derivatives(self, a: Array, moments: Array, *, student_alone: bool = False) -> tuple[Array, Array]:
+        """Return ∇Φ (n, r) and ∇²Φ (n, r, r) at projections (n, r), without the teacher's part if asked to."""
+        return self._derivatives(a, self.coefficients * (moments if student_alone else moments - self.targets))
+
+    def features(self, a: Array) -> Array:
+        """Return F_k(a), shape (M, n), of projections (n, r)."""
+        raise NotImplementedError
+
+    def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
+        """Return ∇Φ (n, r) and ∇²Φ (n, r, r)."""
+        raise NotImplementedError
+
+    def _blocks(self) -> Iterator[slice]:
+        for first in range(0, self.weights.size, BLOCK):
+            yield slice(first, first + BLOCK)
+
+    def summarise(self, state: Array) -> dict[str, Array | float]:
+        """Return loss, learned mass and moments, and the total mass if it grows."""
+        moments = self.moments(state)
+        total = {"total_mass": float(self.masses(state).sum())} if self.grows else {}
+        return {"loss": self.loss(moments), "learned_mass": self.learned_mass(moments), "law_moment": moments, **total}
+
+    def observe(self, state: Array) -> dict[str, Array | float]:
+        """Return loss, learned mass, moments, and of every particle position, speed and local Hessian."""
+        velocity, speed, hessian = self.motion(state, self.moments(state))
+        projections = self.unpack(state)
+        size = np.sqrt(np.sum(projections**2, axis=1))
+        # Where a particle rests, growth over speed says nothing.
+        moving = speed > RESTING_SPEED
+        ratio = np.where(moving, size * np.maximum(hessian, 0.0) / np.where(moving, speed, 1.0), 0.0)
+        position = (
+            {"alpha": projections[:, 0].copy(), "velocity": velocity[:, 0]}
+            if projections.shape[1] == 1
+            else {"projection": projections.copy()}
+        )
+        if self.grows:
+            position["particle_mass"] = self.masses(state)
+        return {
+            **self.summarise(state),
+            **position,
+            "speed": speed,
+            "local_hessian": hessian,
+            "self_concordance": ratio,
+            "self_concordance_supremum": float(
+                np.max(ratio, where=size**2 * self.problem.dimension >= 1.0, initial=0.0)
+            ),
+        }
+
+
+def link_powers(problem: Problem) -> tuple[Array, Array]:
+    """Return c and c* of student and teacher at one length, without zeros at the end."""
+    links = [problem.activation.coefficients, problem.teacher_link.coefficients]
+    count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
+    student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
+    return student, teacher
+
+
+def learned_powers(problem: Problem, count: int) -> Array:
+    """Return the first `count` coefficients of the student's link, 0 where they do not count in the learned mass."""
+    c = problem.learned_part.coefficients[:count]
+    return np.pad(c, (0, count - c.size))
+
+
+def teacher_square(problem: Problem) -> float:
+    """Return E f*², the loss of f = 0."""
+    a = problem.teacher.coefficients
+    return float(a @ problem.teacher_link.kernel(problem.teacher.gram()) @ a)
+
+
+# Particles that stand for the isotropic law of neurons at t = 0: projections on the teacher's axes, and weights.
+#
+# One projection α of a uniform w on the sphere in R^d has α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its
+# density is ∝ cos^(d−2) φ.
+#
+# "graded" is the trapezoidal rule in x, φ = Φ sinh(x)/sinh(x_max): its error falls exponentially in N as soon as the
+# map from α(0) to α(t) is resolved. That map has a front, at the neurons that are just escaping, which moves to the
+# equator and steepens with time, so that nodes are drawn to the equator. "quantiles" are midpoint quantiles of equal
+# weight: their error falls as a power of N, because the quantile function is singular at the poles.
+
+
+QUADRATURES = ("auto", "graded", "quantiles", "random", "neurons")
+#: The rule "graded" ends where the density has fallen to exp(−LAST_SPREAD²/2) of that at the equator.
+LAST_SPREAD = 8.5
+#: x_max: nodes lie closer at the equator than at an even spacing in φ by sinh(x_max)/x_max, 15 times.
+GRADING = 5.0
+
+
+def halves_are_alike(problem: Problem, count: int, quadrature: str) -> bool:
+    """Return whether α and −α move as mirror images, so that particles of the upper half stand for all.
+
+    The field of an even link is even, and the deterministic rules are symmetric.
+    """
+    is_even = not problem.activation.coefficients[1::2].any()
+    return is_even and count % 2 == 0 and quadrature in ("graded", "quantiles")
+
+
+def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Array, Array]:
+    """Return projections (N, r) and masses (N,), which sum to 1, or to m σ0² for the homogeneous student.
+
+    For r = 1 the particles are in increasing order of α, except "neurons", which keep theirs.
+    """
+    axes, dimension, grows = problem.teacher.span, problem.dimension, is_homogeneous(problem)
+    if quadrature == "neurons":
+        neurons = problem.reduced_weights()
+        squared_norm = np.sum(neurons**2, axis=1)
+        on_axes = neurons[:, :axes] / np.sqrt(squared_norm)[:, None]
+        return on_axes, squared_norm if grows else np.full(problem.width, 1.0 / problem.width)
+    total = problem.width * problem.initial_norm**2 if grows else 1.0
+    if quadrature == "random":
+        projections = _random(np.random.default_rng(problem.seed), count, axes, dimension)
+        if axes == 1:
+            projections.sort(axis=0)
+        return projections, np.full(count, total / count)
+    alpha, weights = (_graded if quadrature == "graded" else _quantiles)(count, dimension)
+    return alpha[:, None], total * weights
+
+
+def _random(rng: np.random.Generator, count: int, axes: int, dimension: int) -> Array:
+    """Draw r coordinates of uniform points on the sphere: normals, divided by the length of all d normals."""
+    normal = rng.standard_normal((count, axes))
+    rest = rng.chisquare(dimension - axes, count)
+    projections: Array = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]
+    return projections
+
+
+def _quantiles(count: int, dimension: int) -> tuple[Array, Array]:
+    from scipy.special import betaincinv
+
+    # |α| of the upper half, from the equator outwards; the lower half is its mirror image.
+    upper = (np.arange(count // 2) + 0.5 * (1 + count % 2)) * (2.0 / count)
+    size = np.sqrt(betaincinv(0.5, 0.5 * (dimension - 1.0), upper))
+    middle = np.zeros(count % 2)
+    return np.concatenate([-size[::-1], middle, size]), np.full(count, 1.0 / count)
+
+
+def _graded(count: int, dimension: int) -> tuple[Array, Array]:
+    # Exactly antisymmetric, also in rounding.
+    x = (np.arange(count) - 0.5 * (count - 1)) * (2.0 * GRADING / count)
+    last = min(0.5 * np.pi, LAST_SPREAD / np.sqrt(dimension))
+    angle = last * np.sinh(x) / np.sinh(GRADING)
+    # Logarithms: the density spans more than the range of floats in large dimensions.
+    log_density = 0.5 * (dimension - 2.0) * np.log1p(-(np.sin(angle) ** 2))
+    weights = np.cosh(x) * np.exp(log_density - log_density.max())
+    return np.sin(angle), weights / weights.sum()
+
+
+# Particles of the mean field along one axis, in zonal polynomials of R^d.
+#
+# With γ the zonal coefficients of Σ_j c_j² s^j, and τ those of Σ_j c_j c*_j s^j,
+#
+# .. math:: K(\alpha, \alpha') = \sum_l \gamma_l C_l(\alpha) C_l(\alpha'), \qquad
+# \mu^*_l = \frac{\tau_l}{\gamma_l} \sum_p a_p C_l(\pm 1), \qquad
+# \alpha' = -(1 - \alpha^2) \sum_l \gamma_l (\mu_l - \mu^*_l)\, C_l'(\alpha).
+
+
+#: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
+#: plane, less in more dimensions, and so does the rounding. Beyond, they run the recurrence of the zonal polynomials.
+MOST_POWERS = 13
+
+
+class AxisSystem(MeanFieldSystem):
+    """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
+
+    particles = mean_field_axis_kernels.PARTICLES
+    functions = Functions(
+        mean_field_axis_kernels.rhs, mean_field_axis_kernels.event_values, mean_field_axis_kernels.normalise
+    )
+
+    def _moment_tables(self) -> tuple[Array, Array, float, Array]:
+        student, teacher = link_powers(self.problem)
+        own, shared, other = (
+            zonal_coefficients(powers, self.problem.dimension) for powers in (student**2, student * teacher, teacher**2)
+        )
+        learned = zonal_coefficients(learned_powers(self.problem, student.size) ** 2, self.problem.dimension)
+        rows = self.problem.teacher.directions
+        signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
+        signs = signs[:, None] ** np.arange(own.size)
+        mixture = self.problem.teacher.coefficients @ signs
+        ratio = np.divide(shared, own, out=np.zeros_like(own), where=own > 0.0)
+        floor = float(np.sum(np.maximum(other - ratio * shared, 0.0) * mixture**2))
+        if np.array_equal(student, teacher):
+            floor = 0.0
+        return own, ratio * mixture, floor, signs * learned
+
+    def _layout(self) -> list[int]:
+        count = self.coefficients.size
+        if count > MOST_POWERS:
+            return [0, 0]
+        # Degrees of one parity are summed and evaluated in α².
+        if not self.coefficients[1::2].any():
+            return [2, 2]
+        return [1 if self.coefficients[::2].any() else 2, 1]
+
+    def _further_parameters(self) -> Array:
+        count = self.coefficients.size
+        if count > MOST_POWERS:
+            return np.empty(0)
+        return zonal_powers(self.problem.dimension, count).ravel()
+
+    def _scratch_size(self) -> int:
+        return 2 * self.particles.lanes
+
+    def features(self, a: Array) -> Array:
+        """Return F_k(a), shape (M, n), of projections (n, r)."""
+        return np.stack(list(zonal_polynomials(a[:, 0], self.problem.dimension, self.coefficients.size)))
+
+    def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
+        alpha, d = a[:, 0], float(self.problem.dimension)
+        degree = np.arange(forces.size)
+        slopes = (forces * degree * (degree + d - 2.0) / (d - 1.0))[1:]
+        degree = degree[:-1]
+        bends = (slopes * degree * (degree + d) / (d + 1.0))[1:]
+        first, second = (
+            sum((c * values for c, values in zip(of, zonal_polynomials(alpha, d + more, of.size), strict=True)), 0.0)
+            + np.zeros_like(alpha)
+            for of, more in ((slopes, 2.0), (bends, 4.0))
+        )
+        return first[:, None], second[:, None, None]
+
+
+# Particles of the mean field in r axes, in monomials.
+#
+# .. math:: K(a, a') = \sum_{\kappa, q} c_j^2 \binom{j}{2q} \frac{|\kappa|!}{\kappa!} E z^{2q}\;
+# a^\kappa u^q\; a'^\kappa u'^q, \qquad j = |\kappa| + 2q, \quad u = 1 - |a|^2,
+#
+# with z one coordinate of the uniform law on the sphere of the other d − r axes: (r + J choose J) monomials for a
+# link of degree J.
+
+
+#: Largest number of monomials a^κ: beyond, a step of 10^4 particles takes a second.
+LARGEST_MONOMIALS = 4000
+
+
+class SubspaceSystem(MeanFieldSystem):
+    """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
+
+    particles = mean_field_subspace_kernels.PARTICLES
+    functions = Functions(
+        mean_field_subspace_kernels.rhs,
+        mean_field_subspace_kernels.event_values,
+        mean_field_subspace_kernels.normalise,
+    )
+
+    def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
+        self._enumerate(problem)
+        super().__init__(problem, projections, weights, levels)
+
+    def _enumerate(self, problem: Problem) -> None:
+        axes = problem.teacher.span
+        degree = link_powers(problem)[0].size - 1
+        self._exponents: list[tuple[int, ...]] = [(0,) * axes]
+        for total in range(1, degree + 1):
+            chosen = itertools.combinations_with_replacement(range(axes), total)
+            self._exponents += [tuple(word.count(axis) for axis in range(axes)) for word in chosen]
+            if len(self._exponents) > LARGEST_MONOMIALS:
+                msg = (
+                    f"Argument `problem` must need at most {LARGEST_MONOMIALS} monomials for its mean field, but a "
+                    f"link of degree {degree} in the {axes} axes of the teacher needs more."
+                )
+                raise ValueError(msg)
+        self._powers_of_rest = 1 + degree // 2
+        # A derivative of a^κ u^q is at most its degree.
+        self.steepness = float(degree)
+        place = {exponents: k for k, exponents in enumerate(self._exponents)}
+
+        def lowered(exponents: tuple[int, ...], axis: int) -> int:
+            less = tuple(e - (i == axis) for i, e in enumerate(exponents))
+            return place.get(less, 0)
+
+        self._axis = [next((i for i, e in enumerate(word) if e > 0), 0) for word in self._exponents]
+        self._parent = [lowered(word, axis) for word, axis in zip(self._exponents, self._axis, strict=True)]
+        self._lower = np.array([[lowered(word, axis) for axis in range(axes)] for word in self._exponents])
+        self._exponent_table = np.array(self._exponents)
+
+    def _moment_tables(self) -> tuple[Array, Array, float, Array]:
+        student, teacher = link_powers(self.problem)
+        target = self.problem.teacher
+        axes, Q = target.span, self._powers_of_rest
+        rest = coordinate_moments(self.problem.dimension - axes, Q)
+        total = self._exponent_table.sum(axis=1)
+        ways = np.array([multinomial(word) for word in self._exponents])
+        c = np.zeros((total.size, Q))
+        for q in range(Q):
+            fits = total + 2 * q < student.size
+            j = total[fits] + 2 * q
+            choose = np.array([multinomial((int(n), 2 * q)) for n in total[fits]])
+            c[fits, q] = ways[fits] * student[j] ** 2 * choose * rest[q]
+        theta = np.eye(axes) if target.directions is None else target.directions
+        values = np.prod(theta[:, None, :] ** self._exponent_table[None], axis=2)
+        ratio = np.divide(teacher, student, out=np.zeros_like(teacher), where=student != 0.0)
+        mu = np.zeros((total.size, Q))
+        mu[:, 0] = ratio[total] * (target.coefficients @ values)
+        missed = np.where(student == 0.0, teacher**2, 0.0)
+        gram = target.gram()
+        floor = float(
+            sum(weight * target.coefficients @ gram**j @ target.coefficients for j, weight in enumerate(missed))
+        )
+        learned = np.zeros((target.num_directions, total.size, Q))
+        learned[:, :, 0] = values * (ways * learned_powers(self.problem, student.size)[total] ** 2)
+        return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
+
+    def _layout(self) -> list[int]:
+        count = len(self._exponents)
+        return [count, self._powers_of_rest, *self._parent, *self._axis]
+
+    def _scratch_size(self) -> int:
+        count = 2 * len(self._exponents) + self._powers_of_rest + self.problem.teacher.span + 1
+        return count * self.particles.lanes
+
+    def _monomials(self, a: Array) -> Array:
+        values = np.ones((len(self._exponents), a.shape[0]))
+        for k in range(1, len(self._exponents)):
+            values[k] = values[self._parent[k]] * a[:, self._axis[k]]
+        return values
+
+    def _rest_powers(self, a: Array) -> Array:
+        u = np.maximum(1.0 - np.sum(a * a, axis=1), 0.0)
+        powers: Array = u ** np.arange(self._powers_of_rest)[:, None]
+        return powers
+
+    def features(self, a: Array) -> Array:
+        """Return F_k(a), shape (M, n), of projections (n, r)."""
+        products = self._monomials(a)[:, None, :] * self._rest_powers(a)
+        return products.reshape(-1, a.shape[0])
+
+    def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
+        axes, Q = a.shape[1], self._powers_of_rest
+        values, u = self._monomials(a), self._rest_powers(a)
+        table = forces.reshape(-1, Q)
+        # Coefficients of a^κ as polynomials in u, and their first two derivatives in u.
+        q = np.arange(Q)
+        of, of_u = table @ u, (table * q)[:, 1:] @ u[:-1]
+        of_uu = (table * q * (q - 1))[:, 2:] @ u[: max(Q - 2, 0)]
+        slope_u, slope_uu = np.sum(values * of_u, axis=0), np.sum(values * of_uu, axis=0)
+        gradient, mixed = np.empty((2, *a.shape))
+        second = np.empty((*a.shape, axes))
+        for i in range(axes):
+            times, below = self._exponent_table[:, i], self._lower[:, i]
+            derivative = times[:, None] * values[below]
+            gradient[:, i] = np.sum(derivative * of, axis=0) - 2.0 * a[:, i] * slope_u
+            mixed[:, i] = np.sum(derivative * of_u, axis=0)
+            for j in range(axes):
+                twice = times * self._exponent_table[below, j]
+                second[:, i, j] = np.sum(twice[:, None] * values[self._lower[below, j]] * of, axis=0)
+        cross = a[:, :, None] * mixed[:, None, :]
+        second += 4.0 * slope_uu[:, None, None] * a[:, :, None] * a[:, None, :] - 2.0 * (
+            cross + cross.transpose(0, 2, 1)
+        )
+        second -= 2.0 * slope_u[:, None, None] * np.eye(axes)
+        return gradient, second
+
+
+# Checks of the arguments of the mean field.
+
+
+DEFAULT_PARTICLES = 4096
+MOST_AXES = 8
+#: Arrays of the size of the projections that a method holds.
+ARRAYS_OF_PARTICLES = 30
+#: A sum a_p further from 1 than this is worth a warning.
+MIXTURE_TOLERANCE = 1e-6
+
+
+def check_axes(problem: Problem) -> None:
+    """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
+    axes = problem.teacher.span
+    if axes > MOST_AXES:
+        msg = f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}."
+        raise ValueError(msg)
+    if problem.dimension <= axes:
+        msg = (
+            f"Argument `problem` must have a dimension above {axes}, the number of axes that the teacher spans, for a "
+            f"mean field, but it is {problem.dimension}."
+        )
+        raise ValueError(msg)
+
+
+def checked_quadrature(problem: Problem, quadrature: str) -> str:
+    """Return the name of the rule for a problem, with "auto" replaced by the rule it stands for."""
+    axes = problem.teacher.span
+    if axes > 1 and quadrature in ("graded", "quantiles"):
+        msg = f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}."
+        raise ValueError(msg)
+    if not problem.start_is_random and quadrature not in ("auto", "neurons"):
+        msg = f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}."
+        raise ValueError(msg)
+    if quadrature != "auto":
+        return quadrature
+    if not problem.start_is_random:
+        return "neurons"
+    return "graded" if axes == 1 else "random"
+
+
+def checked_particles(problem: Problem, particles: int | None, quadrature: str) -> int:
+    """Return the number of particles of a rule."""
+    if particles is None:
+        return problem.width if quadrature == "neurons" else DEFAULT_PARTICLES
+    count = checked_integer(particles, "particles", minimum=1)
+    check_memory("particles", count, ARRAYS_OF_PARTICLES * count * problem.teacher.span)
+    if quadrature == "neurons" and count != problem.width:
+        msg = f"Argument `particles` must be the width {problem.width} for quadrature 'neurons', but is {count}."
+        raise ValueError(msg)
+    return count
+
+
+def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
+    """Return the projections of tracers, shape (n, r); none if none are given."""
+    axes = problem.teacher.span
+    if tracers is None:
+        return np.empty((0, axes))
+    if is_homogeneous(problem):
+        msg = "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given."
+        raise ValueError(msg)
+    positions = float_array(tracers, "tracers")
+    if positions.ndim != 2 or positions.shape[1] != axes:
+        msg = f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}."
+        raise ValueError(msg)
+    lengths = np.sqrt(np.sum(positions**2, axis=1))
+    if not (lengths <= 1.0).all():
+        msg = f"Argument `tracers` must have rows of length at most 1, but the longest has length {lengths.max():.6g}."
+        raise ValueError(msg)
+    return positions
+
+
+def warn_of_mixture(problem: Problem) -> None:
+    """Warn where Σ a_p is not 1, so that no law of neurons fits the teacher."""
+    total = float(problem.teacher.coefficients.sum())
+    if is_spherical(problem) and abs(total - 1.0) > MIXTURE_TOLERANCE:
+        msg = (
+            f"The teacher's coefficients sum to {total:.6g}, not 1: they are mixture weights here, and no law of "
+            f"neurons of mass 1 and link {problem.teacher_link.name} fits this teacher."
+        )
+        warnings.warn(msg, UserWarning, stacklevel=5)
+
+
+# Observables of particles: those of their system, and the distribution of their overlaps with each direction.
+
+
+#: Shares of the particles whose overlap lies below the recorded quantiles.
+SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+OVERLAP_BINS = 100
+#: Observables of single particles, which mirror images have too.
+PER_PARTICLE = {"alpha", "velocity", "speed", "local_hessian", "self_concordance", "particle_mass"}
+#: Of these, the factor of the image, and that of the particle itself.
+IMAGES = {"alpha": (-1.0, 1.0), "velocity": (-1.0, 1.0), "particle_mass": (0.5, 0.5)}
+
+
+def overlap_edges() -> Array:
+    """Return the edges of the bins of an overlap, from −1 to 1."""
+    return np.linspace(-1.0, 1.0, OVERLAP_BINS + 1)
+
+
+def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
+    """Return the function of a state that gives the system's observables and the distribution of the overlaps.
+
+    If mirrored, the particles of the system stand for themselves and for their mirror images, which come first.
+    """
+    observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
+    edges = overlap_edges()
+
+    def record(state: Array) -> dict[str, Any]:
+        found, overlaps, weights = observe(state), system.overlaps(state), system.masses(state)
+        weights = weights / weights.sum()
+        if mirrored:
+            overlaps = np.concatenate([-overlaps[::-1], overlaps])
+            weights = 0.5 * np.concatenate([weights[::-1], weights])
+            for name in PER_PARTICLE.intersection(found):
+                image, own = IMAGES.get(name, (1.0, 1.0))
+                found[name] = np.concatenate([image * found[name][::-1], own * found[name]])
+        laws = [_law(overlap, weights, edges) for overlap in overlaps.T]
+        quantiles, densities = zip(*laws, strict=True)
+        return {**found, "overlap_quantile": np.array(quantiles), "overlap_density": np.array(densities)}
+
+    return record
+
+
+def _law(overlap: Array, weights: Array, edges: Array) -> tuple[Array, Array]:
+    """Return quantiles and density over bins of weighted particles, from the distribution function between them.
+
+    A particle has half of its weight below it. Linear interpolation in between makes densities smooth where particles
+    are finer than the bins or not.
+    """
+    if (np.diff(overlap) < 0.0).any():
+        order = np.argsort(overlap)
+        overlap, weights = overlap[order], weights[order]
+    share = np.cumsum(weights) - 0.5 * weights
+    known, shares = np.concatenate([[-1.0], overlap, [1.0]]), np.concatenate([[0.0], share, [1.0]])
+    at_edges = np.interp(edges, known, shares)
+    # The ends themselves may carry particles.
+    at_edges[0], at_edges[-1] = 0.0, 1.0
+    return np.interp(SHARES, share, overlap), np.diff(at_edges) / np.diff(edges)

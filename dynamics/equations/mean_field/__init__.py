@@ -1,1 +1,0 @@
-"""The infinite-width limit, carried by particles on the axes that the teacher spans."""

@@ -1,1 +1,0 @@
-"""The coupled overlap flow of the 2-homogeneous student."""

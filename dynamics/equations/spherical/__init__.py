@@ -1,1 +1,0 @@
-"""The spherical network of finite width, and its linearised distance from the mean field."""

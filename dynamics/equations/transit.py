@@ -1,0 +1,434 @@
+"""R, Γ and X of `dynamics.equations.transit` to rounding, as piecewise polynomials of ξ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from hermite.arrays import Array
+
+#: Beyond this ξ the overlap is 1 in float64 and the remaining relaxation is exponential.
+LAST_LOGIT = 40.0
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+_BARRIER_DISTANCE = 1e-7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransitPieces:
+    """R, Γ and X of one branch as quintic Hermite pieces, in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i) between knots ξ_i."""
+
+    #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
+    powers: Array
+    norm: float
+    #: Increasing ξ, (K,), and coefficients in θ, (6, K − 1).
+    knots: Array
+    remaining_pieces: Array
+    growth_pieces: Array
+    excess_pieces: Array
+    #: −R at the knots, increasing.
+    waiting: Array
+    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) at the knots, and its cubic pieces; a pair has learned where Λ ≥ Z.
+    level: Array
+    level_pieces: Array
+    #: ξ at which g' vanishes, inf if nowhere.
+    barrier: float
+
+
+def horner(pieces: Array, theta: Array) -> Array:
+    """Return Σ_j pieces_j θ^j, pieces along the first axis."""
+    value: Array = pieces[-1]
+    for row in pieces[-2::-1]:
+        value = value * theta + row
+    return value
+
+
+def horner_slope(pieces: Array, theta: Array) -> Array:
+    """Return Σ_j j pieces_j θ^(j−1)."""
+    degree = pieces.shape[0] - 1
+    value: Array = degree * pieces[-1]
+    for j in range(degree - 1, 0, -1):
+        value = value * theta + j * pieces[j]
+    return value
+
+
+def expit(xi: Array | float) -> Array:
+    """Return 1 / (1 + e^(−ξ)), for any ξ."""
+    value: Array = np.exp(-np.logaddexp(0.0, -xi))
+    return value
+
+
+def exponent(coefficients: Array) -> int:
+    """Return the information exponent of coefficients c_j."""
+    return int(np.nonzero(coefficients[1:])[0][0]) + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rates:
+    """Evaluate f = dτ/dξ, g and their slopes in ξ with the power C^{k−1} of g' divided out."""
+
+    powers: Array
+    k: int
+
+    def __call__(self, xi: Array) -> tuple[Array, Array, Array, Array]:
+        """Return f, f', g f, (g f)'."""
+        shifted = self.powers[self.k :]
+        order = np.arange(shifted.size, dtype=np.float64)
+        u = expit(xi)
+        far = expit(-xi)
+        root = np.sqrt(u)
+        p0 = polynomial(shifted, root)
+        p1 = polynomial((order + self.k) * shifted, root)
+        turn0 = polynomial(order * shifted, root)
+        turn1 = polynomial(order * (order + self.k) * shifted, root) / p1
+        f = root ** (2 - self.k) / (2.0 * p1)
+        slope = 0.5 * f * far * ((2 - self.k) - turn1)
+        product = u / (2.0 * p1)
+        return f, slope, product * p0, product * far * (p0 + 0.5 * turn0 - 0.5 * p0 * turn1)
+
+
+def polynomial(coefficients: Array, x: Array) -> Array:
+    """Return Σ_j coefficients_j x^j."""
+    value: Array = np.asarray(np.polynomial.polynomial.polyval(x, coefficients), dtype=np.float64)
+    return value
+
+
+def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitPieces:
+    """Return the pieces from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
+    c = np.array(coefficients)
+    k = exponent(c)
+    powers = c**2 * float(sign) ** np.arange(c.size)
+    powers[0] = 0.0
+    norm = float(np.sum(c[1:] ** 2))
+    barrier = _first_zero(powers, k)
+    knots = _knots(k, lowest, barrier)
+    rates = _Rates(powers, k)
+    step = np.diff(knots)
+    nodes = knots[:-1, None] + step[:, None] * 0.5 * (_NODES + 1.0)
+    weights = 0.5 * step[:, None] * _WEIGHTS
+    reference = int(np.argmin(np.abs(knots))) if barrier > 0.0 else int(np.searchsorted(knots, barrier - 1.0))
+
+    f, f1, gf, gf1 = rates(knots)
+    node_f, _, node_gf, _ = rates(nodes)
+    # Left of the first knot Γ = u w_k / (2 k w_k): the leading power alone, since C is below 1e-3 there.
+    growth = gf[0] + np.concatenate([[0.0], np.cumsum(np.sum(weights * node_gf, axis=1))])
+    growth_pieces = _quintic(step, growth, gf, gf1)
+    theta = np.broadcast_to(0.5 * (_NODES + 1.0), nodes.shape)
+    node_lift = np.expm1(4.0 * horner(growth_pieces[:, :, None], theta))
+    remaining = _from_right(np.sum(weights * node_f, axis=1), reference)
+    excess = _from_right(np.sum(weights * node_f * node_lift, axis=1), reference)
+    lift = np.expm1(4.0 * growth)
+    excess_bend = -4.0 * gf * (1.0 + lift) * f - lift * f1
+    signal, slope = gf / f, np.sqrt(expit(knots)) / (2.0 * f)
+    level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
+    level_slope = 2.0 * slope**2 * expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
+    return TransitPieces(
+        powers=powers,
+        norm=norm,
+        knots=knots,
+        remaining_pieces=_quintic(step, remaining, -f, -f1),
+        growth_pieces=growth_pieces,
+        excess_pieces=_quintic(step, excess, -lift * f, excess_bend),
+        waiting=-remaining,
+        level=level,
+        level_pieces=_cubic(step, level, level_slope * (1.0 + lift) * f / norm),
+        barrier=barrier,
+    )
+
+
+def _first_zero(powers: Array, k: int) -> float:
+    """Return the smallest ξ at which g' changes sign, inf if it does not."""
+    if (powers >= 0.0).all():
+        return np.inf
+    slopes = np.arange(k, powers.size) * powers[k:]
+    grid = np.linspace(-80.0, LAST_LOGIT, 30001)
+    adverse = polynomial(slopes, np.sqrt(expit(grid))) <= 0.0
+    if not adverse.any():
+        return np.inf
+    index = int(np.argmax(adverse))
+    low, high = float(grid[index - 1]), float(grid[index])
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        met = bool(polynomial(slopes, np.sqrt(expit(middle))) <= 0.0)
+        low, high = (low, middle) if met else (middle, high)
+    return float(0.5 * (low + high))
+
+
+def _knots(k: int, lowest: float, barrier: float) -> Array:
+    """Return knots spaced by a power of two below 1 / (32 k), closing in on the barrier geometrically."""
+    density = 2.0 ** np.ceil(np.log2(32.0 * k))
+    if np.isinf(barrier):
+        regular: Array = np.arange(lowest * density, LAST_LOGIT * density + 1.0) / density
+        return regular
+    lowest = min(lowest, np.floor(barrier) - 2.0)
+    regular = np.arange(lowest * density, np.floor((barrier - 1.0) * density)) / density
+    distance = np.exp(-np.arange(0.0, -density * np.log(_BARRIER_DISTANCE)) / density)
+    knots = np.concatenate([regular, barrier - distance])
+    return np.union1d(knots, [0.0]) if barrier - _BARRIER_DISTANCE > 0.0 else knots
+
+
+def _from_right(panels: Array, reference: int) -> Array:
+    """Return the integrals from each knot to the reference knot, summed outwards from the reference."""
+    right = -np.cumsum(panels[reference:])
+    left = np.cumsum(panels[:reference][::-1])[::-1]
+    return np.concatenate([left, [0.0], right])
+
+
+def _quintic(step: Array, value: Array, slope: Array, bend: Array) -> Array:
+    """Return the pieces that match value, slope and second derivative at the knots."""
+    c1, c2 = step * slope[:-1], 0.5 * step**2 * bend[:-1]
+    rise = np.diff(value) - c1 - c2
+    tilt = step * slope[1:] - c1 - 2.0 * c2
+    curl = step**2 * bend[1:] - 2.0 * c2
+    c3 = 10.0 * rise - 4.0 * tilt + 0.5 * curl
+    c4 = -15.0 * rise + 7.0 * tilt - curl
+    c5 = 6.0 * rise - 3.0 * tilt + 0.5 * curl
+    return np.stack([value[:-1], c1, c2, c3, c4, c5])
+
+
+def _cubic(step: Array, value: Array, slope: Array) -> Array:
+    """Return the pieces that match value and slope at the knots."""
+    c1, rise, end = step * slope[:-1], np.diff(value), step * slope[1:]
+    return np.stack([value[:-1], c1, 3.0 * rise - 2.0 * c1 - end, c1 + end - 2.0 * rise])
+
+
+# The universal trajectory of one neuron escaping towards one direction, in the clock τ = a t that all pairs share.
+#
+# With C the overlap, u = C² and g(s) = Σ_j c_j² s^j, an isolated pair obeys
+#
+# dC/dτ = g'(C) (1 − C²),        d ln n / dτ = 4 (g(C) − n g(1) / a).
+#
+# In ξ = ln(u / (1 − u)) the right-hand sides are smooth and never stiff: dτ/dξ = C / (2 g'(C)).  Three functions of ξ
+# hold every solution:
+#
+# R(ξ) = ∫_ξ^r dτ,    Γ(ξ) = ∫_{−∞}^ξ g dτ,    X(ξ) = ∫_ξ^r (e^{4Γ} − 1) dτ,
+#
+# r = 0 (C² = ½) unless the pair is trapped before.  R counts from the right because the time still to wait is what must
+# keep its relative precision: it grows as C^(2−k) to the left.  The scaled inverse norm v = a / n is then
+#
+# v(ξ) = e^{−4Γ(ξ)} [ (a / n_0) e^{4Γ_0} + 4 g(1) (a t + X_0 − X(ξ)) ],        a t = R_0 − R(ξ).
+
+
+_LOWEST_STEP = 16.0
+
+
+def logit_of_square(overlap: ArrayLike) -> Array:
+    """Return ξ = ln(C² / (1 − C²)) of overlaps |C| ≤ 1, −inf at C = 0 and +inf at |C| = 1.
+
+    Examples
+    --------
+    >>> float(logit_of_square(0.5).round(6))
+    -1.098612
+    """
+    size = np.abs(np.asarray(overlap, dtype=np.float64))
+    with np.errstate(divide="ignore"):
+        value: Array = 2.0 * np.log(size) - np.log1p(-np.minimum(size, 1.0)) - np.log1p(size)
+    return value
+
+
+def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> Array:
+    r"""Return the time τ in which an isolated pair with a = 1 goes from one overlap to another.
+
+    .. math:: \tau = \int_{C_0}^{C_1} \frac{ds}{g'(s)\,(1 - s^2)}
+
+    A link c_k h_k has a closed form by partial fractions, used where it applies: with s = |C|,
+    2 k c_k² τ = [ξ − Σ_{j<k/2} u^{−j} / j] for even k and [2 artanh s − 2 Σ_{odd j<k−1} s^{−j} / j] for odd k.
+    The coefficients are c_0 … c_N of a link with information exponent at least 3. Both overlaps have one sign, and
+    `end` is at least as far from zero. The time is inf where g' vanishes or is adverse on the way.
+
+    Examples
+    --------
+    >>> float(transit_time([0, 0, 0, 0, 1.0], 0.1, 0.9).round(8))
+    13.10132027
+    """
+    c = np.asarray(coefficients, dtype=np.float64)
+    first, last = np.broadcast_arrays(np.asarray(start, dtype=np.float64), np.asarray(end, dtype=np.float64))
+    shape, first, last = first.shape, first.ravel(), last.ravel()
+    time = np.full(first.size, np.inf)
+    for sign in (1, -1):
+        here = np.sign(first) == sign
+        if here.any() and (sign == 1 or exponent(c) % 2 == 0):
+            table = transit_table(c, sign, float(logit_of_square(first[here]).min()))
+            time[here] = table.passage(logit_of_square(first[here]), logit_of_square(last[here]))
+    return time.reshape(shape)[()]
+
+
+def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitTable:
+    """Return the table of one branch, made once for each link and range.
+
+    c_0 plays no part. The sign is that of the overlap; −1 makes sense for even information exponents alone. `lowest` is
+    the smallest ξ that will be asked for.
+    """
+    floor = -_LOWEST_STEP * np.ceil(max(-lowest, 1.0) / _LOWEST_STEP)
+    c = np.asarray(coefficients, dtype=np.float64)
+    # C^(2 - k) must stay within float64.
+    return _build(tuple(c.tolist()), sign, float(max(floor, np.ceil(-1200.0 / max(exponent(c) - 2, 1)))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransitTable(TransitPieces):
+    """Solve isolated pairs of one branch by table: the data of `TransitPieces`, and what follows from them."""
+
+    def remaining(self, xi: Array) -> Array:
+        """Return R(ξ) = τ from ξ to C² = ½, negative beyond, shape of `xi`."""
+        return self._evaluate(self.remaining_pieces, xi, -1.0 / self.end_rate if self.end_rate else 0.0)
+
+    def growth(self, xi: Array) -> Array:
+        """Return Γ(ξ) = ∫ g dτ, shape of `xi`."""
+        return self._evaluate(self.growth_pieces, xi, self.end_signal / self.end_rate if self.end_rate else 0.0)
+
+    def excess(self, xi: Array) -> Array:
+        """Return X(ξ) = ∫ (e^{4Γ} − 1) dτ from ξ to the reference, for ξ within the knots."""
+        return self._evaluate(self.excess_pieces, xi, 0.0)
+
+    @property
+    def end_rate(self) -> float:
+        """Rate dξ/dτ beyond the last knot: 2 g'(1), or 0 behind a barrier."""
+        return float(2.0 * np.sum(np.arange(self.powers.size) * self.powers)) if np.isinf(self.barrier) else 0.0
+
+    @property
+    def end_signal(self) -> float:
+        """Signal g beyond the last knot."""
+        return self.norm - self.end_gap
+
+    @property
+    def end_gap(self) -> float:
+        """Gap g(1) − g beyond the last knot: 0 on the positive branch."""
+        if np.isinf(self.barrier):
+            return -2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
+        return float(self.gap(self.knots[-1:])[0])
+
+    def passage(self, first: Array, last: Array) -> Array:
+        """Return τ from ξ `first` to ξ `last`; inf across a barrier."""
+        k = int(np.nonzero(self.powers)[0][0])
+        if np.count_nonzero(self.powers) == 1:
+            scale = 2.0 * k * self.powers[k]
+            value: Array = (_antiderivative(k, last) - _antiderivative(k, first)) / scale
+        else:
+            value = self.remaining(first) - self.remaining(last)
+        return np.where((first < self.barrier) & (last < self.barrier), value, np.inf)
+
+    def logit_at(self, remaining: Array) -> Array:
+        """Return ξ with R(ξ) = `remaining`, the inverse of `remaining`."""
+        index = np.clip(np.searchsorted(self.waiting, -remaining, side="right") - 1, 0, self.knots.size - 2)
+        pieces = self.remaining_pieces[:, index]
+        theta = np.clip((remaining - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
+        for _ in range(3):
+            theta = theta - (horner(pieces, theta) - remaining) / horner_slope(pieces, theta)
+        step = self.knots[index + 1] - self.knots[index]
+        beyond = -remaining > self.waiting[-1]
+        xi = self.knots[index] + np.clip(theta, 0.0, 1.0) * step
+        after = np.maximum(-remaining - self.waiting[-1], 0.0)
+        value: Array = np.where(beyond, self.knots[-1] + self.end_rate * after, xi)
+        return value
+
+    def signal(self, xi: Array) -> Array:
+        """Return g(C) at ξ, shape of `xi`."""
+        root = np.sqrt(expit(xi))
+        value: Array = polynomial(self.powers, root)
+        return value
+
+    def gap(self, xi: Array) -> Array:
+        """Return g(1) − g(C) at ξ without cancellation near C = 1, shape of `xi`."""
+        log_root = -0.5 * np.logaddexp(0.0, -xi)
+        total = np.zeros_like(xi)
+        for j in np.nonzero(self.powers)[0]:
+            w = self.powers[j]
+            total -= w * np.expm1(j * log_root)
+        # Odd powers of a negative overlap: c² (1 + |C|^j) in place of c² (1 − |C|^j).
+        return total - 2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
+
+    def scaled_inverse_norm(self, start: Array, ratio: Array, elapsed: Array, xi: Array) -> Array:
+        """Return v = a / n at ξ, τ = `elapsed` after ξ_0 = `start` with `ratio` = a / n_0."""
+        last = self.knots[-1]
+        begin, inside = np.minimum(start, last), np.minimum(xi, last)
+        tail = np.maximum(elapsed - np.maximum(self.remaining(begin) + self.waiting[-1], 0.0), 0.0)
+        tail = np.where(xi >= last, tail, 0.0)
+        base = self.growth(begin)
+        grown = np.exp(-4.0 * (self.growth(inside) - base))
+        before = elapsed - tail
+        gain = before * np.exp(-4.0 * base) + (self.excess(begin) - self.excess(inside)) * np.exp(-4.0 * base)
+        value = grown * (ratio + 4.0 * self.norm * gain)
+        final = self.norm / self.end_signal if self.end_signal > 0 else 0.0
+        return final + (value - final) * np.exp(-4.0 * self.end_signal * tail)
+
+    def learned_after(self, start: Array, ratio: Array) -> Array:
+        """Return τ from ξ_0 = `start` until n g(C) / g(1) = a / 2, with `ratio` = a / n_0; inf if never.
+
+        The condition reads Z ≤ Λ(ξ), Z = (a / n_0) e^{4Γ_0} + 4 g(1) (R_0 + X_0): one number decides for a pair.
+        """
+        last = self.knots[-1]
+        begin = np.minimum(start, last)
+        origin = self.remaining(begin)
+        need = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
+        rising = np.flatnonzero(np.diff(self.level) > 0)
+        turn = int(rising[0]) if rising.size else self.knots.size - 1
+        best = np.maximum.accumulate(self.level[turn:])
+        index = np.clip(turn + np.searchsorted(best, need), turn + 1, self.knots.size - 1) - 1
+        pieces = self.level_pieces[:, index]
+        theta = np.clip((need - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
+        for _ in range(3):
+            theta = np.clip(theta - (horner(pieces, theta) - need) / horner_slope(pieces, theta), 0.0, 1.0)
+        step = self.knots[index + 1] - self.knots[index]
+        xi = self.knots[index] + theta * step
+        # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
+        xi = xi - (self._level(xi) - need) / horner_slope(pieces, theta) * step
+        inside = np.maximum(origin - self.remaining(xi), 0.0)
+        late = need > best[-1]
+        value = inside
+        if late.any():
+            value[late] = self._tail_time(origin[late], begin[late], ratio[late])
+        already = self.signal(start) / self.norm >= 0.5 * ratio
+        return np.where(already, 0.0, value)
+
+    def _tail_time(self, origin: Array, begin: Array, ratio: Array) -> Array:
+        reach = np.maximum(origin + self.waiting[-1], 0.0)
+        end = np.full_like(begin, self.knots[-1])
+        value = self.scaled_inverse_norm(begin, ratio, reach, end)
+        signal = self.end_signal
+        if signal <= 0 or self.norm / signal >= 2.0 * signal / self.norm:
+            return np.full_like(begin, np.inf)
+        final = self.norm / signal
+        excess = np.maximum((value - final) / (2.0 * signal / self.norm - final), 1.0)
+        time: Array = reach + np.log(excess) / (4.0 * signal)
+        return time
+
+    def _level(self, xi: Array) -> Array:
+        grown = np.exp(4.0 * self.growth(xi))
+        return 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
+
+    def _evaluate(self, pieces: Array, xi: Array, slope: float) -> Array:
+        last = self.knots[-1]
+        inside = np.clip(xi, self.knots[0], last)
+        if np.isinf(self.barrier):
+            # Knots are equally spaced by a power of two: the index is exact.
+            index = ((inside - self.knots[0]) * (1.0 / (self.knots[1] - self.knots[0]))).astype(np.int64)
+        else:
+            index = np.searchsorted(self.knots, inside, side="right") - 1
+        index = np.clip(index, 0, self.knots.size - 2)
+        theta = (inside - self.knots[index]) / (self.knots[index + 1] - self.knots[index])
+        value = horner(pieces[:, index], theta)
+        return value + slope * np.maximum(xi - last, 0.0) if slope else value
+
+
+@lru_cache(maxsize=16)
+def _build(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
+    pieces = make_pieces(coefficients, sign, lowest)
+    return TransitTable(*(getattr(pieces, field.name) for field in fields(pieces)))
+
+
+def _antiderivative(k: int, xi: Array) -> Array:
+    """Return 2 k ∫ dτ of g = s^k, up to a constant: partial fractions of 1 / (u^{k/2} (1 − u))."""
+    u = expit(xi)
+    if k % 2 == 0:
+        return xi - sum((u**-j / j for j in range(1, k // 2)), np.zeros_like(u))
+    s = np.sqrt(u)
+    # 2 artanh s = ln((1 + s)² / (1 − u)), and 1 − u comes from ξ without cancellation.
+    odd = sum((s**-j / j for j in range(1, k - 1, 2)), np.zeros_like(s))
+    return 2.0 * np.log1p(s) + np.logaddexp(0.0, xi) - 2.0 * odd

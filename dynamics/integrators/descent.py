@@ -1,0 +1,350 @@
+"""What all steps of a fixed length have in common: counting them, the states between two, and resuming."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.equations.overlaps import events_of_directions
+from dynamics.equations.pairs.link import link_data
+from dynamics.equations.pairs.vectors import UnitField, overlap_state, teacher_rows, unit_vectors
+from dynamics.integrators import descent_kernels
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
+from dynamics.integrators.system_calls import bound_system
+from dynamics.problem.checks import checked_number
+from dynamics.threads.stopping import GivenUp, stopping_at
+from dynamics.threads.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.equations.interface import System
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+
+
+#: Arrays that a step changes; the next state is written to a slot that the last two do not use.
+CARRIED = ("step", "events")
+
+
+class FixedSteps(ABC):
+    """Steps of a fixed length η > 0; time is η · step.
+
+    The state after step s is in slot s mod 3 of a subclass' arrays. Between two steps it is interpolated linearly, a
+    choice of order η² that keeps overlaps realisable, since that is convex. Events are located on this interpolant.
+    """
+
+    def __init__(self, learning_rate: float, num_events: int) -> None:
+        self._eta = checked_number(learning_rate, "learning_rate", positive=True)
+        self._step = np.zeros(1, dtype=np.int64)
+        self._events = np.full((3, num_events), np.nan)
+        #: Number of steps in one call of `advance`.
+        self._most_steps: float = math.inf
+        # Where compiled code looks for `STOP`.
+        self._slot = np.zeros(1, dtype=np.int64)
+        # What a single step changes of `state`, as it was before, while the step is taken.
+        self._before: dict[str, NDArray[np.generic]] = {}
+
+    @abstractmethod
+    def _take(self, count: int) -> int:
+        """Take steps until one blows up, which is then not taken, or passes an event, `count` at most."""
+
+    @abstractmethod
+    def _look_ahead(self) -> None:
+        """Write the state after the first step into its slot, without taking that step."""
+
+    @abstractmethod
+    def _state_after(self, step: int, out: Array | None = None) -> Array:
+        """Return the state after one of the last two steps."""
+
+    @abstractmethod
+    def _record_events(self) -> None:
+        """Locate the events that the last step passed."""
+
+    @abstractmethod
+    def _states(self) -> dict[str, NDArray[np.generic]]:
+        """Return the arrays that hold the states."""
+
+    @property
+    def time(self) -> float:
+        """Flow time η · step of the last step, dimensionless."""
+        return float(self._eta * self._step[0])
+
+    @property
+    def start(self) -> float:
+        """Flow time before the last step, dimensionless."""
+        return float(self._eta * max(self._step[0] - 1, 0))
+
+    @property
+    def event_times(self) -> Array:
+        """Time at which each event was passed; not-a-number until then; the start if passed there."""
+        return np.array(self._events[0])
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were taken, or one would not be finite.
+
+        With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
+        """
+        if max_steps != 1:
+            return self._advance(target, max_steps)
+        self._before = {name: self._arrays()[name].copy() for name in CARRIED}
+        try:
+            with stopping_at(self._slot):
+                return self._advance(target, max_steps)
+        except GivenUp:
+            for name, array in self._before.items():
+                self._arrays()[name][...] = array
+            raise
+        finally:
+            self._before = {}
+
+    def _advance(self, target: float, max_steps: int) -> Status:
+        wanted = self._first_step_at(target)
+        last = min(wanted, int(self._step[0]) + int(min(max_steps, self._most_steps)))
+        while self._step[0] < last:
+            status = self._take(last - int(self._step[0]))
+            if status == Status.NOT_FINITE:
+                return Status.NOT_FINITE
+            if status == EVENT_PASSED:
+                self._record_events()
+        return Status.REACHED if last >= wanted else Status.MAX_STEPS
+
+    def _first_step_at(self, target: float) -> int:
+        """Return the first step whose time, as computed, is at least `target`."""
+        step = max(math.ceil(target / self._eta), 0)
+        while step > 0 and self._eta * (step - 1) >= target:
+            step -= 1
+        while self._eta * step < target:
+            step += 1
+        return step
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the state at a time within the last step."""
+        check_inside(t, self.start, self.time)
+        if t in (self.start, self.time):
+            return self._state_after(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
+        out = self._state_after(int(self._step[0]), out)
+        # In this order what both states share, such as ones on a diagonal, stays exactly as it is.
+        back = self._state_after(int(self._step[0]) - 1)
+        back -= out
+        back *= 1.0 - self._share(t)
+        out += back
+        return out
+
+    def _share(self, t: float) -> float:
+        return min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
+
+    def derivative(self, t: float) -> Array:
+        """Return the slope of the interpolant: the change of the state over the last step, divided by η.
+
+        Before any step has been taken it is that of the first.
+        """
+        check_inside(t, self.start, self.time)
+        step = int(self._step[0])
+        if step == 0:
+            self._look_ahead()
+            step = 1
+        change: Array = self._state_after(step) - self._state_after(step - 1)
+        return change / self._eta
+
+    def statistics(self) -> dict[str, int]:
+        """Return the number of steps, each with one gradient."""
+        return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before = self._before
+        return {name: array.copy() for name, array in self._arrays().items()} | before
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays of a stepper of the same problem and learning rate."""
+        for name, array in self._arrays().items():
+            check_stored(state, name, array.shape)
+        if state["learning_rate"] != self._eta:
+            msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
+            raise ValueError(msg)
+        for name, array in self._arrays().items():
+            array[...] = state[name]
+
+    def _arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {
+            **self._states(),
+            "step": self._step,
+            "events": self._events,
+            "learning_rate": np.array(self._eta),
+        }
+
+
+# Euler steps of a fixed length, of systems for which one of them is exactly a step of population gradient descent.
+
+
+class EulerStepper(FixedSteps):
+    """Steps y ← y + η f(y) of a system, put back on its constraints; a component above 1e150 counts as not finite."""
+
+    def __init__(self, system: System, learning_rate: float) -> None:
+        super().__init__(learning_rate, system.num_events)
+        began = clock.perf_counter()
+        self._system = bound_system(system, np.empty(system.work_size))
+        #: Wall-clock seconds spent compiling or loading the functions of the system.
+        self.compile_seconds = clock.perf_counter() - began
+        self._slot = self._system.slot
+        self._arguments = self._system.numbers, *self._system.functions
+        self._ring = np.zeros((3, system.initial_state.size))
+        self._ring[0] = system.initial_state
+        times, now, _ = self._events
+        now[:] = self._event_values(0.0)
+        record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
+
+    def _take(self, count: int) -> int:
+        return int(
+            descent_kernels.descend_by_field(count, self._step, self._eta, self._ring, self._events, *self._arguments)
+        )
+
+    def _look_ahead(self) -> None:
+        descent_kernels.write_next(0, self._eta, self._ring, *self._arguments)
+
+    def _state_after(self, step: int, out: Array | None = None) -> Array:
+        out = np.empty(self._ring.shape[1]) if out is None else out
+        out[:] = self._ring[step % 3]
+        return out
+
+    def _record_events(self) -> None:
+        times, now, before = self._events
+        record_crossings(times, before, now, (self.start, self.time), self._event_values)
+
+    def _event_values(self, t: float) -> Array:
+        values = np.empty(self._events.shape[1])
+        self._system.event_values(t, self.interpolate(t), values)
+        return values
+
+    def _states(self) -> dict[str, NDArray[np.generic]]:
+        return {"states": self._ring}
+
+
+# Population gradient descent with a fixed step: the discrete dynamics of which the overlap flow is the limit η → 0.
+#
+# .. math:: w_i \leftarrow w_i - \eta\, \nabla_{w_i} \tfrac12 E(f - f^*)^2
+# = |w_i| \big[ u_i + \eta (F_i - (F_i \cdot u_i) u_i + 2\,\mathrm{growth}_i\, u_i) \big]
+#
+# with u_i = w_i/|w_i|, F and growth of `dynamics.equations.pairs.field_kernels`.  The weights themselves are carried,
+# as unit vectors and squared norms in the D = min(d, r + m) coordinates that a gradient never leaves: the overlaps W
+# Θᵀ and W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every step, because they are at hand.
+
+
+#: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
+#: should not take longer, but its first one has 64 steps.
+OPERATIONS_PER_CALL = 3e9
+
+
+class DescentStepper(FixedSteps):
+    """Steps of population gradient descent with η > 0, for any information exponent and any teacher.
+
+    Between two steps C, G and ln n are interpolated linearly, since realisability is convex in (C, G).
+
+    One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread. Memory is 4 m D + m P numbers. A
+    step after which an n would exceed 1e150, or be zero, counts as not finite and is not taken.
+    """
+
+    def __init__(self, problem: Problem, learning_rate: float, *, threads: int | None = None) -> None:
+        a = np.array(problem.teacher.coefficients, dtype=np.float64)
+        super().__init__(learning_rate, 2 * a.size)
+        self._link = link_data(problem)
+        self._part = problem.learned_part
+        self._a = a
+        self._sign_matters = problem.information_exponent % 2 == 1
+        U, log_norm = unit_vectors(problem)
+        m, D = U.shape
+        self._teacher = teacher_rows(problem, D)
+        self._units, self._norms = np.zeros((3, m, D)), np.zeros((3, m))
+        self._units[0], self._norms[0] = U, np.exp(log_norm)
+        self._F, self._growth = np.empty((m, D)), np.empty(m)
+        self._C = np.empty((m, self._a.size))
+        self._workers = Workers(m, D, threads)
+        self._unit_field = UnitField(self._link, self._workers, self._a, self._teacher, m)
+        self._work = np.empty(self._unit_field.work_size)
+        if self._workers.count > 1:
+            self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
+        began = clock.perf_counter()
+        descent_kernels.watch(
+            self._link, self._units[0], self._norms[0], (self._a, self._teacher), self._sign_matters,
+            (self._events, self._C),
+        )  # fmt: skip
+        self._take(0)
+        #: Wall-clock seconds of the first calls of compiled code, which is compiled or loaded there.
+        self.compile_seconds = clock.perf_counter() - began
+        times, now, _ = self._events
+        record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
+
+    def close(self) -> None:
+        """End the threads that share rows."""
+        self._workers.close()
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _take(self, count: int) -> int:
+        move = (
+            self._eta, self._link, (self._units, self._norms), (self._F, self._growth), (self._a, self._teacher),
+            self._sign_matters, (self._events, self._C),
+        )  # fmt: skip
+        if self._workers.count == 1:
+            scratch = self._unit_field.pairs, self._work
+            return int(descent_kernels.descend(count, self._step, *move, scratch))
+        for _ in range(count):
+            self._field()
+            status = int(descent_kernels.finish_step(int(self._step[0]), *move))
+            if status == Status.NOT_FINITE:
+                return status
+            self._step[0] += 1
+            if status == EVENT_PASSED:
+                return status
+        return 0
+
+    def _look_ahead(self) -> None:
+        self._field()
+        descent_kernels.move_rows(0, self._eta, (self._units, self._norms), (self._F, self._growth))
+
+    def _field(self) -> None:
+        U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]
+        self._unit_field.write(U, n, self._F, self._growth)
+
+    # --- between steps --------------------------------------------------------------------------------------
+
+    def _state_after(self, step: int, out: Array | None = None) -> Array:
+        slot = step % 3
+        return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size, out)
+
+    def _record_events(self) -> None:
+        """Locate the events that the last step passed, on the interpolated columns of their directions alone."""
+        times, now, before = self._events
+        P = self._a.size
+        passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
+        directions = np.unique(passed % P)
+        slots = [(int(self._step[0]) - 1) % 3, int(self._step[0]) % 3]
+        columns = [self._columns(self._units[slot], directions) for slot in slots]
+        logs = [np.log(self._norms[slot]) for slot in slots]
+
+        def values_at(t: float) -> Array:
+            share = self._share(t)
+            C = (1.0 - share) * columns[0] + share * columns[1]
+            n = np.exp((1.0 - share) * logs[0] + share * logs[1])
+            values = np.full(2 * P, np.nan)
+            values[directions], values[P + directions] = events_of_directions(
+                self._part, self._a[directions], C, n, sign_matters=self._sign_matters
+            )
+            return values
+
+        record_crossings(times, before, now, (self.start, self.time), values_at)
+
+    def _columns(self, U: Array, directions: NDArray[np.intp]) -> Array:
+        columns: Array = U @ self._teacher[directions].T if self._teacher.shape[0] > 0 else U[:, directions]
+        return columns
+
+    def _states(self) -> dict[str, NDArray[np.generic]]:
+        return {"unit_vectors": self._units, "squared_norms": self._norms}

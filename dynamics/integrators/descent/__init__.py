@@ -1,1 +1,0 @@
-"""Gradient descent on the population loss with a fixed step."""

@@ -1,1 +1,0 @@
-"""The explicit Runge-Kutta method of order 8 (DOP853)."""

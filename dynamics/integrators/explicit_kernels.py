@@ -1,0 +1,405 @@
+"""Coefficients of the explicit Runge-Kutta pair of order 8(5,3) by Dormand and Prince.
+
+Stage i is k_i = f(t + c_i h, y + h Σ_j w_ij k_j), c = DOP853_C and w = DOP853_WEIGHTS.  Rows 1 to 11 give the stages,
+row 12 the step, y_new = y + h Σ_j w_12,j k_j, whose derivative is stage 12; rows 13 to 15 give the additional stages
+of the dense output of order 7, rows 16 and 17 the error estimates of order 5 and 3, rows 18 to 21 the four highest
+coefficients of the dense output.  All weights are one array because each further array argument is compiled again.
+
+References
+----------
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5 and
+II.6, and the program DOP853.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators.step_kernels import (
+    ACCEPTED,
+    DENSE_READY,
+    EVALUATIONS,
+    FAILURES,
+    FIXED_STEP,
+    LARGEST_STEP,
+    READY,
+    REJECTED,
+    ROW_DENSE,
+    ROW_END,
+    ROW_NEW,
+    ROW_STAGES,
+    ROW_START,
+    ROW_STATE,
+    ROW_TRIAL,
+    ROW_ZERO,
+    RTOL,
+    SMALLEST_STEP,
+    SMALLEST_STEP_AT_ZERO,
+    STABILITY_LIMITED,
+    STATUS_EVENT,
+    STATUS_MAX_STEPS,
+    STATUS_NOT_FINITE,
+    STATUS_REACHED,
+    STATUS_STEP_TOO_SMALL,
+    STEP,
+    TIME,
+    TIME_START,
+    copy_row,
+    events_passed,
+)
+from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
+from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.views import row_part, vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.integrators.step_kernels import Arrays
+    from dynamics.kernels.arrays import Integers, Matrix, Vector
+
+
+#: Error of the dense output in units of its last coefficient: for y' = −λ y the two are as 1.2e-3 to 1 at every h λ
+#: from 1 to 30. From h λ = 5 on, where steps damp a mode that their polynomials do not, it is up to 400 times the error
+#: of the step.
+DOP853_DENSE_ERROR = 1.25e-3
+
+# fmt: off
+DOP853_C = np.array([
+    0.0, 0.05260015195876773, 0.0789002279381516, 0.1183503419072274, 0.2816496580927726, 0.3333333333333333, 0.25,
+    0.3076923076923077, 0.6512820512820513, 0.6, 0.8571428571428571, 1.0, 1.0, 0.1, 0.2, 0.7777777777777778,
+])
+DOP853_WEIGHTS = np.zeros((22, 16))
+DOP853_WEIGHTS[1, [0]] = [0.05260015195876773]
+DOP853_WEIGHTS[2, [0, 1]] = [0.0197250569845379, 0.0591751709536137]
+DOP853_WEIGHTS[3, [0, 2]] = [0.02958758547680685, 0.08876275643042054]
+DOP853_WEIGHTS[4, [0, 2, 3]] = [0.2413651341592667, -0.8845494793282861, 0.924834003261792]
+DOP853_WEIGHTS[5, [0, 3, 4]] = [0.037037037037037035, 0.17082860872947386, 0.12546768756682242]
+DOP853_WEIGHTS[6, [0, 3, 4, 5]] = [0.037109375, 0.17025221101954405, 0.06021653898045596, -0.017578125]
+DOP853_WEIGHTS[7, [0, 3, 4, 5, 6]] = [
+    0.03709200011850479, 0.17038392571223998, 0.10726203044637328, -0.015319437748624402, 0.008273789163814023,
+]
+DOP853_WEIGHTS[8, [0, 3, 4, 5, 6, 7]] = [
+    0.6241109587160757, -3.3608926294469414, -0.868219346841726, 27.59209969944671, 20.154067550477894,
+    -43.48988418106996,
+]
+DOP853_WEIGHTS[9, [0, 3, 4, 5, 6, 7, 8]] = [
+    0.47766253643826434, -2.4881146199716677, -0.590290826836843, 21.230051448181193, 15.279233632882423,
+    -33.28821096898486, -0.020331201708508627,
+]
+DOP853_WEIGHTS[10, [0, 3, 4, 5, 6, 7, 8, 9]] = [
+    -0.9371424300859873, 5.186372428844064, 1.0914373489967295, -8.149787010746927, -18.52006565999696,
+    22.739487099350505, 2.4936055526796523, -3.0467644718982196,
+]
+DOP853_WEIGHTS[11, [0, 3, 4, 5, 6, 7, 8, 9, 10]] = [
+    2.273310147516538, -10.53449546673725, -2.0008720582248625, -17.9589318631188, 27.94888452941996,
+    -2.8589982771350235, -8.87285693353063, 12.360567175794303, 0.6433927460157636,
+]
+DOP853_WEIGHTS[12, [0, 5, 6, 7, 8, 9, 10, 11]] = [
+    0.054293734116568765, 4.450312892752409, 1.8915178993145003, -5.801203960010585, 0.3111643669578199,
+    -0.1521609496625161, 0.20136540080403034, 0.04471061572777259,
+]
+DOP853_WEIGHTS[13, [0, 6, 7, 8, 9, 10, 11, 12]] = [
+    0.056167502283047954, 0.25350021021662483, -0.2462390374708025, -0.12419142326381637, 0.15329179827876568,
+    0.00820105229563469, 0.007567897660545699, -0.008298,
+]
+DOP853_WEIGHTS[14, [0, 5, 6, 7, 10, 11, 12, 13]] = [
+    0.03183464816350214, 0.028300909672366776, 0.053541988307438566, -0.05492374857139099, -0.00010834732869724932,
+    0.0003825710908356584, -0.00034046500868740456, 0.1413124436746325,
+]
+DOP853_WEIGHTS[15, [0, 5, 6, 7, 8, 12, 13, 14]] = [
+    -0.42889630158379194, -4.697621415361164, 7.683421196062599, 4.06898981839711, 0.3567271874552811,
+    -0.0013990241651590145, 2.9475147891527724, -9.15095847217987,
+]
+DOP853_WEIGHTS[16, :12] = [
+    0.01312004499419488, 0.0, 0.0, 0.0, 0.0, -1.2251564463762044, -0.4957589496572502, 1.6643771824549864,
+    -0.35032884874997366, 0.3341791187130175, 0.08192320648511571, -0.022355307863886294,
+]
+DOP853_WEIGHTS[17, :12] = [
+    -0.18980075407240762, 0.0, 0.0, 0.0, 0.0, 4.450312892752409, 1.8915178993145003, -5.801203960010585,
+    -0.4226823213237919, -0.1521609496625161, 0.20136540080403034, 0.02265179219836082,
+]
+DOP853_WEIGHTS[18, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] = [
+    -8.428938276109013, 0.5667149535193777, -3.0689499459498917, 2.38466765651207, 2.117034582445028,
+    -0.871391583777973, 2.2404374302607883, 0.6315787787694688, -0.08899033645133331, 18.148505520854727,
+    -9.194632392478356, -4.436036387594894,
+]
+DOP853_WEIGHTS[19, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] = [
+    10.427508642579134, 242.28349177525817, 165.20045171727028, -374.5467547226902, -22.113666853125306,
+    7.733432668472264, -30.674084731089398, -9.332130526430229, 15.697238121770845, -31.139403219565178,
+    -9.35292435884448, 35.81684148639408,
+]
+DOP853_WEIGHTS[20, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] = [
+    19.985053242002433, -387.0373087493518, -189.17813819516758, 527.8081592054236, -11.57390253995963, 6.8812326946963,
+    -1.0006050966910838, 0.7777137798053443, -2.778205752353508, -60.19669523126412, 84.32040550667716,
+    11.99229113618279,
+]
+DOP853_WEIGHTS[21, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] = [
+    -25.69393346270375, -154.18974869023643, -231.5293791760455, 357.6391179106141, 93.40532418362432,
+    -37.45832313645163, 104.0996495089623, 29.8402934266605, -43.53345659001114, 96.32455395918828, -39.17726167561544,
+    -149.72683625798564,
+]
+# fmt: on
+# Stages of which a row has a weight, in front, and how many they are.
+DOP853_COUNTS = np.count_nonzero(DOP853_WEIGHTS, axis=1)
+DOP853_PLACES = np.argsort(DOP853_WEIGHTS == 0.0, axis=1, kind="stable")
+
+
+# Compiled sums of the stages of the pair of order 8(5,3), and the norm of its errors.
+
+
+# Columns summed at a time, so that the target of a sum stays in the fastest cache.
+COLUMN_BLOCK = 512
+
+
+@kernel
+def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector) -> None:
+    """Set out = base + h Σ_j w_j k_j with the given row of weights, four stages in a pass, then two.
+
+    Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
+    """
+    places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
+    for start in range(0, size, COLUMN_BLOCK):
+        stop = min(start + COLUMN_BLOCK, size)
+        part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
+        for i in range(part.size):
+            part[i] = whole[i]
+        j = 0
+        while j + 4 <= count:
+            a, b, c, d = places[j], places[j + 1], places[j + 2], places[j + 3]
+            v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b]
+            x, y = h * DOP853_WEIGHTS[row, c], h * DOP853_WEIGHTS[row, d]
+            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
+            k_c, k_d = row_part(stages, c, start, part.size), row_part(stages, d, start, part.size)
+            for i in range(part.size):
+                part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
+            j += 4
+        while j < count:
+            a, b = places[j], places[min(j + 1, count - 1)]
+            v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 < count else 0.0
+            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
+            for i in range(part.size):
+                part[i] += v * k_a[i] + w * k_b[i]
+            j += 2
+
+
+@kernel
+def bits_of(number: float) -> int:
+    """Return the bits of a number that is not negative: they are ordered as such numbers are, not-a-number on top."""
+    return int(np.float64(number).view(np.int64))
+
+
+@kernel
+def number_of(bits: int) -> float:
+    """Return the number with these bits."""
+    return float(np.int64(bits).view(np.float64))
+
+
+@kernel
+def largest_ratio(v: Vector, before: Vector, after: Vector, atol: Vector, rtol: float, size: int) -> float:
+    """Return max_i |v_i| / (atol_i + rtol max(|before_i|, |after_i|)), or infinity if any v_i is not finite.
+
+    The maximum of their bits is found in vector instructions; that of the ratios is not, because every comparison with
+    not-a-number fails.
+    """
+    worst = 0
+    for i in range(size):
+        worst = max(worst, bits_of(abs(v[i] / (atol[i] + rtol * max(abs(before[i]), abs(after[i]))))))
+    return number_of(worst) if worst < bits_of(np.inf) else np.inf
+
+
+# Explicit stepper: Dormand-Prince of order 8(5,3).
+#
+# References
+# ----------
+# E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, sections II.4
+# (step control), II.5 (the pair) and II.6 (dense output).
+
+
+# Rows of DOP853_WEIGHTS.
+WEIGHTS_ERROR_5, WEIGHTS_DENSE = 16, 18
+
+SAFETY, SMALLEST_FACTOR, LARGEST_FACTOR, NOT_FINITE_FACTOR = 0.9, 1.0 / 3.0, 6.0, 0.2
+# The estimate is multiplied by this: where stability limits the step it misses most of the error of the stiff modes
+# (without it, errors of 400 times the tolerance were measured), and at order 8 the caution costs a fifth more steps.
+CAUTION = 20.0
+# |h λ| on the negative real axis above which the step counts as limited by stability (DOP853, NSTIFF test).
+STABILITY_BOUND = 6.1
+
+
+@kernel
+def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, system: System) -> float:
+    """Compute the state at t + h into ROW_NEW and return the error in units of the tolerance.
+
+    The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
+    formulas in the largest-component norm.
+    """
+    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
+    stages = vectors[ROW_STAGES:ROW_DENSE]
+    for s in range(1, 13):
+        # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
+        add_stages(y, stages, s, h, y.size, vectors[ROW_TRIAL + s // 12])
+        if s < 12:
+            rhs(t + DOP853_C[s] * h, vectors[ROW_TRIAL], vectors[ROW_STAGES + s], system)
+            if is_given_up(system):
+                return np.inf
+    five = three = 0.0
+    for row in range(WEIGHTS_ERROR_5, WEIGHTS_ERROR_5 + 2):
+        # The row of the derivative at the end is free until the step is accepted.
+        add_stages(vectors[ROW_ZERO], stages, row, h, y.size, error)
+        five = three
+        three = CAUTION * largest_ratio(error, y, new, atol, rtol, y.size)
+    # Far below, the squares are zero and their ratio is not a number.
+    if five < 1e-100 or not five + three < np.inf:
+        return five + three
+    return float(five * five / np.sqrt(five * five + 0.01 * three * three))
+
+
+@kernel
+def stability_product(vectors: Matrix, h: float) -> float:
+    """Return h |f(y_1) − f(Y_12)| / |y_1 − Y_12|, an estimate of |h λ|; infinity if f(y_1) is not finite."""
+    change = distance = 0.0
+    for i in range(vectors.shape[1]):
+        change += (vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i]) ** 2
+        distance += (vectors[ROW_NEW, i] - vectors[ROW_TRIAL, i]) ** 2
+    if not change < np.inf:
+        return np.inf
+    return float(h * np.sqrt(change / distance)) if distance > 0.0 else 0.0
+
+
+@kernel
+def take_steps(
+    target: float,
+    max_steps: int,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    atol: Vector,
+    events: Matrix,
+    system: System,
+) -> int:
+    """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
+
+    The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
+    the first stage of the next step.
+    """
+    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
+    t, rtol, fixed = scalars[TIME], scalars[RTOL], scalars[FIXED_STEP]
+    if counters[READY] == 0:
+        rhs(t, y, end, system)
+        counters[EVALUATIONS] += 1
+        speed = largest_ratio(end, y, y, atol, rtol, y.size)
+        if not speed < np.inf:
+            return STATUS_NOT_FINITE
+        copy_row(vectors[ROW_START], y)
+        # A step that changes the state by a hundredth; the growth factor corrects a careful guess in a few steps.
+        size = largest_ratio(y, y, y, atol, rtol, y.size)
+        scalars[STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
+        counters[READY] = 1
+        if events_passed(t, y, events, system):
+            return STATUS_EVENT
+    status = STATUS_REACHED
+    tried = 0
+    while t < target and status == STATUS_REACHED:
+        if tried >= max_steps:
+            return STATUS_MAX_STEPS
+        tried += 1
+        h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
+        if counters[FAILURES] == 0:
+            copy_row(vectors[ROW_STAGES], end)
+        error = attempt(t, h, vectors, atol, rtol, system)
+        counters[EVALUATIONS] += 11
+        product = np.inf
+        if error <= 1.0 or (fixed > 0.0 and error < np.inf):
+            normalise(new, system)
+            rhs(t + h, new, end, system)
+            counters[EVALUATIONS] += 1
+            product = stability_product(vectors, h)
+        factor = NOT_FINITE_FACTOR
+        if error < np.inf:
+            factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
+        if product < np.inf:
+            copy_row(vectors[ROW_START], y)
+            copy_row(y, new)
+            scalars[TIME_START], scalars[TIME] = t, t + h
+            t += h
+            scalars[STEP] = h * (factor if counters[FAILURES] == 0 else min(factor, 1.0))
+            counters[FAILURES] = 0
+            counters[DENSE_READY] = 0
+            counters[ACCEPTED] += 1
+            counters[STABILITY_LIMITED] += 1 if product > STABILITY_BOUND else 0
+            if events_passed(t, y, events, system):
+                status = STATUS_EVENT
+        else:
+            counters[FAILURES] += 1
+            counters[REJECTED] += 1
+            scalars[STEP] = h * min(factor, NOT_FINITE_FACTOR if error <= 1.0 else 1.0)
+            if fixed > 0.0 or scalars[STEP] <= SMALLEST_STEP * abs(t) + SMALLEST_STEP_AT_ZERO:
+                status = STATUS_STEP_TOO_SMALL if 1.0 < error < np.inf else STATUS_NOT_FINITE
+    return status
+
+
+@entry
+def advance(
+    target: float,
+    max_steps: int,
+    arrays: Arrays,
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+) -> int:
+    """Take steps as `take_steps` does; return its status."""
+    vectors, scalars, counters, atol, events = arrays[:5]
+    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
+    return take_steps(target, max_steps, vectors, scalars, counters, atol, events, system)
+
+
+@kernel
+def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Compute the coefficients of the dense output of the last step, with three more evaluations."""
+    t, start, trial = scalars[TIME_START], vectors[ROW_START], vectors[ROW_TRIAL]
+    stages, dense, h = vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO], scalars[TIME] - t
+    for s in range(13, 16):
+        add_stages(start, stages, s, h, start.size, trial)
+        rhs(t + DOP853_C[s] * h, trial, stages[s], system)
+    for i in range(start.size):
+        change = vectors[ROW_STATE, i] - start[i]
+        dense[0, i] = change
+        dense[1, i] = h * stages[0, i] - change
+        dense[2, i] = 2.0 * change - h * (stages[12, i] + stages[0, i])
+    for row in range(3, 7):
+        add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row])
+    counters[DENSE_READY] = 1
+    counters[EVALUATIONS] += 3
+
+
+@kernel
+def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Write the state at a time strictly within the last step.
+
+    With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.
+    """
+    if counters[DENSE_READY] == 0:
+        prepare_dense(vectors, scalars, counters, system)
+    x = (t - scalars[TIME_START]) / (scalars[TIME] - scalars[TIME_START])
+    for i in range(out.size):
+        value = vectors[ROW_DENSE + 6, i]
+        for row in range(5, -1, -1):
+            value = value * (x if row % 2 == 1 else 1.0 - x) + vectors[ROW_DENSE + row, i]
+        out[i] = value * x + vectors[ROW_START, i]
+    normalise(out, system)
+
+
+@entry
+def interpolate(
+    t: float,
+    out: Vector,
+    arrays: Arrays,
+    rhs: Callable[..., None],
+    event_values: Callable[..., None],
+    normalise: Callable[..., None],
+) -> None:
+    """Write the state at a time strictly within the last step."""
+    vectors, scalars, counters = arrays[:3]
+    write_inside(t, out, vectors, scalars, counters, (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise))

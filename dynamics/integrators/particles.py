@@ -1,0 +1,238 @@
+"""The explicit stepper for so many particles that memory, not arithmetic, is what a step costs.
+
+Particles know each other through the moments of their law alone. So one step of the pair of order 8(5,3) is found by
+sweeps: guess the moments at its stages from the steps before, take every block of particles through all stages while it
+stays in the fastest cache, and repeat with the moments that come out until they agree. The stages are explicit, so that
+each sweep settles at least one more of them; two or three sweeps are enough in practice. The result is the step that
+`ExplicitStepper` takes, whose control of the step it shares, to a fraction of the tolerance. Threads share the blocks.
+"""
+
+from __future__ import annotations
+
+import time as clock
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators import step_kernels as slots
+from dynamics.integrators.compiled_stepper import LAYOUTS, ExplicitStepper
+from dynamics.integrators.events import record_crossings
+from dynamics.integrators.explicit_kernels import (
+    CAUTION,
+    DOP853_C,
+    LARGEST_FACTOR,
+    NOT_FINITE_FACTOR,
+    SAFETY,
+    SMALLEST_FACTOR,
+)
+from dynamics.integrators.methods import stepper_of
+from dynamics.integrators.particle_kernels import ENTRIES, POINTS, STAGES
+from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
+from dynamics.integrators.stepper import Status, Tolerances, check_stored
+from dynamics.integrators.system_calls import bound_system
+from dynamics.threads.workers import GRAIN, SMALLEST_STATE, Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from dynamics.equations.mean_field import MeanFieldSystem
+    from dynamics.integrators.stepper import Stepper
+    from hermite.arrays import Array
+
+
+#: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
+AGREEMENT = 0.01
+#: Ends of steps from which the field is extrapolated.
+REMEMBERED = 4
+#: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
+PARTS = 16
+# The slot of a count that the compiled method has and sweeps have not.
+_SWEEPS = slots.STABILITY_LIMITED
+_STATISTICS = {
+    "steps_accepted": slots.ACCEPTED,
+    "steps_rejected": slots.REJECTED,
+    "rhs_evaluations": slots.EVALUATIONS,
+    "sweeps": _SWEEPS,
+}
+
+
+def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
+    """Return whether a state of particles of constant mass is so large that it leaves the caches."""
+    return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
+
+
+def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
+    """Return a stepper of particles, by sweeps where `wants_sweeps`, and the seconds of its code."""
+    if not wants_sweeps(method, system):
+        return stepper_of(system, method, rtol=rtol, atol=atol)
+    began = clock.perf_counter()
+    stepper = ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return stepper, clock.perf_counter() - began
+
+
+class ParticleStepper(ExplicitStepper):
+    """Steps of order 8 by sweeps over blocks of particles, for the method "explicit"."""
+
+    def __init__(self, system: MeanFieldSystem, *, rtol: float, atol: Array) -> None:
+        self._sweep_part, self._write_fields = ENTRIES[system.particles]
+        self._particles = system
+        self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
+        # Times and slopes at the ends of the last steps.
+        self._past: list[tuple[float, Array]] = []
+        # Slopes at the stages of the last step.
+        self._field = np.zeros((STAGES, system.coefficients.size))
+        self._fields_before = self._past, self._field
+        super().__init__(
+            None,
+            replace(LAYOUTS["explicit"], statistics=_STATISTICS),
+            system.initial_state,
+            bound_system(system, np.empty(system.work_size)),
+            tolerances=Tolerances(rtol=rtol, atol=atol),
+            num_events=system.num_events,
+            t0=0.0,
+        )
+
+    def _keep(self) -> None:
+        super()._keep()
+        self._fields_before = self._past, self._field
+
+    def _take_back(self) -> None:
+        super()._take_back()
+        self._past, self._field = self._fields_before
+
+    def _advance(self, target: float, max_steps: int) -> Status:
+        if self._counters[slots.READY] == 0:
+            self._begin()
+        for _ in range(max_steps):
+            if self.time >= target:
+                break
+            status = self._try_step()
+            if status is not None:
+                return status
+        return Status.REACHED if self.time >= target else Status.MAX_STEPS
+
+    def close(self) -> None:
+        """End the threads that share blocks of particles."""
+        self._workers.close()
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        past, field = (self._past, self._field) if self._before is None else self._fields_before
+        return super().state() | {
+            "past_times": np.array([time for time, _ in past]),
+            "past_slopes": np.array([slopes for _, slopes in past]),
+            "field": field.copy(),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned; raise ValueError if they are of another system."""
+        super().restore(state)
+        check_stored(state, "field", self._field.shape)
+        self._field = np.array(state["field"], dtype=np.float64)
+        self._past = list(zip(np.asarray(state["past_times"]).tolist(), np.array(state["past_slopes"]), strict=True))
+
+    def _begin(self) -> None:
+        """Choose the first step as the compiled method does: one that changes the state by a hundredth."""
+        y = self._vectors[slots.ROW_STATE]
+        self._vectors[slots.ROW_START] = y
+        moments, slopes, _ = self._sweep(0.0, np.zeros((STAGES, self._particles.coefficients.size)))
+        rates = np.empty_like(y)
+        self._system.rhs(self.time, y, rates)
+        self._counters[slots.EVALUATIONS] += 1
+        scale = self._atol + self._scalars[slots.RTOL] * np.abs(y)
+        speed, size = np.max(np.abs(rates) / scale), np.max(np.abs(y) / scale)
+        self._scalars[slots.STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
+        self._counters[slots.READY] = 1
+        self._arrive(moments[STAGES], slopes[STAGES])
+
+    def _arrive(self, moments: Array, slopes: Array) -> None:
+        """Remember the field at the end of a step, and record the events that it passed."""
+        self._past = [*self._past[1 - REMEMBERED :], (self.time, slopes)]
+        times, now, before = self._events
+        before[:] = now
+        now[:] = self._particles.event_values(moments)
+        record_crossings(times, before, now, (self.start, self.time), self._event_values)
+
+    def _try_step(self) -> Status | None:
+        """Try one step, which is shortened if it fails; return why none can be taken, or None."""
+        h = float(self._scalars[slots.STEP])
+        error, moments, slopes = self._settle(h)
+        factor = NOT_FINITE_FACTOR
+        if error < np.inf:
+            factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
+        if error <= 1.0:
+            self._vectors[slots.ROW_START] = self._vectors[slots.ROW_STATE]
+            self._vectors[slots.ROW_STATE] = self._vectors[slots.ROW_NEW]
+            self._scalars[slots.STEP] = h * (factor if self._counters[slots.FAILURES] == 0 else min(factor, 1.0))
+            self._scalars[slots.TIME_START], self._scalars[slots.TIME] = self.time, self.time + h
+            self._counters[slots.FAILURES] = self._counters[slots.DENSE_READY] = 0
+            self._counters[slots.ACCEPTED] += 1
+            self._arrive(moments, slopes)
+            return None
+        self._counters[slots.FAILURES] += 1
+        self._counters[slots.REJECTED] += 1
+        self._scalars[slots.STEP] = h * factor
+        if h * factor > SMALLEST_STEP * abs(self.time) + SMALLEST_STEP_AT_ZERO:
+            return None
+        return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
+
+    def _settle(self, h: float) -> tuple[float, Array, Array]:
+        """Sweep until the field agrees with itself; return the error of the step, and moments and slopes at its end."""
+        guess = self._extrapolated(h)
+        for _ in range(STAGES):
+            self._field = guess
+            moments, slopes, error = self._sweep(h, guess)
+            change = h * self._particles.steepness * float(np.abs(slopes[:STAGES] - guess).sum(axis=1).max())
+            guess = slopes[:STAGES]
+            if error > 1.0 or change <= AGREEMENT * self._scalars[slots.RTOL]:
+                break
+        return error, moments[STAGES], slopes[STAGES]
+
+    def _extrapolated(self, h: float) -> Array:
+        """Return slopes at the stages of a step h, (STAGES, M), on the polynomial through the past ones."""
+        known = (np.array([time for time, _ in self._past]) - self.time) / h
+        powers = np.vander(known, increasing=True), np.vander(DOP853_C[:STAGES], known.size, increasing=True)
+        weights = np.linalg.solve(powers[0].T, powers[1].T)
+        guess: Array = np.ascontiguousarray(weights.T @ np.array([slopes for _, slopes in self._past]))
+        return guess
+
+    def _sweep(self, h: float, slopes: Array, kept: Array | None = None) -> tuple[Array, Array, float]:
+        """Take all particles through a step; return moments and slopes (POINTS, M) that follow, and the error.
+
+        The stages are kept if there is an array (STAGES, n) for them. The error combines two estimates in the
+        largest-component norm, as in `explicit_kernels`.
+        """
+        start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[slots.ROW_NEW]
+        parameters, sizes, scratch = self._system.numbers
+        kept = np.empty((STAGES, 0)) if kept is None else kept
+        count, M = self._particles.weights.size, self._particles.coefficients.size
+        sums, errors = np.zeros((PARTS, POINTS, M)), np.zeros((PARTS, 2))
+        marks = GRAIN * np.linspace(0, -(-count // GRAIN), PARTS + 1).astype(int)
+        vectors, rtol = (start, new, self._atol), float(self._scalars[slots.RTOL])
+
+        def parts(first: int, last: int) -> None:
+            numbers = (parameters, sizes, np.empty_like(scratch))
+            for part in range(first, last):
+                begin, end = int(marks[part]), min(int(marks[part + 1]), count)
+                results = (sums[part], kept, errors[part])
+                self._sweep_part(begin, end, h, vectors, rtol, slopes, results, numbers)
+
+        self._workers.over_parts(PARTS, parts)
+        self._counters[_SWEEPS] += 1
+        self._counters[slots.EVALUATIONS] += STAGES
+        moments, found = np.empty((2, POINTS, M))
+        self._write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
+        five, three = CAUTION * errors.max(axis=0)
+        if five < 1e-100 or not five + three < np.inf:
+            return moments, found, float(five + three)
+        return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))
+
+    def _interpolate_inside(self, t: float, out: Array) -> None:
+        """Recompute the stages of the last step, which sweeps do not keep; the dense output is made of them."""
+        if self._counters[slots.DENSE_READY] == 0:
+            self._sweep(self.time - self.start, self._field, self._vectors[slots.ROW_STAGES : slots.ROW_END])
+            self._system.rhs(self.time, self._vectors[slots.ROW_STATE], self._vectors[slots.ROW_END])
+        super()._interpolate_inside(t, out)

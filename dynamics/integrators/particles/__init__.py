@@ -1,1 +1,0 @@
-"""Steps of very many particles, by sweeps over blocks of them that stay in cache."""

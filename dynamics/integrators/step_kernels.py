@@ -1,0 +1,120 @@
+"""Rows and slots of the arrays in which a compiled method keeps its state.
+
+They are `vectors` (rows of length n), `scalars`, `counters` and `events`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dynamics.integrators.system_calls import System, event_values
+from dynamics.kernels.jit import kernel, pasted_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.integrators.system_calls import System
+    from dynamics.kernels.arrays import Integers, Matrix, Vector
+
+    Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix, Vector, Integers, Vector]
+
+
+# Rows of `vectors`: state now, state at the start of the last step, trial state.
+ROW_STATE, ROW_START, ROW_TRIAL = 0, 1, 2
+# Slots of `scalars`: time now, start of the last step, next step length, relative tolerance, forced step length
+# (0: adaptive), largest step length.
+TIME, TIME_START, STEP, RTOL, FIXED_STEP, LARGEST_STEP = 0, 1, 2, 3, 4, 5
+# Slots of `counters`; FAILURES counts rejections since the last accepted step.
+READY, DENSE_READY, ACCEPTED, REJECTED, EVALUATIONS, FAILURES = 0, 1, 2, 3, 4, 5
+# Rows of `events`: time of passing (not-a-number: not yet), values now, values at the start of the last step.
+EVENT_TIME, EVENT_NOW, EVENT_BEFORE = 0, 1, 2
+# `advance_through` returns a status and, in units of this, how many times were passed.
+PASSED = 8
+
+# The explicit pair. Rows after the common ones: new state, the 16 stages, of which END is the derivative at the end of
+# the step, the 7 dense coefficients, zeros. Slot of `counters`: accepted steps whose length stability limits.
+ROW_NEW, ROW_STAGES, ROW_END, ROW_DENSE, ROW_ZERO = 3, 4, 16, 20, 27
+STABILITY_LIMITED = 6
+
+# BDF. Rows for the linear solve: residual b, solution x, diagonal of J, error weights, weighted inverse of the
+# preconditioner, f(y), J z, z, and the Krylov basis.
+ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = range(3, 11)
+ROW_KRYLOV, MAX_KRYLOV, MAX_ORDER = 11, 10, 5
+# Rows after that: correction y − y_predicted, the correction before a choice of order, what rounding does to the
+# solution of a step per unit of its length, and the Nordsieck array.
+ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = range(ROW_KRYLOV + MAX_KRYLOV + 1, ROW_KRYLOV + MAX_KRYLOV + 5)
+# Slots of `scalars`: step length in the Nordsieck array, rate of convergence, error constant of the saved correction,
+# error constants (lower order, this order, higher order, saved correction), largest growth, past step lengths,
+# coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`, and the Hessenberg
+# matrix.
+SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = range(6, 14)
+PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
+# Slots of `counters`; UNRESOLVED counts accepted steps since the time last moved.
+ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
+# Behind those that are stored: whether the system has a product with its Jacobian.
+HAS_PRODUCT = 16
+
+
+# What every compiled method uses: limits of a step, a vector copy, events.
+
+
+STATUS_REACHED, STATUS_MAX_STEPS, STATUS_STEP_TOO_SMALL, STATUS_NOT_FINITE, STATUS_EVENT = 0, 1, 2, 3, 4
+
+# A step below this multiple of the time is lost in rounding; the second number ends the search at time 0.
+SMALLEST_STEP, SMALLEST_STEP_AT_ZERO = 16.0 * 2.220446049250313e-16, 1e-290
+
+
+@kernel
+def copy_row(out: Vector, source: Vector) -> None:
+    """Copy one vector; a plain loop compiles ten times faster than a slice assignment."""
+    for i in range(out.size):
+        out[i] = source[i]
+
+
+@kernel
+def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
+    """Evaluate all events at the current state and return whether a waiting one is at or above zero."""
+    for e in range(events.shape[1]):
+        events[EVENT_BEFORE, e] = events[EVENT_NOW, e]
+    event_values(t, y, events[EVENT_NOW], system)
+    passed = False
+    for e in range(events.shape[1]):
+        if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
+            passed = True
+    return passed
+
+
+# Steps of a compiled method through saved times, whose states are kept.
+
+
+def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) -> Callable[..., int]:
+    """Return the kernel save_through(targets, max_steps, states, arrays, system) of a method with these kernels.
+
+    It advances to the last of some increasing times, writes the state at each, and returns the status and, in units of
+    `PASSED`, the number of these times. `arrays` are the vectors, scalars, counters, absolute tolerances and events of
+    the method. No state is written if `states` has no rows.
+    """
+
+    @pasted_kernel
+    def save_through(targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, system: System) -> int:
+        vectors, scalars, counters, atol, events = arrays[:5]
+        last = counters[ACCEPTED] + counters[REJECTED] + max_steps
+        for k in range(targets.size):
+            t = targets[k]
+            left = last - counters[ACCEPTED] - counters[REJECTED]
+            status = advance(t, left, vectors, scalars, counters, atol, events, system)
+            if status != STATUS_REACHED:
+                return int(status + PASSED * k)
+            if states.shape[0] == 0:
+                continue
+            if t == scalars[TIME]:
+                copy_row(states[k], vectors[ROW_STATE])
+            elif t == scalars[TIME_START]:
+                copy_row(states[k], vectors[ROW_START])
+            else:
+                interpolate(t, states[k], vectors, scalars, counters, system)
+        return int(STATUS_REACHED + PASSED * targets.size)
+
+    return save_through
