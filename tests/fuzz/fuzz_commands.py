@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import fuzz_values as bad
 
 from dynamics import mean_field_study, study
-from dynamics.commands import options, readers
+from dynamics.commands import options
 from dynamics.laws import __main__ as laws
 from dynamics.report import __main__ as report
 from dynamics.solve import __main__ as solve
@@ -73,16 +73,16 @@ POSITIVE = numbers_from("0", "-1e-300", "0e5", "9" * 5000)
 SHARE = numbers_from("0", "1", "1.5", "2")
 #: Kinds by the function that reads the option.
 READERS: dict[Any, Draw] = {
-    readers.positive_integer: COUNT,
-    readers.natural_number: SEED,
-    readers.positive: POSITIVE,
-    readers.non_negative: numbers_from("9" * 5000),
-    readers.fraction: SHARE,
-    readers.tolerance: numbers_from("0", "1", "1e-15", "2"),
-    readers.save_schedule: from_texts("cubic:3", "geometric", "geometric:", "geometric:1", "linear:0", "linear:-5", ":", "x:3",
+    options.positive_integer: COUNT,
+    options.natural_number: SEED,
+    options.positive: POSITIVE,
+    options.non_negative: numbers_from("9" * 5000),
+    options.fraction: SHARE,
+    options.tolerance: numbers_from("0", "1", "1e-15", "2"),
+    options.save_schedule: from_texts("cubic:3", "geometric", "geometric:", "geometric:1", "linear:0", "linear:-5", ":", "x:3",
                                       "linear:nan", "linear:2.5", "geometric:1e12", "linear:1e18", "linear:9e99", ""),
-    readers.integers: from_texts("", ",", "4,", "4,3,2,1", "1,1,1,1", "0,1,2,3", "a,b", "1.5,2,3,4", "nan", "-4", "1e30"),
-    readers.numbers: from_texts("", ",", "1,", "1,,2", "0,1", "-1", "-1,2", "a", "nan", "nan,1", "inf", "1;2", "a,b", "1,inf", "1," * 3000),
+    options.integers: from_texts("", ",", "4,", "4,3,2,1", "1,1,1,1", "0,1,2,3", "a,b", "1.5,2,3,4", "nan", "-4", "1e30"),
+    options.numbers: from_texts("", ",", "1,", "1,,2", "0,1", "-1", "-1,2", "a", "nan", "nan,1", "inf", "1;2", "a,b", "1,inf", "1," * 3000),
 }  # fmt: skip
 PATHS = named(
     "missing/run.nc",
