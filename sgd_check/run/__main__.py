@@ -57,12 +57,12 @@ def _check(given: Mapping[str, Any]) -> int:
             raise UsageError(msg)
         return check_mean_field(asked, prediction, output, figure)
     settings = _completed(asked, prediction)
-    course, seconds = _chosen_course(settings, prediction)
-    file = file_of_runs(settings, course.problem, output, begun)
+    plan, seconds = _plan(settings, prediction)
+    file = file_of_runs(settings, plan.problem, output, begun)
     if not settings["quiet"]:
-        _announce(course, seconds, settings["seeds"])
+        _announce(plan, seconds, settings["seeds"])
     try:
-        return _simulate(settings, prediction, course, file, output, figure)
+        return _simulate(settings, prediction, plan, file, output, figure)
     except KeyboardInterrupt:
         if file.unfinished:
             end_of_runs(file, settings)
@@ -107,27 +107,27 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried, "engine": engine}
 
 
-def _announce(course: CheckPlan, seconds: float | None, seeds: int) -> None:
+def _announce(plan: CheckPlan, seconds: float | None, seeds: int) -> None:
     """Say what will be simulated, about how long it takes, and what would be faster or more."""
-    say(course.describe())
+    say(plan.describe())
     if seconds is None:
-        say(f"{course.steps} steps of {seeds} runs, in spans; --max-runtime bounds the time.")
+        say(f"{plan.steps} steps of {seeds} runs, in spans; --max-runtime bounds the time.")
     else:
-        say(f"About {duration(seconds)} for {course.steps} steps of {seeds} runs.")
+        say(f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs.")
     if seconds is not None and seconds > LONG_RUN_SECONDS:
         say(LONG_RUN_ADVICE)
-    elif course.checked < course.emerging:
-        say(f"More directions would take over ten minutes; --directions {course.emerging} checks all.")
+    elif plan.checked < plan.emerging:
+        say(f"More directions would take over ten minutes; --directions {plan.emerging} checks all.")
 
 
-def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, course: CheckPlan) -> xr.Dataset:
+def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, plan: CheckPlan) -> xr.Dataset:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs."""
     from sgd_check.verdicts.check import NoFiniteStepError, prediction_to_test
 
     try:
         return prediction_to_test(
             prediction,
-            course,
+            plan,
             settings["batch_size"],
             theory=settings["theory"],
             progress=False if settings["quiet"] else None,
@@ -139,7 +139,7 @@ def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, course: CheckPl
         raise UsageError(str(error)) from None
 
 
-def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPlan, float | None]:
+def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPlan, float | None]:
     """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
     from sgd_check.engines import EngineOptions
     from sgd_check.verdicts.check import plan_check
@@ -158,46 +158,35 @@ def _chosen_course(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple
 def _simulate(
     settings: Mapping[str, Any],
     prediction: xr.Dataset,
-    course: CheckPlan,
+    plan: CheckPlan,
     file: RunFile,
     output: Path,
     figure: Path | None,
 ) -> int:
     """Simulate, compare, write, print; return the exit code."""
-    import time as clock
     import warnings
 
-    import xarray as xr
+    from sgd_check.verdicts.check import carry_out
 
-    from dynamics.runs import also_interrupted
-    from sgd_check import compare, simulate
-    from sgd_check.verdicts.check import seconds_left, simulate_for_curves
-
-    tested, started, budget = _tested(settings, prediction, course), clock.perf_counter(), settings["max_runtime"]
-
-    def simulate_at(rate: float, steps: int, first: bool) -> xr.Dataset:
-        if not first and not settings["quiet"]:
+    def announce(steps: int) -> None:
+        if not settings["quiet"]:
             say(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
-        return also_interrupted(
-            lambda: simulate(
-                course.problem,
-                learning_rate=rate,
-                steps=steps,
-                **{name: settings[name] for name in ("seeds", "engine", "batch_size", "device", "dtype")},
-                max_runtime=budget if first else seconds_left(budget, started),
-                progress=False if settings["quiet"] else None,
-                checkpoint=file if first else None,
-            )
-        )
 
+    tested = _tested(settings, prediction, plan)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: None if settings["quiet"] else say(f"warning: {message}")
-        runs = simulate_for_curves(tested, course, simulate_at)
-        tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=settings["false_alarm_rate"])
-        if tested is not prediction:
-            tree["given"] = xr.DataTree(prediction)
-        return end(tree, output, figure, settings, runs[-1].attrs["stop_reason"], file)
+        names = ("false_alarm_rate", "max_runtime", "seeds", "engine", "batch_size", "device", "dtype")
+        tree, ended = carry_out(
+            plan,
+            prediction,
+            tested,
+            checkpoint=file,
+            announce=announce,
+            progress=False if settings["quiet"] else None,
+            **{name: settings[name] for name in names},
+        )
+        return end(tree, output, figure, settings, ended, file)
 
 
 if __name__ == "__main__":

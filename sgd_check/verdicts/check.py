@@ -214,32 +214,22 @@ def check(
     tested = prediction_to_test(
         prediction, plan, options.batch_size, theory=theory, progress=progress, say=_warn, **words
     )
-    started = clock.perf_counter()
-
-    def simulate_at(rate: float, count: int, first: bool) -> xr.Dataset:
-        run = partial(
-            simulate,
-            problem,
-            learning_rate=rate,
-            steps=count,
-            seeds=options.seeds,
-            engine=name,
-            save_at=save_at,
-            batch_size=options.batch_size,
-            device=device,
-            dtype=dtype,
-            progress=progress,
-            max_runtime=max_runtime if first else seconds_left(max_runtime, started),
-            checkpoint=checkpoint if first else None,
-        )
-        return also_interrupted(run)
-
-    simulations = simulate_for_curves(tested, plan, simulate_at)
-    runs = simulations if len(simulations) > 1 else simulations[0]
-    tree = compare(tested, runs, false_alarm_rate=false_alarm_rate)
-    if tested is not prediction:
-        tree["given"] = xr.DataTree(prediction)
-    if simulations[-1].attrs["stop_reason"] == "interrupted":
+    tree, ended = carry_out(
+        plan,
+        prediction,
+        tested,
+        false_alarm_rate=choice["false_alarm_rate"],
+        max_runtime=max_runtime,
+        checkpoint=checkpoint,
+        seeds=options.seeds,
+        engine=name,
+        save_at=save_at,
+        batch_size=options.batch_size,
+        device=device,
+        dtype=dtype,
+        progress=progress,
+    )
+    if ended == "interrupted":
         msg = "The check was interrupted; what was computed is the attribute `dataset` of this exception, a DataTree."
         raise dynamics.SolveInterrupted(msg, tree)
     return tree
@@ -485,24 +475,38 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
     return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
 
 
-def simulate_for_curves(
-    prediction: xr.Dataset, plan: CheckPlan, simulate_at: Callable[[float, int, bool], xr.Dataset]
-) -> list[xr.Dataset]:
-    """Return the simulation of a check, and where the flow is tested by curves one at half of the learning rate.
+def carry_out(
+    plan: CheckPlan,
+    prediction: xr.Dataset,
+    tested: xr.Dataset,
+    *,
+    false_alarm_rate: float,
+    max_runtime: float | None,
+    checkpoint: str | os.PathLike[str] | RunFile | None,
+    announce: Callable[[int], object] = int,
+    **arguments: Any,
+) -> tuple[xr.DataTree, str]:
+    """Simulate a plan, at half of the learning rate too where a flow is tested by curves, and compare.
 
-    `simulate_at` takes learning rate, steps, and whether these are the first runs. Without all of the first runs there
-    is no use for the second.
+    `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation, which is made
+    only after all of the first. Returns the tree of `compare`, with the prediction as /given where another one was
+    tested, and why the last simulation ended.
     """
-    found = [simulate_at(plan.learning_rate, plan.steps, True)]
-    needs_two = decided_by_curves(plan.problem) and not has_step(prediction)
-    if needs_two and found[0].attrs["stop_reason"] == "reached_end":
-        found.append(simulate_at(0.5 * plan.learning_rate, 2 * plan.steps, False))
-    return found
+    started = clock.perf_counter()
 
+    def run(rate: float, steps: int, **ends: Any) -> xr.Dataset:
+        return also_interrupted(partial(simulate, plan.problem, learning_rate=rate, steps=steps, **ends, **arguments))
 
-def seconds_left(budget: float | None, started: float) -> float | None:
-    """Return the rest of a budget in seconds since a reading of the clock, and a little at least."""
-    return None if budget is None else max(budget - (clock.perf_counter() - started), 1e-3)
+    runs = [run(plan.learning_rate, plan.steps, max_runtime=max_runtime, checkpoint=checkpoint)]
+    needs_two = decided_by_curves(plan.problem) and not has_step(tested)
+    if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
+        announce(2 * plan.steps)
+        left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
+        runs.append(run(0.5 * plan.learning_rate, 2 * plan.steps, max_runtime=left))
+    tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
+    if tested is not prediction:
+        tree["given"] = xr.DataTree(prediction)
+    return tree, str(runs[-1].attrs["stop_reason"])
 
 
 def _piloted(pilot: Pilot) -> tuple[float, int]:

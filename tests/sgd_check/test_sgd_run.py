@@ -261,7 +261,7 @@ def with_text_as_norm(dataset):
 def test_a_prediction_that_nothing_can_be_held_against_is_refused_before_the_runs(
     prediction, capsys, monkeypatch, spoil, sentence
 ):
-    monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("run"))
+    monkeypatch.setattr("sgd_check.verdicts.check.simulate", lambda *_, **__: pytest.fail("run"))
     save(spoil(load(prediction)), prediction, overwrite=True)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 2
     assert capsys.readouterr().err == f"error: {sentence}\n"
@@ -279,7 +279,7 @@ def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answe
             path.write_bytes(b"theirs") if foreign else path.mkdir()
         return compare(*arguments, **settings)
 
-    monkeypatch.setattr(sgd_check, "compare", befalls)
+    monkeypatch.setattr("sgd_check.verdicts.check.compare", befalls)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 1
     told, other = capsys.readouterr(), target.with_name("prediction-sgd-2.nc")
     assert told.err.splitlines()[-1] == (
@@ -292,7 +292,12 @@ def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answe
 
 
 @pytest.mark.parametrize(
-    "place", ["sgd_check.simulate", "sgd_check.compare", "sgd_check.report.figures.plot_comparison"]
+    "place",
+    [
+        "sgd_check.verdicts.check.simulate",
+        "sgd_check.verdicts.check.compare",
+        "sgd_check.report.figures.plot_comparison",
+    ],
 )
 @pytest.mark.parametrize("kind", [TypeError, pytest.param(ValueError, marks=pytest.mark.long)])
 def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):
@@ -379,7 +384,7 @@ def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, ca
         assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
     assert affordable_plan(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
     monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
-    monkeypatch.setattr("sgd_check.simulate", lambda *_, **__: pytest.fail("far enough"))
+    monkeypatch.setattr("sgd_check.verdicts.check.simulate", lambda *_, **__: pytest.fail("far enough"))
     path = save(flow, tmp_path / "three.nc")
     with pytest.raises(pytest.fail.Exception):
         main([str(path)])
