@@ -157,7 +157,10 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
     """Return the expansion of coefficients by degree."""
     terms: dict[int, object] = {}
     for key, number in given.items():
-        degree = _degree(key)
+        degree = as_integer(key)
+        if degree is None or not 0 <= degree <= MAX_DEGREE:
+            msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
+            raise ValueError(msg)
         if degree in terms:
             msg = f"Argument `x` must give each degree once, but gives {degree} twice."
             raise ValueError(msg)
@@ -192,15 +195,6 @@ def _by_degree(coefficients: Any) -> dict[int, object]:
         msg = "Argument `x` must have at least one nonzero coefficient, but is empty."
         raise ValueError(msg)
     return dict(enumerate(coefficients))
-
-
-def _degree(key: object) -> int:
-    """Return the degree that a key of the mapping stands for."""
-    degree = as_integer(key)
-    if degree is None or not 0 <= degree <= MAX_DEGREE:
-        msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
-        raise ValueError(msg)
-    return degree
 
 
 def _coefficient(degree: int, number: object) -> object:

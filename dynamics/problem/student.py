@@ -150,8 +150,14 @@ class Student:
         check_choice("first_layer", self.first_layer, FIRST_LAYERS)
         assign("initial_second_layer", self._checked_second_layer())
         assign("initial_biases", self._checked_biases())
-        assign("scale", _checked_scale(self.scale))
-        assign("rates", _checked_rates(self.rates))
+        if isinstance(self.scale, str):
+            check_choice("scale", self.scale, tuple(SCALES))
+        else:
+            assign("scale", checked_number(self.scale, "scale", positive=True, maximum=LARGEST_SETTING))
+        if isinstance(self.rates, str):
+            check_choice("rates", self.rates, ("mean-field",))
+        else:
+            assign("rates", _checked_numbers("rates", self.rates, ("ε_w", "ε_v", "ε_b")))
         of_first, of_second = _checked_numbers("decay", self.decay, ("κ_w", "κ_v"))
         # Fixed layers do not decay.
         first, second = self.first_layer == "free", self.second_layer == "trained"
@@ -287,20 +293,6 @@ def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
         msg = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
         raise ValueError(msg)
     return read_only(found)
-
-
-def _checked_scale(scale: object) -> float | str:
-    if not isinstance(scale, str):
-        return checked_number(scale, "scale", positive=True, maximum=LARGEST_SETTING)
-    check_choice("scale", scale, tuple(SCALES))
-    return scale
-
-
-def _checked_rates(rates: object) -> tuple[float, ...] | str:
-    if isinstance(rates, str):
-        check_choice("rates", rates, ("mean-field",))
-        return rates
-    return _checked_numbers("rates", rates, ("ε_w", "ε_v", "ε_b"))
 
 
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:

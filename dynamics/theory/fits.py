@@ -281,8 +281,12 @@ def _window_logs(
         px.ndim == 1 and px.shape == py.shape,
         f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
     )
-    require((np.diff(px) > 0.0).all(), "Argument `x` must increase, but does not.")
-    low, high = _checked_window(window)
+    require(not (np.diff(px) <= 0.0).any(), "Argument `x` must increase, but does not.")
+    given: object = (-np.inf, np.inf) if window is None else window
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
+        raise TypeError(msg)
+    low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
     require(
         np.count_nonzero(inside) >= FEWEST_POINTS,
@@ -295,16 +299,6 @@ def _window_logs(
         "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
     )
     return np.log(px), np.log(py), (float(px[0]), float(px[-1]))
-
-
-def _checked_window(window: object) -> tuple[float, float]:
-    """Return a window as floats; without one, everything is inside."""
-    if window is None:
-        return -np.inf, np.inf
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
-        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
-        raise TypeError(msg)
-    return checked_real(window[0], "window"), checked_real(window[1], "window")
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:

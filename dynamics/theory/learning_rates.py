@@ -191,7 +191,9 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     """
     size = checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
-        return _limit_of_frames(problem, size)
+        check_quadratic(problem)
+        require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
+        return float(rate_limits(problem).max())
     check_problem(problem, fields=("inputs",))
     c = problem.activation.coefficients
     require(
@@ -217,13 +219,6 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
         largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
     return size * 2.0 * slope / largest / problem.dimension
-
-
-def _limit_of_frames(problem: Problem, batch_size: int) -> float:
-    """Return η*_1, above which noise keeps orthogonal neurons from every direction."""
-    check_quadratic(problem)
-    require(batch_size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch_size}.")
-    return float(rate_limits(problem).max())
 
 
 def whitened_limit(problem: Problem, batch_size: int) -> float:

@@ -88,7 +88,13 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     >>> label_correlations("sign", 3).round(4).tolist()
     [1.0, 0.6366, 0.0, 0.1061]
     """
-    return _correlations(expand(link), _checked_degree(degree))
+    rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
+    value = as_integer(degree)
+    if value is None and not isinstance(degree, bool):
+        raise TypeError(rule)
+    if value is None or not 1 <= value <= HIGHEST_DEGREE:
+        raise ValueError(rule)
+    return _correlations(expand(link), value)
 
 
 def generative_exponent(link: object) -> GenerativeExponent:
@@ -154,16 +160,6 @@ def _correlations(expansion: HermiteExpansion, degree: int) -> Array:
     seen = moments[0] > 0.0
     squares: Array = np.sum(moments[:, seen] ** 2 / moments[0, seen], axis=1)
     return np.minimum(squares, 1.0)
-
-
-def _checked_degree(degree: int) -> int:
-    rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
-    value = as_integer(degree)
-    if value is None and not isinstance(degree, bool):
-        raise TypeError(rule)
-    if value is None or not 1 <= value <= HIGHEST_DEGREE:
-        raise ValueError(rule)
-    return value
 
 
 class SampleLaw(NamedTuple):

@@ -168,7 +168,8 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     (2, 3)
     """
     axes = _checked_axes(axes)
-    _check_kind(kind)
+    if kind not in get_args(Kind):
+        raise ValueError(not_a_choice("Argument `kind`", kind, get_args(Kind)))
     link = single_link(f, axes)
     if link is not None:
         return _of_one_direction(link, kind)
@@ -211,11 +212,6 @@ def _checked_axes(axes: Any) -> int | None:
     return number
 
 
-def _check_kind(kind: Any) -> None:
-    if kind not in get_args(Kind):
-        raise ValueError(not_a_choice("Argument `kind`", kind, get_args(Kind)))
-
-
 def _of_one_direction(link: object, kind: Kind) -> Leap:
     expansion = expand(link)
     if kind == "generative":
@@ -241,7 +237,10 @@ def _by_coefficients(function: PointFunction) -> Search:
 def _by_cells(function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]]) -> Search:
     def search(known: Array, rest: Array) -> tuple[int, Array] | None:
         coarse, fine, slices = _GRIDS[len(known), len(rest)]
-        grids = [cells_of(function, known, turned @ rest, coarse, slices) for turned in _rotations(len(rest))]
+        # In several dimensions the second grid is turned, so that the two favour no direction together.
+        turned = np.linalg.qr(np.random.default_rng(7).standard_normal((len(rest), len(rest))))[0] @ rest
+        bases = [rest, turned] if len(rest) > 1 else [rest]
+        grids = [cells_of(function, known, basis, coarse, slices) for basis in bases]
         for degree in range(1, HIGHEST_DEGREE + 1):
             matrices = [direction_matrix(rows_of(cells, degree), len(rest), degree) for cells in grids]
             # A grid adds an error to a λ_k² of zero, which depends on its orientation to the function.
@@ -258,12 +257,6 @@ def _is_settled(label: PointFunction, known: Array) -> bool:
     rest = _complement(known)
     coarse, _, slices = _GRIDS[len(known), len(rest)]
     return bool((cells_of(label, known, rest, coarse, slices).spread() < RESOLUTION).all())
-
-
-def _rotations(axes: int) -> list[Array]:
-    """Return the identity and, in several dimensions, a rotation that favours no direction."""
-    turned = np.linalg.qr(np.random.default_rng(7).standard_normal((axes, axes)))[0]
-    return [np.eye(axes), turned][:axes]
 
 
 def _complement(known: Array) -> Array:
@@ -343,7 +336,8 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     if count > MOST_AXES:
         msg = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
         raise ValueError(msg)
-    return _checked(_of_columns(f) if required in (None, count) else _of_array(f, count), name, count), count
+    rows = (lambda points: f(*points.T.copy())) if required in (None, count) else _of_array(f, count)
+    return _checked(rows, name, count), count
 
 
 def _from_text(text: str, axes: int | None) -> tuple[PointFunction, int]:
@@ -369,10 +363,6 @@ def _required_arguments(function: Any) -> int | None:
         return None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(each.kind in positional and each.default is each.empty for each in parameters)
-
-
-def _of_columns(function: Any) -> PointFunction:
-    return lambda points: function(*points.T.copy())
 
 
 def _of_array(function: Any, axes: int) -> PointFunction:
