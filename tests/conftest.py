@@ -35,17 +35,18 @@ hypothesis.settings.load_profile("project")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the long tests unless FULL_TESTS is set, and those slow to compile unless the compiler is off."""
     full, compiled = "FULL_TESTS" in os.environ, os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+    chosen, left = [], []
     for item in items:
         slow = item.get_closest_marker("slow_to_compile") is not None
         if slow:
             item.add_marker(pytest.mark.kernels)
-        if item.get_closest_marker("long") and not full:
-            item.add_marker(pytest.mark.skip(reason="long: set FULL_TESTS=1"))
-        elif slow and compiled and not full:
-            item.add_marker(pytest.mark.skip(reason="slow to compile: set NUMBA_DISABLE_JIT=1, or FULL_TESTS=1"))
+        long = item.get_closest_marker("long") is not None
+        (left if not full and (long or (slow and compiled)) else chosen).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = chosen
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -39,7 +39,7 @@ class Case:
         weight = np.concatenate([self.weight, [-unit.coefficient for unit in units]])
         write = write_polynomial_second if source.is_polynomial else write_erf_second
         out, work = np.full((m, m), np.nan), np.full(source.work_size, np.nan)
-        given = (vectors @ vectors.T, bias, weight, self.noise, float(d) if exact else 1.0, exact, m)
+        given = ((vectors @ vectors.T, bias, weight), self.noise, float(d) if exact else 1.0, exact, m)
         write(*given, source.numbers, source.layout, work, out)
         return out
 

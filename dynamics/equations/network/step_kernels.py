@@ -138,10 +138,14 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 @kernel
 def write_erf_second(
-    C: Matrix, bias: Vector, weight: Vector, noise: float, d: float, exact: bool, m: int,
+    vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact.
+
+    `vectors` are their Gram matrix, biases and weights.
+    """
+    C, bias, weight = vectors
     M = weight.size
     size, centred = STEP_HEAD + layout[0], layout[1] == 1
     rows, tilted = matrix(work, 0, M, size), matrix(work, M * size, M, M)
@@ -198,10 +202,14 @@ def write_erf_second(
 
 @kernel
 def write_polynomial_second(
-    C: Matrix, bias: Vector, weight: Vector, noise: float, d: float, exact: bool, m: int,
+    vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact."""
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact.
+
+    `vectors` are their Gram matrix, biases and weights.
+    """
+    C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
     weights = diagram_size(M, K) - M
     for a in range(M):
@@ -272,7 +280,7 @@ def write_step_noise(
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
     write_second(
-        C, bias, weight, parameters[step + 3], parameters[step + 2], sizes[EXACT] == 1, m, numbers, layout, scratch, S
+        (C, bias, weight), parameters[step + 3], parameters[step + 2], sizes[EXACT] == 1, m, numbers, layout, scratch, S
     )
     for i in range(m):
         for j in range(m):

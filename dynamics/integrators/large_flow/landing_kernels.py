@@ -22,12 +22,10 @@ from dynamics.integrators.large_flow.division_kernels import (
     add_rest,
     rest_number,
 )
+from dynamics.integrators.large_flow.row_kernels import Dense, State
 from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
 from dynamics.kernels.jit import entry, kernel
 from dynamics.kernels.views import row_part
-
-VectorsAndNorms = tuple[Matrix, Vector]
-Dense = tuple[Cube, Matrix]
 
 
 @entry
@@ -93,8 +91,8 @@ def events_inside(
     p: int,
     x: float,
     sign_matters: bool,
-    begin: VectorsAndNorms,
-    end: VectorsAndNorms,
+    begin: State,
+    end: State,
     polynomials: Dense,
     out: Vector,
 ) -> None:
@@ -116,10 +114,10 @@ def interpolate_rows(
     first: int,
     last: int,
     x: float,
-    begin: VectorsAndNorms,
-    end: VectorsAndNorms,
+    begin: State,
+    end: State,
     polynomials: Dense,
-    out: VectorsAndNorms,
+    out: State,
 ) -> None:
     """Write rows first … last − 1 at the fraction x of the step from one state to another, normalised.
 

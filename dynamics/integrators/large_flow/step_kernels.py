@@ -26,6 +26,7 @@ from dynamics.integrators.large_flow.row_kernels import (
     Dense,
     Ends,
     Stages,
+    State,
     combine,
     combine_number,
     finish_row,
@@ -81,10 +82,8 @@ def slow_alone(u: Vector, du: Vector, sign: int, held: float, drift: Vector) -> 
 def slow_together(
     c: int,
     rows: Integers,
-    u: Matrix,
-    log_n: Vector,
-    du: Matrix,
-    dl: Vector,
+    state: State,
+    velocity: State,
     means: tuple[Vector, Vector],
     pace: Matrix,
     drift: Matrix,
@@ -97,9 +96,9 @@ def slow_together(
     by δ_i from the mean, s_i u_i = ū + δ_i, then have other velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the
     direction. Without that the lag of their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by
     T_i = 1 − u_i u_iᵀ; the x whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
-    `means` takes two vectors.
+    The state is (u, ln n) of these rows, the velocity (u', (ln n)'); `means` takes two vectors.
     """
-    mean, shift = means
+    (u, log_n), (du, dl), (mean, shift) = state, velocity, means
     D = mean.size
     total = mean_growth = mean_lean = 0.0
     for k in range(D):
@@ -157,7 +156,7 @@ def slow_cluster(
     if c < 0 or (pace[c, 0] >= 1.0 and pace[c, 1] >= 1.0):
         return
     if rows.size > 1:
-        slow_together(c, rows, u, log_n, du, dl, means, pace, drift, of_rows, link)
+        slow_together(c, rows, (u, log_n), (du, dl), means, pace, drift, of_rows, link)
     else:
         slow_alone(u[0], du[0], of_rows[POLE, rows[0]], 1.0 - pace[c, 0], drift[c])
         dl[0] -= (1.0 - pace[c, 1]) * (dl[0] - drift[c, drift.shape[1] - 1])
