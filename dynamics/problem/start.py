@@ -113,7 +113,8 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
     values, vectors = np.linalg.eigh(student_overlap - on_teacher @ on_teacher.T)
     kept = values > GRAM_TOLERANCE
     factor = vectors[:, kept] * np.sqrt(values[kept])
-    free = _free_axes(rows)
+    _, singular, axes = np.linalg.svd(rows, full_matrices=True)
+    free = axes[int(np.sum(singular > 1e-12 * singular[0])) :]
     inside = min(free.shape[0], factor.shape[1])
     unit = np.zeros((overlap.shape[0], span + factor.shape[1] - inside))
     unit[:, :span] = on_teacher + factor[:, :inside] @ free[:inside]
@@ -220,10 +221,3 @@ def check_orthogonal(name: str, gram: Array) -> None:
 def _rows(teacher: Teacher) -> Array:
     """Return the directions θ_p as rows, (P, r)."""
     return np.eye(teacher.span) if teacher.directions is None else teacher.directions
-
-
-def _free_axes(rows: Array) -> Array:
-    """Return an orthonormal basis, as rows, of the part of R^r that is orthogonal to every direction."""
-    _, singular, vectors = np.linalg.svd(rows, full_matrices=True)
-    rank = int(np.sum(singular > 1e-12 * singular[0]))
-    return np.asarray(vectors[rank:])

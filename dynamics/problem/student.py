@@ -251,13 +251,13 @@ class Student:
     @classmethod
     def of(cls, stored: dict[str, Any], second_layer: Array | None, biases: Array | None) -> Student:
         """Return the student of what `parameters` and `arrays` returned."""
-        told = {name: value for name, value in stored.items() if name != "activation"}
-        if told["initial_second_layer"] is None:
-            told["initial_second_layer"] = second_layer
-        if told["initial_biases"] is None:
-            told["initial_biases"] = biases
+        given = {name: value for name, value in stored.items() if name != "activation"}
+        if given["initial_second_layer"] is None:
+            given["initial_second_layer"] = second_layer
+        if given["initial_biases"] is None:
+            given["initial_biases"] = biases
         link = stored["activation"]
-        return cls(activation=read_link(link), order=link["order"], **told)
+        return cls(activation=read_link(link), order=link["order"], **given)
 
     def _repr_html_(self) -> str:
         from hermite.expansion import link_in_a_line
