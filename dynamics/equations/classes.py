@@ -22,7 +22,7 @@ import numpy as np
 from dynamics.equations import class_step_kernels as step_kernels
 from dynamics.equations import classes_kernels as kernels
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial
-from dynamics.equations.interface import Functions
+from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.pairs.link import link_data
 from dynamics.problem.inputs import MOST_WEIGHTS
@@ -48,6 +48,8 @@ class ClassSystem(OverlapSystem):
     """
 
     name = "classes"
+    has_unit_vectors = False
+    against_clusters: str | None = "its slowed clusters are derived for isotropic inputs"
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -98,6 +100,7 @@ class ClassDescentSystem(ClassSystem):
     """The same flow in the weights Ŵ (m, D), of which one Euler step is one of population gradient descent in w."""
 
     name = "class-descent"
+    against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
@@ -158,6 +161,7 @@ class ClassStepSystem(ClassSystem):
     """
 
     name = "class-step"
+    against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         check_polynomial(problem)

@@ -37,6 +37,7 @@ import numpy as np
 
 from dynamics.equations import finite_step_kernels as kernels
 from dynamics.equations.finite_step_kernels import write_step_moments
+from dynamics.equations.interface import FlowSystem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.overlaps_kernels import LINK
 from dynamics.equations.pairs.link import link_data
@@ -58,6 +59,8 @@ class FiniteStepSystem(OverlapSystem):
     """
 
     name = "finite-step"
+    has_unit_vectors = False
+    against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         link, teacher = problem.activation, problem.teacher

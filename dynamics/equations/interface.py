@@ -114,6 +114,10 @@ class FlowSystem(System):
 
     #: E(f − f*)² of the parts that `unpack` returns.
     loss: Callable[..., float]
+    #: Whether it is the overlap flow on isotropic inputs, which is also integrated in unit vectors of the neurons.
+    has_unit_vectors: bool = False
+    #: Why the method "stiff" is not for this system; None if the problem decides.
+    against_clusters: str | None = "its slowed clusters are derived for the gradient flow, not for finite steps"
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps of a state, and norms that are apart from them."""

@@ -37,6 +37,8 @@ class OverlapSystem(FlowSystem):
     """State layout, kernels and observables of the coupled flow for one problem."""
 
     name = "overlaps"
+    has_unit_vectors = True
+    against_clusters: str | None = None
 
     def __init__(self, problem: Problem) -> None:
         # Imported here because the functions of this module need no Numba.

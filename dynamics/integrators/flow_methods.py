@@ -47,9 +47,6 @@ EXPLICIT_BOUNDED_STEPS = 1e5
 #: Smallest rtol of the method "stiff". Its clusters and its lagged rest are of order 4, and errors of many steps of a
 #: light neuron at rest add up: its overlap was wrong by 6 rtol at 1e-9 and by 70 rtol at 1e-10.
 SMALLEST_STIFF_RTOL = 1e-9
-#: Why the method "stiff" is not for a system of another name than that of the flow.
-FLOW_ALONE = "its slowed clusters are derived for the gradient flow, not for finite steps"
-ISOTROPIC_ALONE = "its slowed clusters are derived for isotropic inputs"
 
 
 def choose_method(system: FlowSystem, last_time: float) -> str:
@@ -59,7 +56,7 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
     """
     stability_steps = system.stiffness() * last_time / 6.0
     limit = EXPLICIT_STEP_LIMIT
-    if system.name == "overlaps":
+    if system.has_unit_vectors:
         few = system.problem.information_exponent <= 2 and system.problem.width <= FEW_NEURONS
         limit = EXPLICIT_FEW_LIMIT if few else EXPLICIT_FLOW_LIMIT
     return "explicit" if stability_steps < limit else "stiff"
@@ -105,8 +102,7 @@ class FlowMethod:
         if self.name == "stiff":
             from dynamics.integrators.large_flow import reason_against
 
-            notes = {"overlaps": reason_against(self.system.problem), "classes": ISOTROPIC_ALONE}
-            self.note = notes.get(self.system.name, FLOW_ALONE)
+            self.note = self.system.against_clusters or reason_against(self.system.problem)
             if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
                 self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
             if self.note is not None and self.device is not None:
@@ -121,7 +117,7 @@ class FlowMethod:
             from dynamics.integrators.descent import DescentStepper, EulerStepper
 
             descent: DescentStepper | EulerStepper
-            if self.system.name == "overlaps":
+            if self.system.has_unit_vectors:
                 descent = DescentStepper(self.system.problem, self.learning_rate)
             else:
                 descent = EulerStepper(self.system, self.learning_rate)
@@ -158,7 +154,7 @@ class FlowMethod:
     @property
     def carries_vectors(self) -> bool:
         """Whether vectors are what is integrated, so that they exist by construction."""
-        return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.name == "overlaps")
+        return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.has_unit_vectors)
 
     def attributes(self, stepper: Stepper) -> dict[str, Any]:
         """Return the attributes of a dataset that tell which method ran."""
@@ -189,7 +185,7 @@ class FlowMethod:
         # Imported here because a menu needs no linear algebra.
         from dynamics.equations.pairs.vectors import VectorSystem
 
-        vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.name == "overlaps" else None
+        vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.has_unit_vectors else None
         system = self.system if vectors is None else vectors
         factor = LOCAL_TOLERANCE.get(name, 1.0)
         atol = self.atol if vectors is None else self.atol + SMALLEST_SIZE * rtol
