@@ -48,17 +48,17 @@ SLOPES = (
 )
 #: Number of points above which they are drawn as a curve.
 MOST_POINTS = 40
-TIME, SAMPLES, WIDTH, COMPUTE = map(axis_label, ("time", "samples", "width", "compute"))
+TIME, SAMPLES, WIDTH, COMPUTE, LOSS = map(axis_label, ("time", "samples", "width", "compute", "law_loss"))
 EMERGENCE = axis_label("emergence_time")
 #: Law -> itself in words and typeset, and the labels of x and y.
 LAWS = {
-    "loss-time": ("L ~ t^x", r"$L \propto t^x$", TIME, "loss"),
-    "loss-samples": ("L ~ n^x, fixed step", r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", "loss"),
+    "loss-time": ("L ~ t^x", r"$L \propto t^x$", TIME, LOSS),
+    "loss-samples": ("L ~ n^x, fixed step", r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", LOSS),
     "loss-samples-tuned": (
         "L ~ n^x, tuned step",
         r"$L \propto n^x$, tuned step",
         f"{SAMPLES}, step tuned to the last direction",
-        "loss",
+        LOSS,
     ),
     "loss-width": ("L ~ m^x", r"$L \propto m^x$", WIDTH, axis_label("final_loss")),
     "loss-compute": ("L ~ compute^x", r"$L \propto$ compute$^x$", COMPUTE, axis_label("least_loss")),
@@ -259,7 +259,7 @@ def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
-        finish_panel(ax, "number of directions $P$", r"exponent $x$ of $L \propto t^x$", rf"$\beta = {beta:g}$")
+        finish_panel(ax, axis_label("num_directions"), axis_label("time_exponent"), rf"$\beta = {beta:g}$")
 
 
 def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
@@ -276,7 +276,7 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
         title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
-        finish_panel(ax, COMPUTE, "loss", title, loc="lower left")
+        finish_panel(ax, COMPUTE, LOSS, title, loc="lower left")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)

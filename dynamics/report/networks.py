@@ -398,4 +398,4 @@ def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
     ends = np.array(ax.get_xlim())
     ax.loglog(ends, ends, "-", color=REFERENCE, lw=0.9, zorder=0)
     ax.set_xlim(*ends)
-    finish_panel(ax, "predicted time", "exact time")
+    finish_panel(ax, axis_label("predicted_time"), axis_label("exact_time"))

@@ -148,7 +148,7 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     for level in np.unique(prediction["plateau"].values[np.isfinite(prediction["plateau"].values)])[-MOST_NAMES:]:
         right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
     _use_log_axis(prediction, right)
-    finish_panel(right, axis_label("step_time"), "loss (dotted: plateaus)")
+    finish_panel(right, axis_label("step_time"), axis_label("plateau_loss"))
     return figure
 
 

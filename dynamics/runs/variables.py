@@ -339,6 +339,21 @@ width_exponent | exponent in the width $m$
 linearised_distance | linearised distance from the mean field
 compute | compute, $m\times$ steps
 best_width | best width $m$
+num_directions | number of directions $P$
+time_exponent | exponent $x$ of $L \propto t^x$
+law_loss | loss
+plateau_loss | loss (dotted: plateaus)
+predicted_time | predicted time
+exact_time | exact time
+residual | residual / s.e.
+estimate_share | share of the estimates
+run_share | share of runs, 95 %
+comparison_share | share of comparisons
+escape_steps | SGD steps until $C^2 = 1/2$
+time_over_equation | time over that of the finite-step equation
+noise_of_direction | noise: last wanted weight over the direction's own
+time_over_flow | emergence time over the flow's
+online_samples | samples over $d$ until $C^2 = 1/4$
 least_loss | least loss over widths
 """
 

@@ -505,7 +505,7 @@ def plot_loss_band(
     else:
         lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
         lower.set_yticks([])
-    _finish_over_time(lower, simulation["time"].values, "residual / s.e.")
+    _finish_over_time(lower, simulation["time"].values, axis_label("residual"))
     upper.tick_params(labelbottom=False)
     upper.set_xlabel("")
     return upper, lower
@@ -585,7 +585,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     plot_chaos(comparison, panels[1:])
     draw_widths(panels[0], shown, "loss", [line.get_color() for line in panels[1].get_lines()], alpha=0.2)
     panels[0].plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
-    panels[0].set(yscale="log", ylabel="loss")
+    panels[0].set(yscale="log", ylabel=axis_label("law_loss"))
     _draw_test(panels[3], shown)
     for ax in panels:
         _finish_over_time(ax, time, ax.get_ylabel())
@@ -635,7 +635,7 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
         ax.axhspan(law - allowed, law + allowed, color=PREDICTED, alpha=0.15, lw=0, label="allowed at this d")
     ax.set_ylim(-0.03, 1.03)
     label, title = axis_label("overlap_squared"), f"$n = {estimates.attrs['samples']}$ samples"
-    finish_panel(ax, "share of the estimates", label, title)
+    finish_panel(ax, axis_label("estimate_share"), label, title)
 
 
 # --- runs alone -------------------------------------------------------------------------------------------------------

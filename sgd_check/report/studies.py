@@ -311,12 +311,12 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
             ax.plot([], [], style, color=REFERENCE, label=label)
     ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
     ratio_ax.set_xscale("log")
-    over = "time over that of the finite-step equation"
+    over = axis_label("time_over_equation")
     # Room for the legend above the curves.
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
     finish_panel(
-        steps_ax, axis_label("dimension"), "SGD steps until $C^2 = 1/2$", "small dots: runs, large: geometric mean"
+        steps_ax, axis_label("dimension"), axis_label("escape_steps"), "small dots: runs, large: geometric mean"
     )
     finish_panel(ratio_ax, axis_label("dimension"), over, "error bars: twice the standard error")
     for ax in axes:
@@ -408,7 +408,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
-    x, y = "noise: last wanted weight over the direction's own", "emergence time over the flow's"
+    x, y = axis_label("noise_of_direction"), axis_label("time_over_flow")
     finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
 
 
@@ -450,7 +450,7 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
         for ax in axes:
             ax.axvline(dataset.attrs["learning_rate_limit"], color=IDEAL, lw=1.4, ls="-.", label="limit of stability")
     finish_panel(time_ax, "", axis_label("emergence_in_flow_time"), loc="upper left")
-    finish_panel(share_ax, axis_label("step_size"), "share of runs, 95 %", loc="upper left")
+    finish_panel(share_ax, axis_label("step_size"), axis_label("run_share"), loc="upper left")
 
 
 def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
@@ -466,7 +466,9 @@ def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
             left += shares[:, at]
         ax.set_xlim(0.0, 1.0)
         title = rf"$\eta$ = {rate / limit:.3g} of the limit of stability"
-        finish_panel(ax, "share of comparisons", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
+        finish_panel(
+            ax, axis_label("comparison_share"), "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3
+        )
     axes[0].invert_yaxis()
     for unused in axes[dataset.sizes["learning_rate"] :]:
         unused.remove()
@@ -518,7 +520,7 @@ def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
         ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {formula(slope)} in $\ln d$, mean step")
     ax.set_xscale("log")
     title = r"online SGD from $C = 2/\sqrt{d}$"
-    finish_panel(ax, axis_label("dimension"), "samples over $d$ until $C^2 = 1/4$", title, loc="upper left")
+    finish_panel(ax, axis_label("dimension"), axis_label("online_samples"), title, loc="upper left")
 
 
 def _two(_: xr.Dataset) -> int:
