@@ -166,7 +166,7 @@ def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Arr
         return mean / np.linalg.norm(mean), np.nan
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-    matrix: Any = LinearOperator((d, d), matvec=_PRODUCTS[degree](x, T), dtype=np.float64)
+    matrix: Any = LinearOperator((d, d), matvec=PRODUCTS[degree](x, T), dtype=np.float64)
     start: Any = stream(seed, START).standard_normal(d)
     try:
         values, vectors = eigsh(matrix, k=1, which="LA", tol=TOLERANCE, v0=start, maxiter=100 * d)
@@ -175,12 +175,12 @@ def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Arr
     return vectors[:, 0], float(values[0])
 
 
-def _degree_two(x: Array, T: Array) -> Callable[[Array], Array]:
+def products_of_degree_two(x: Array, T: Array) -> Callable[[Array], Array]:
     """Return products with (1/n) Σ T x xᵀ."""
     return _weighted(x, T / T.size, 0.0)
 
 
-def _degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
+def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
     """Return products with F Fᵀ without its diagonal terms."""
     d, q, s = x.shape[1], _squared_lengths(x), T @ x
     diagonal = _weighted(x, T**2 * (q**2 - 6.0 * q + d + 6.0), 2.0 * float(T**2 @ q))
@@ -197,7 +197,7 @@ def _degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
     return product
 
 
-def _degree_four(x: Array, T: Array) -> Callable[[Array], Array]:
+def products_of_degree_four(x: Array, T: Array) -> Callable[[Array], Array]:
     """Return products with Σ T [(q − d − 4) x xᵀ − (q − d − 2) I]."""
     d, q = x.shape[1], _squared_lengths(x)
     return _weighted(x, T * (q - d - 4.0), -float(T @ (q - d - 2.0)))
@@ -219,4 +219,4 @@ def _squared_lengths(x: Array) -> Array:
     return found
 
 
-_PRODUCTS = {2: _degree_two, 3: _degree_three, 4: _degree_four}
+PRODUCTS = {2: products_of_degree_two, 3: products_of_degree_three, 4: products_of_degree_four}

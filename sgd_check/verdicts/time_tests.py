@@ -253,10 +253,10 @@ def _side(values: Array, horizon: float, edge: float, truth: float, level: float
         return OneSided(p, 0.0)
     moved = np.where(np.isnan(values), np.inf, values - centre + truth)
     moved = np.where(moved > horizon, np.nan, moved)
-    return OneSided(p, _power(_distances(moved, edge, sign), reach, level, sign))
+    return OneSided(p, power_of_distances(_distances(moved, edge, sign), reach, level, sign))
 
 
-def _power(distances: Array, reach: float, level: float, sign: float) -> float:
+def power_of_distances(distances: Array, reach: float, level: float, sign: float) -> float:
     """Return the power of the test for runs of a law of which these distances from the edge are a sample.
 
     Student's t of the cut distances is a function of their sum and their squares, and is taken to have the non-central

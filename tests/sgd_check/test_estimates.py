@@ -59,7 +59,9 @@ def test_degree_three_is_the_square_of_the_flattened_tensor_without_its_diagonal
     parts = [t * hermite_tensor(row) for t, row in zip(T, x, strict=True)]
     F = sum(parts)
     expected = F @ F.T - sum(part @ part.T for part in parts)
-    np.testing.assert_allclose(matrix_of(estimation._degree_three(x, T), 5), expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(
+        matrix_of(estimation.products_of_degree_three(x, T), 5), expected, rtol=1e-12, atol=1e-10
+    )
 
 
 def test_degree_four_is_the_contracted_tensor(sample):
@@ -76,14 +78,14 @@ def test_degree_four_is_the_contracted_tensor(sample):
         return found
 
     expected = sum(t * contracted(row) for t, row in zip(T, x, strict=True))
-    np.testing.assert_allclose(matrix_of(estimation._degree_four(x, T), d), expected, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(matrix_of(estimation.products_of_degree_four(x, T), d), expected, rtol=1e-12, atol=1e-10)
 
 
 @pytest.mark.parametrize("degree", [2, 3, 4])
 def test_the_vector_is_the_first_of_the_dense_matrix(degree, sample):
     x, T = sample
     centred = T if degree == 2 else T - T.mean()
-    values, vectors = np.linalg.eigh(matrix_of(estimation._PRODUCTS[degree](x, centred), 5))
+    values, vectors = np.linalg.eigh(matrix_of(estimation.PRODUCTS[degree](x, centred), 5))
     vector, value = estimation.leading_vector(degree, x, T, seed=0)
     assert value == pytest.approx(values[-1], rel=1e-10)
     assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-10)
@@ -116,7 +118,7 @@ def test_degree_three(samples, seeds, allowed):
 
 @pytest.mark.statistical
 @pytest.mark.long
-def test_heavy_labels_lose_at_degree_three():
+def test_heavy_labels_lose_atproducts_of_degree_three():
     """Labels as they are, h_3: 0.79, where their sign gives 0.946; twelve draws scatter by 0.012."""
     found = estimated(question("he3", 48), 1330, 12, degree=3)
     assert float(found.overlap_squared.mean()) == pytest.approx(0.79, abs=0.05)

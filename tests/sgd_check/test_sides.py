@@ -157,4 +157,4 @@ def test_the_power_is_one_where_scipy_gives_no_number():
     scatter = np.linspace(-1.0, 1.0, 31)
     for score in (42.0, 43.0423483868103, 44.0):
         distances = scatter + score * scatter.std(ddof=1) / np.sqrt(31)
-        assert time_tests._power(distances, 1.0, 0.004, 1.0) == 1.0
+        assert time_tests.power_of_distances(distances, 1.0, 0.004, 1.0) == 1.0
