@@ -181,5 +181,5 @@ def step_attributes(settings: StepSettings, limit: float | None) -> dict[str, An
     """Return the attributes of a dataset, none for the flow."""
     if settings.learning_rate is None:
         return {}
-    arguments = settings.arguments if settings.step_theory is not None else {"learning_rate": settings.learning_rate}
-    return arguments | {"learning_rate_limit": limit}
+    steps = settings.arguments if settings.step_theory is not None else {}
+    return {"learning_rate": settings.learning_rate, "learning_rate_limit": limit} | steps

@@ -112,6 +112,9 @@ def _tree(
     *,
     title: str,
     coords: Mapping[str, Any],
+    verdict: str,
+    reasons: str,
+    false_alarm_rate: float,
     **attributes: Any,
 ) -> xr.DataTree:
     """Return prediction, simulation and their comparison with its verdict."""
@@ -122,10 +125,13 @@ def _tree(
         problem=problem,
         title=title,
         coords=coords,
-        solver={"answer": "comparison", "false_alarm_rate": attributes["false_alarm_rate"]},
+        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
         attributes={
             "answer": "comparison",
             "theory": "tokens",
+            "verdict": verdict,
+            "reasons": reasons,
+            "false_alarm_rate": false_alarm_rate,
             "usable_runs": simulation.sizes["seed"],
             "blown_up_count": 0,
             **attributes,

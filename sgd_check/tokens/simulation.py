@@ -142,7 +142,10 @@ def simulate(
             problem=problem,
             title=f"Stochastic gradient descent on tokens: {problem.kind}",
             coords={"time": time, "seed": list(runs), "component": list(components)},
-            solver={**shared, "steps": count, "seeds": len(runs), "first_seed": runs[0], "device": device},
+            solver={
+                **{"answer": "simulation", "learning_rate": rate, "steps": count, "batch_size": size},
+                **{"seeds": len(runs), "first_seed": runs[0], "device": device},
+            },
             attributes={
                 **shared,
                 "device": str(chosen),
