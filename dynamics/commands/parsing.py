@@ -21,6 +21,7 @@ from hermite.text.command_line import (
     PlainParser,
     UsageError,
     exit_code_of,
+    require_usage,
     say,
     tell,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "read_option",
     "read_toml",
     "refuse_both",
+    "require_usage",
     "retyped",
     "say",
     "tell",
@@ -140,9 +142,10 @@ def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path |
 
 def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
     """Raise UsageError if two options that exclude each other are both given."""
-    if values[one.replace("-", "_")] and values[other.replace("-", "_")]:
-        msg = f"Options --{one} and --{other} must not be given together, but are."
-        raise UsageError(msg)
+    require_usage(
+        not values[one.replace("-", "_")] or not values[other.replace("-", "_")],
+        f"Options --{one} and --{other} must not be given together, but are.",
+    )
 
 
 def read_toml(path: str, what: str) -> dict[str, Any]:
@@ -160,9 +163,10 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         msg = f"{what} must name a readable file, but {shown(path)} is not ({getattr(error, 'strerror', error)})."
         raise UsageError(msg) from None
-    if len(content) > MOST_TOML_BYTES:
-        msg = f"{what} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more."
-        raise UsageError(msg)
+    require_usage(
+        len(content) <= MOST_TOML_BYTES,
+        f"{what} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more.",
+    )
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
@@ -204,9 +208,7 @@ def _as_flag(option: Option, value: Any) -> Any:
 
 def check_names_a_file(what: str, path: Path) -> None:
     """Refuse a path without a last part, such as `.` or `/`."""
-    if not path.name:
-        msg = f"{what} must name a file, but is {shown(str(path))}."
-        raise UsageError(msg)
+    require_usage(path.name, f"{what} must name a file, but is {shown(str(path))}.")
 
 
 def check_csv(values: Mapping[str, Any], *others: Path | None) -> None:
@@ -214,9 +216,10 @@ def check_csv(values: Mapping[str, Any], *others: Path | None) -> None:
     if values["csv"] is None:
         return
     check_names_a_file("Option --csv", Path(values["csv"]))
-    if Path(values["csv"]) in others:
-        msg = f"Option --csv must name a file of its own, but {shown(values['csv'])} is that of another result."
-        raise UsageError(msg)
+    require_usage(
+        Path(values["csv"]) not in others,
+        f"Option --csv must name a file of its own, but {shown(values['csv'])} is that of another result.",
+    )
 
 
 def chosen_style(values: Mapping[str, Any]) -> str:
@@ -229,19 +232,21 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
-    if output.suffix.lower() == ".csv":
-        msg = f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}."
-        raise UsageError(msg)
+    require_usage(
+        output.suffix.lower() != ".csv",
+        f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}.",
+    )
     chosen_style(values)
     figure = None
     if not values["no_plot"]:
         figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
-        if figure.suffix.lower() not in FIGURE_SUFFIXES:
-            msg = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
-            raise UsageError(msg)
-        if figure == output:
-            msg = f"Options --output and --plot must name different files, but both are {str(output)!r}."
-            raise UsageError(msg)
+        require_usage(
+            figure.suffix.lower() in FIGURE_SUFFIXES,
+            f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}.",
+        )
+        require_usage(
+            figure != output, f"Options --output and --plot must name different files, but both are {str(output)!r}."
+        )
     check_csv(values, output, figure)
     return figure
 

@@ -26,6 +26,7 @@ from dynamics.commands.parsing import (
     completed,
     exit_code_of,
     read_option,
+    require_usage,
     say,
 )
 from hermite.text.command_line import flag_suggestion
@@ -180,7 +181,8 @@ def _settings(command: StudyCommand, values: Mapping[str, Any]) -> dict[str, Any
     """Return the settings that were given, read and checked one by one."""
     given = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}
     for option, text in given.items():
-        if option.name in _OF_THE_PROBLEM and values.get("problem") is not None:
-            msg = f"Option --{option.name} must be absent when --problem is given, but is {text}."
-            raise UsageError(msg)
+        require_usage(
+            option.name not in _OF_THE_PROBLEM or values.get("problem") is None,
+            f"Option --{option.name} must be absent when --problem is given, but is {text}.",
+        )
     return {option.key: read_option(option, text) for option, text in given.items()}

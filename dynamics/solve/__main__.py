@@ -42,6 +42,7 @@ from dynamics.commands.parsing import (
     command_parser,
     completed,
     exit_code_of,
+    require_usage,
     retyped,
     say,
     tell,
@@ -133,9 +134,7 @@ def _run(given: Mapping[str, Any]) -> int:
         if given["resume"]:
             return _resume(given)
         given = completed(given, ALL_OPTIONS)
-        if given["resume"]:
-            msg = "Option --resume must be typed as a flag, but is in the file of --config."
-            raise UsageError(msg)
+        require_usage(not given["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
         return _solve(given, _options(given))
     except MemoryError as error:
         say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
@@ -156,9 +155,10 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
             msg = f"Option --{option.name} must be absent for --model {values['model']}, but is {text}."
             raise UsageError(msg)
     objective = "correlation" if values["model"] in CORRELATION else "squared"
-    if values["objective"] not in (None, objective):
-        msg = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
-        raise UsageError(msg)
+    require_usage(
+        values["objective"] in (None, objective),
+        f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}.",
+    )
     for chosen, others in EXCLUDED.items():
         for name in others if values[chosen] is not None else ():
             if values[name] is not None:
@@ -184,12 +184,11 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
     model = options["model"]
     k = options["k"] or (2 if model == QUADRATIC else 4)
     link = checked_link(options["activation"] or f"he{k}", "activation", options["order"])
-    if options["k"] is not None and link.information_exponent != options["k"]:
-        msg = (
-            f"Option --k must equal the information exponent of --activation, but is {options['k']} "
-            f"while {link.name} has {link.information_exponent}."
-        )
-        raise UsageError(msg)
+    require_usage(
+        options["k"] is None or link.information_exponent == options["k"],
+        f"Option --k must equal the information exponent of --activation, but is {options['k']} "
+        f"while {link.name} has {link.information_exponent}.",
+    )
     directions, usual_width, usual_dimension = SIZES.get(model, USUAL_SIZES)
     if options["teacher"] is not None:
         teacher = Teacher.polynomial(options["teacher"])
@@ -329,9 +328,10 @@ def _resume(given: Mapping[str, Any]) -> int:
 
     limits = {option.key: option for option in OPTIONS if option.key in ("max_runtime", "checkpoint_every")}
     for name, value in given.items():
-        if value and name not in {"resume", *limits, *(option.key for option in DISPLAY)}:
-            msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
-            raise UsageError(msg)
+        require_usage(
+            not value or name in {"resume", *limits, *(option.key for option in DISPLAY)},
+            f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given.",
+        )
     budget, every = (value_of(option, given) for option in limits.values())
     hidden = given["quiet"] or given["no_progress"]
     given = {**given, "overwrite": True}

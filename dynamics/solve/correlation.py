@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.problem import is_correlation
-from dynamics.problem.checks import checked_number
+from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.soundness import Soundness
 from dynamics.solve.integration import Integration, Settings, Watch, solved
@@ -162,16 +162,16 @@ def correlation_system(
     """Return the equations and the steps, or refuse a problem or a step that they do not describe."""
     from dynamics.equations.correlation import CorrelationSystem
 
-    if not is_correlation(problem):
-        msg = "Argument `problem` must have `objective` 'correlation' here, but has 'squared'."
-        raise ValueError(msg)
-    if step_theory not in (None, "finite-d"):
-        msg = f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}."
-        raise ValueError(msg)
+    require(is_correlation(problem), "Argument `problem` must have `objective` 'correlation' here, but has 'squared'.")
+    require(
+        step_theory in (None, "finite-d"),
+        f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
+    )
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
-    if rate is None and step_theory is not None:
-        msg = f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}."
-        raise ValueError(msg)
+    require(
+        rate is not None or step_theory is None,
+        f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",
+    )
     size = checked_batch_size(batch_size, steps=rate is not None)
     return CorrelationSystem(problem, rate or 0.0, size), StepSettings(rate, "finite-d" if rate else None, size)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import Problem, check_choice, checked_integer, checked_number, decouples, is_correlation
+from dynamics.problem.checks import require
 from dynamics.theory import (
     escape_bias,
     exchanged_times,
@@ -233,9 +234,10 @@ def _place(answer: object, direction: int, event: str) -> int:
         msg = f"Argument `answer` must be a Dataset, but is {type(answer).__name__}."
         raise TypeError(msg)
     name = _EVENTS[event]
-    if name not in answer or answer[name].dims != ("direction",):
-        msg = f"Argument `answer` must have the variable {name!r} per direction, but has not."
-        raise ValueError(msg)
+    require(
+        name in answer and answer[name].dims == ("direction",),
+        f"Argument `answer` must have the variable {name!r} per direction, but has not.",
+    )
     return checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
 
 
@@ -248,9 +250,10 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
     stepped = "step_theory" in answer.attrs
     given = {"learning_rate": learning_rate, "batch_size": batch_size}
     for name, value in given.items() if stepped else ():
-        if value not in (None, answer.attrs[name]):
-            msg = f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}."
-            raise ValueError(msg)
+        require(
+            value in (None, answer.attrs[name]),
+            f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}.",
+        )
         given[name] = answer.attrs[name]
     if given["learning_rate"] is None:
         msg = "Argument `learning_rate` must be given for an answer that has none, but is absent."

@@ -19,7 +19,7 @@ from dynamics.equations.mean_field import (
     overlap_edges,
     warn_of_mixture,
 )
-from dynamics.problem.checks import check_choice
+from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.soundness import Soundness
@@ -256,9 +256,10 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
     drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]
     shared = np.flatnonzero(drive[1:]) + 1
-    if shared.size == 0:
-        msg = "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None."
-        raise ValueError(msg)
+    require(
+        shared.size != 0,
+        "Argument `save_at` must be given where student and teacher share no Hermite coefficient, but is None.",
+    )
     degree = int(shared[0])
     rate = degree * abs(float(drive[degree])) * float(problem.teacher.coefficients.min())
     dimension = float(problem.dimension)

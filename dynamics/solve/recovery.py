@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem, Teacher, check_fields, is_network
-from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds, require
 from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, make_estimator
 from hermite.expansion import callable_name
@@ -150,15 +150,14 @@ def single_direction(problem: object) -> Problem:
         raise TypeError(msg)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
-    if is_network(problem) or teacher.num_directions != 1 or teacher.coefficients[0] != 1.0:
-        msg = (
-            "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but "
-            f"has {'a Student' if is_network(problem) else f'coefficients {teacher.coefficients.tolist()}'}."
-        )
-        raise ValueError(msg)
-    if problem.dimension < 2:
-        msg = f"Argument `problem` must have a dimension of at least 2, but has {problem.dimension}."
-        raise ValueError(msg)
+    require(
+        not is_network(problem) and teacher.num_directions == 1 and teacher.coefficients[0] == 1.0,
+        "Argument `problem` must have a student with a name and a teacher of one direction of coefficient 1, but "
+        f"has {'a Student' if is_network(problem) else f'coefficients {teacher.coefficients.tolist()}'}.",
+    )
+    require(
+        problem.dimension >= 2, f"Argument `problem` must have a dimension of at least 2, but has {problem.dimension}."
+    )
     return problem
 
 
@@ -182,9 +181,7 @@ def _checked_problem(link: object, dimension: object, label_noise: object) -> Pr
     """Return the problem that is asked about."""
     if isinstance(link, Problem):
         for name, given in (("dimension", dimension), ("label_noise", label_noise)):
-            if given is not None:
-                msg = f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}."
-                raise ValueError(msg)
+            require(given is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}.")
         return single_direction(link)
     if dimension is None:
         msg = "Argument `dimension` must be given for a link, but is absent."
@@ -203,17 +200,16 @@ def _checked_samples(samples: object) -> tuple[list[int], bool]:
     """Return the numbers of samples, and whether a sequence was given."""
     several = not isinstance(samples, (bool, str, int, float, np.number))
     given = list(samples) if several and np.iterable(samples) else [samples]
-    if not given:
-        msg = "Argument `samples` must hold at least one number of samples, but is empty."
-        raise ValueError(msg)
+    require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
     return [checked_integer(n, "samples", minimum=1) for n in given], several
 
 
 def _check_draws(estimator: Estimator, seeds: tuple[int, ...] | None, samples: list[int]) -> None:
     """Refuse seeds where no sample is drawn, and samples that memory cannot hold."""
-    if seeds is not None and estimator.degree != 2:
-        msg = f"Argument `seeds` must be absent at degree {estimator.degree}, whose law draws no sample, but is given."
-        raise ValueError(msg)
+    require(
+        seeds is None or estimator.degree == 2,
+        f"Argument `seeds` must be absent at degree {estimator.degree}, whose law draws no sample, but is given.",
+    )
     if seeds is not None or estimator.needs_sample:
         check_memory("samples", max(samples), ARRAYS_OF_DRAW * max(samples))
 

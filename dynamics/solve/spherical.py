@@ -13,7 +13,7 @@ import numpy as np
 
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.problem import check_problem
-from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances
+from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.runs.dataset import make_dataset, no_prediction_values
@@ -154,12 +154,11 @@ def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
     step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
-    if step_theory != "infinite-d":
-        msg = (
-            "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
-            f"finite sum because it divides by a length, but is {shown(step_theory)}."
-        )
-        raise ValueError(msg)
+    require(
+        step_theory == "infinite-d",
+        "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
+        f"finite sum because it divides by a length, but is {shown(step_theory)}.",
+    )
     warn_of_mixture(problem)
     system, estimates = _system(problem, step), run.estimates(run.method)
     half, cut = halved(problem, run.rtol) if estimates and rate is None else None, None
@@ -300,9 +299,10 @@ def solve_coupling(
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
-    if particles is None and axes > 1:
-        msg = f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None."
-        raise ValueError(msg)
+    require(
+        particles is not None or axes <= 1,
+        f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None.",
+    )
     settings = {
         "particles": checked_particles(problem, particles, "random"),
         "largest_step": largest_step,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
-from dynamics.problem.checks import checked_integer
+from dynamics.problem.checks import checked_integer, require
 from dynamics.theory.learning_rates import checked_learning_rate, descent_limit, learning_rate_limit, warn_descent_limit
 from dynamics.theory.step_noise import escape_bias
 from hermite.text.messages import shown, suggestion
@@ -79,9 +79,7 @@ def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int
     4
     """
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    if size != 1 and not steps:
-        msg = f"Argument `batch_size` must be 1 unless `learning_rate` is given{but}, but is {size}."
-        raise ValueError(msg)
+    require(size == 1 or steps, f"Argument `batch_size` must be 1 unless `learning_rate` is given{but}, but is {size}.")
     return size
 
 
@@ -152,9 +150,10 @@ def warn_limit(settings: StepSettings, limit: float | None) -> None:
 
 def refuse_estimate(settings: StepSettings, error_estimate: bool | None) -> None:
     """Refuse an estimate of errors for gradient descent, which has no tolerance that a looser run could relax."""
-    if settings.descends and error_estimate:
-        msg = "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance."
-        raise ValueError(msg)
+    require(
+        not settings.descends or not error_estimate,
+        "Argument `error_estimate` must not be True for method 'gradient-descent', which has no tolerance.",
+    )
 
 
 def step_notes(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from dynamics.equations import interface
-from dynamics.problem.checks import checked_integers, float_array
+from dynamics.problem.checks import checked_integers, float_array, require
 from dynamics.problem.question import OWN
 from dynamics.problem.schedule import checked_schedule
 from dynamics.runs.storage import StorageError
@@ -291,9 +291,10 @@ class _Equations(interface.System):
     def __init__(self, system: System, atol: float) -> None:
         self.named, self.name = _named(system), system.title or type(system).__name__
         self.initial_state = _vector(system.initial_state(), f"`initial_state` of {self.named}")
-        if self.initial_state.size == 0:
-            msg = f"`initial_state` of {self.named} must hold at least one number, but is empty."
-            raise ValueError(msg)
+        require(
+            self.initial_state.size != 0,
+            f"`initial_state` of {self.named} must hold at least one number, but is empty.",
+        )
         self.parameters = _vector(system.constants(), f"`constants` of {self.named}")
         self.sizes = _integers(system.sizes(), f"`sizes` of {self.named}")
         self.work_size = int(_integers([system.work_size], f"`work_size` of {self.named}")[0])
@@ -319,9 +320,10 @@ def _integration(run: Run) -> Integration:
     schedule = checked_schedule(run.save_at, run.save_at)
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
-    if run.error_estimate and observables.get("loss") != ():
-        msg = "Argument `error_estimate` must be None or False without an observable `loss`, but is True."
-        raise ValueError(msg)
+    require(
+        not run.error_estimate or observables.get("loss") == (),
+        "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
+    )
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
     lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
     events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
@@ -426,9 +428,7 @@ def _named(system: System) -> str:
 def _vector(values: ArrayLike, name: str) -> Array:
     """Return a flat array of finite numbers."""
     found = np.ascontiguousarray(_array(values, name))
-    if found.ndim != 1:
-        msg = f"{name} must have one dimension, but has shape {found.shape}."
-        raise ValueError(msg)
+    require(found.ndim == 1, f"{name} must have one dimension, but has shape {found.shape}.")
     if not np.isfinite(found).all():
         at = int(np.argmax(~np.isfinite(found)))
         msg = f"{name} must be finite, but is {found[at]} at position {at}."
@@ -458,9 +458,10 @@ def _tolerances(system: System, atol: float, count: int) -> Array:
     """Return the absolute tolerance of each component."""
     name = f"`absolute_tolerance` of {_named(system)}"
     found = _array(system.absolute_tolerance(atol), name)
-    if found.shape not in ((), (count,)) or not (np.isfinite(found) & (found > 0.0)).all():
-        msg = f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}."
-        raise ValueError(msg)
+    require(
+        found.shape in ((), (count,)) and (np.isfinite(found) & (found > 0.0)).all(),
+        f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}.",
+    )
     return np.full(count, found)
 
 
@@ -484,9 +485,10 @@ def _lengths(
     """Return the length of every dim, by the observables of the start and the coordinates."""
     named, lengths = _named(system), {}
     for name, labels in coords.items():
-        if labels.ndim != 1 or name == "time":
-            msg = f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}."
-            raise ValueError(msg)
+        require(
+            labels.ndim == 1 and name != "time",
+            f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}.",
+        )
         lengths[name] = labels.size
     found = system.observe(start.copy())
     if not isinstance(found, Mapping) or set(found) != set(observables):
@@ -498,13 +500,14 @@ def _lengths(
         observables, shapes = {name: dims, **observables}, {name: array.shape, **shapes}
     for name, dims in observables.items():
         shape = shapes[name]
-        if len(shape) != len(dims):
-            msg = f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
-            raise ValueError(msg)
+        require(
+            len(shape) == len(dims), f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
+        )
         for dim, length in zip(dims, shape, strict=True):
-            if lengths.setdefault(dim, length) != length:
-                msg = f"Dim {dim!r} of {named} must have one length, but has {lengths[dim]} and, in `{name}`, {length}."
-                raise ValueError(msg)
+            require(
+                lengths.setdefault(dim, length) == length,
+                f"Dim {dim!r} of {named} must have one length, but has {lengths[dim]} and, in `{name}`, {length}.",
+            )
     return lengths
 
 
@@ -515,9 +518,10 @@ def _check_names(
     errors = ["loss_error", *(f"{name}_error" for name in event_times)]
     seen: set[str] = set()
     for name in (*dims, *system.arrays(), *errors, *observables, *event_times):
-        if name in seen:
-            msg = f"What {_named(system)} observes must have names of its own, but `{name}` has another meaning."
-            raise ValueError(msg)
+        require(
+            name not in seen,
+            f"What {_named(system)} observes must have names of its own, but `{name}` has another meaning.",
+        )
         seen.add(name)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from dynamics.problem import Inputs, Problem
-from dynamics.problem.checks import checked_integer
+from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
@@ -174,14 +174,10 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
         if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
             msg = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
             raise TypeError(msg)
-    if not grid:
-        msg = "Argument `grid` must have at least one key, but is empty."
-        raise ValueError(msg)
+    require(grid, "Argument `grid` must have at least one key, but is empty.")
     axes = tuple(_axis(name, values) for name, values in grid.items())
     count = math.prod(len(axis.values) for axis in axes)
-    if count > MOST_POINTS:
-        msg = f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}."
-        raise ValueError(msg)
+    require(count <= MOST_POINTS, f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}.")
     _check_keys(grid)
     twice = [name for name in options if name in grid]
     if twice:
@@ -189,9 +185,9 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
         raise ValueError(msg)
     keys = keys_of(problem)
     for name in options:
-        if name in keys:
-            msg = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
-            raise ValueError(msg)
+        require(
+            name not in keys, f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
+        )
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
     check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
@@ -220,9 +216,10 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
     if "beta" in found or "num_directions" in found:
         count = found.pop("num_directions", problem.num_directions)
         beta = found.pop("beta", problem.teacher.beta)
-        if beta is None:
-            msg = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
-            raise ValueError(msg)
+        require(
+            beta is not None,
+            "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not.",
+        )
         found["teacher"] = Teacher.power_law(count, beta)
     if "alpha" in found:
         found["inputs"] = Inputs.power_law(found.pop("alpha"))
@@ -242,11 +239,10 @@ def _check_keys(grid: Mapping[str, Any]) -> None:
     for name in grid:
         setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
     for field, names in setters.items():
-        if len(names) > 1 and set(names) != {"beta", "num_directions"}:
-            msg = (
-                f"Grid keys {' and '.join(f'`{name}`' for name in names)} must not both be given: each sets `{field}`."
-            )
-            raise ValueError(msg)
+        require(
+            len(names) <= 1 or set(names) == {"beta", "num_directions"},
+            f"Grid keys {' and '.join(f'`{name}`' for name in names)} must not both be given: each sets `{field}`.",
+        )
 
 
 def _axis(name: object, values: object) -> Axis:
@@ -261,13 +257,12 @@ def _axis(name: object, values: object) -> Axis:
         msg = f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {len(values)}."
         raise ValueError(msg)
     found = tuple(map(as_scalar, values))
-    if not found:
-        msg = f"Grid key `{name}` must hold at least one value, but holds none."
-        raise ValueError(msg)
+    require(found, f"Grid key `{name}` must hold at least one value, but holds none.")
     labels = _labels(name, found)
-    if len(set(labels.tolist())) < len(found):
-        msg = f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}."
-        raise ValueError(msg)
+    require(
+        len(set(labels.tolist())) >= len(found),
+        f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}.",
+    )
     return Axis(name, found, labels)
 
 

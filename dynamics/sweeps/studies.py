@@ -15,6 +15,7 @@ from importlib import import_module, metadata
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from dynamics.problem.checks import require
 from dynamics.solve.registry import ANSWERS, answers_that
 from hermite.text.messages import shown, suggestion
 
@@ -71,9 +72,7 @@ def find_study(path: Study) -> Callable[..., Any]:
         why = " ".join(str(error).split()) or type(error).__name__
         msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({why})."
         raise ValueError(msg) from None
-    if not callable(found):
-        msg = f"Argument `study` must name a function, but {path!r} is {type(found).__name__}."
-        raise ValueError(msg)
+    require(callable(found), f"Argument `study` must name a function, but {path!r} is {type(found).__name__}.")
     return found  # type: ignore[no-any-return]
 
 
@@ -122,9 +121,10 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
             )
             raise ValueError(msg)
     for parameter in parameters:
-        if parameter.default is parameter.empty and parameter.name in known and parameter.name not in options:
-            msg = f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not."
-            raise ValueError(msg)
+        require(
+            parameter.default is not parameter.empty or parameter.name not in known or parameter.name in options,
+            f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not.",
+        )
 
 
 def takes_option(study: Study, name: str) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from dynamics.commands.options import OPTIONS, natural_number, positive_integer
-from dynamics.commands.parsing import UsageError, read_toml
+from dynamics.commands.parsing import UsageError, read_toml, require_usage
 from dynamics.problem import Problem
+from dynamics.problem.checks import require
 from dynamics.problem.inputs import Inputs
 from dynamics.problem.question import GAUSSIAN, KINDS, OWN, Question
 from dynamics.problem.schedule import SaveAt
@@ -70,13 +71,9 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     grid = {key: [_option(key, one) for one in _values(key, value, integers)] for key, value in tables["grid"].items()}
     if asked_kind is not None:
         problem, grid = _with_none(problem), _with_none(grid)
-    if not grid:
-        msg = "Table [grid] must have at least one key, but has none."
-        raise UsageError(msg)
+    require_usage(grid, "Table [grid] must have at least one key, but has none.")
     for key in grid:
-        if key in problem:
-            msg = f"Key `{key}` must be in [problem] or in [grid], but is in both."
-            raise UsageError(msg)
+        require_usage(key not in problem, f"Key `{key}` must be in [problem] or in [grid], but is in both.")
     _check_name(study["name"], trusted)
     options = {key: _option(key, value) for key, value in study.items() if key != "name"}
     output = {"path": f"{Path(path).stem}.nc", **tables["output"]}
@@ -135,15 +132,15 @@ def _check_name(name: object, trusted: str | None) -> None:
     if not isinstance(name, str):
         msg = f"Key `name` of [study] must be text, but is {shown(name)}."
         raise UsageError(msg)
-    if trusted is not None and name != trusted:
-        msg = f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}."
-        raise UsageError(msg)
-    if trusted is None and ":" in name and registered_path(name) is None:
-        msg = (
-            f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this "
-            f"command imports only where it is named by --study {shown(name)} too."
-        )
-        raise UsageError(msg)
+    require_usage(
+        trusted is None or name == trusted,
+        f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}.",
+    )
+    require_usage(
+        trusted is not None or ":" not in name or registered_path(name) is not None,
+        f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this "
+        f"command imports only where it is named by --study {shown(name)} too.",
+    )
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
@@ -192,9 +189,7 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
 def _teacher(given: dict[str, Any]) -> Teacher:
     if "coefficients" in given:
         return Teacher(given["coefficients"])
-    if "num_directions" not in given:
-        msg = "`coefficients` or `num_directions` must be given, but neither is."
-        raise ValueError(msg)
+    require("num_directions" in given, "`coefficients` or `num_directions` must be given, but neither is.")
     beta = given.get("beta", 1.0)
     if isinstance(beta, bool) or not isinstance(beta, (int, float)):
         msg = f"`beta` must be a number, but is {shown(beta)}."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_switch, checked_integer
+from dynamics.problem.checks import check_switch, checked_integer, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.storage import check_target, load
 from dynamics.runs.trackers import bar_settings, open_bar
@@ -140,9 +140,10 @@ def sweep(
     if not (given is None or isinstance(given, futures.Executor)):
         msg = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
         raise TypeError(msg)
-    if executor is not None and workers is not None:
-        msg = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
-        raise ValueError(msg)
+    require(
+        executor is None or workers is None,
+        f"Argument `workers` must be None when an executor is given, but is {shown(workers)}.",
+    )
     count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
     points = make_grid(problem, grid, study, options or {})
     target = None if output is None else check_target(output, overwrite=overwrite)

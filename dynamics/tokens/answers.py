@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from dynamics.integrators import Status, stepper_of
-from dynamics.problem.checks import checked_number
+from dynamics.problem.checks import checked_number, require
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
@@ -122,9 +122,10 @@ def solve(
     if getattr(problem, "embeddings", None) == "gaussian":
         about_time: dict[str, object] = {"save_at": save_at, "learning_rate": learning_rate}
         for name, given in {**about_time, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
-            if given is not None:
-                msg = f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given."
-                raise ValueError(msg)
+            require(
+                given is None,
+                f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given.",
+            )
         return predict(problem)
     return solved(
         NAME,
@@ -237,12 +238,11 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
         spent += LOOK_STEPS if status == Status.MAX_STEPS else 0
         if status not in (Status.REACHED, Status.MAX_STEPS):
             break  # the run itself will say why
-        if spent >= MOST_STEPS:
-            msg = (
-                f"Argument `save_at` must be given, because not all components are learned in {MOST_STEPS} steps, "
-                f"until t = {stepper.time:.3g}."
-            )
-            raise ValueError(msg)
+        require(
+            spent < MOST_STEPS,
+            f"Argument `save_at` must be given, because not all components are learned in {MOST_STEPS} steps, "
+            f"until t = {stepper.time:.3g}.",
+        )
         target = 2.0 * target if status == Status.REACHED else target
     times = stepper.event_times[awaited]
     last = BEYOND * float(np.nanmax(times)) if np.isfinite(times).any() else 3.0 * system.time_scale
@@ -311,9 +311,10 @@ class StagedStepper:
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
         stage = int(state["stage"])
-        if not 0 <= stage < len(self._ends):
-            msg = f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}."
-            raise ValueError(msg)
+        require(
+            (0 <= stage < len(self._ends)),
+            f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}.",
+        )
         self._stage, self._stepper = stage, self._make(stage, None, 0.0)
         self._stepper.restore(state)
         self._passed = np.array(state["passed"], dtype=np.float64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number
+from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number, require
 from hermite.text.messages import shown
 from hermite.text.series import clean, first_of, table_of_pairs
 
@@ -82,9 +82,7 @@ class TokenProblem:
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
     """Return so many positive numbers."""
     found = tuple(checked_number(value, name, positive=True) for value in checked_list(values, name))
-    if len(found) != count:
-        msg = f"Argument `{name}` must hold {count} numbers, but holds {len(found)}."
-        raise ValueError(msg)
+    require(len(found) == count, f"Argument `{name}` must hold {count} numbers, but holds {len(found)}.")
     return found
 
 
@@ -141,15 +139,14 @@ class Composition(TokenProblem):
             hops=checked_integer(self.hops, "hops", minimum=2, maximum=MOST_SYMBOLS),
             initial_score=checked_number(self.initial_score, "initial_score", positive=False),
         )
-        if self.hops & (self.hops - 1):
-            msg = f"Argument `hops` must be a power of 2, but is {self.hops}."
-            raise ValueError(msg)
+        require(not (self.hops & (self.hops - 1)), f"Argument `hops` must be a power of 2, but is {self.hops}.")
         check_choice("data", self.data, ("mixture", "curriculum", "hardest"))
         check_choice("loss", self.loss, ("correlation", "cross-entropy"))
         for name, data in (("weights", "mixture"), ("stage_time", "curriculum")):
-            if getattr(self, name) is not None and self.data != data:
-                msg = f"Argument `{name}` must be None unless `data` is {data!r}, but is {shown(getattr(self, name))}."
-                raise ValueError(msg)
+            require(
+                getattr(self, name) is None or self.data == data,
+                f"Argument `{name}` must be None unless `data` is {data!r}, but is {shown(getattr(self, name))}.",
+            )
         if self.weights is not None:
             self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
         if self.stage_time is not None:
@@ -221,12 +218,14 @@ class CausalGraph(TokenProblem):
 
     def __post_init__(self) -> None:
         parents = checked_list(self.parents, "parents")
-        if not 3 <= len(parents) <= MOST_TOKENS:
-            msg = f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}."
-            raise ValueError(msg)
-        if parents[0] is not None:
-            msg = f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}."
-            raise ValueError(msg)
+        require(
+            (3 <= len(parents) <= MOST_TOKENS),
+            f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}.",
+        )
+        require(
+            parents[0] is None,
+            f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}.",
+        )
         self._assign(
             parents=tuple(
                 None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
@@ -237,14 +236,16 @@ class CausalGraph(TokenProblem):
         )
         check_choice("second_layer", self.second_layer, ("linear", "softmax"))
         check_choice("transitions", self.transitions, ("permutation", "dirichlet"))
-        if (self.beta is None) != (self.second_layer == "linear"):
-            msg = f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}."
-            raise ValueError(msg)
+        require(
+            (self.beta is None) == (self.second_layer == "linear"),
+            f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}.",
+        )
         if self.beta is not None:
             self._assign(beta=checked_number(self.beta, "beta", positive=True))
-        if self.transitions == "dirichlet" and self.second_layer == "linear":
-            msg = "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."
-            raise ValueError(msg)
+        require(
+            self.transitions != "dirichlet" or self.second_layer != "linear",
+            "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'.",
+        )
 
     @property
     def length(self) -> int:
@@ -300,15 +301,15 @@ class FactualRecall(TokenProblem):
             initial_scale=checked_number(self.initial_scale, "initial_scale", positive=True),
             noise_tokens=checked_integer(self.noise_tokens, "noise_tokens", minimum=0, maximum=MOST_SYMBOLS),
         )
-        if self.subjects % self.answers:
-            msg = f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}."
-            raise ValueError(msg)
-        if (self.sequence_length > 2) != (self.noise_tokens > 0):
-            msg = (
-                "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
-                f"but is {self.sequence_length}."
-            )
-            raise ValueError(msg)
+        require(
+            self.subjects % self.answers == 0,
+            f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}.",
+        )
+        require(
+            (self.sequence_length > 2) == (self.noise_tokens > 0),
+            "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
+            f"but is {self.sequence_length}.",
+        )
 
     @property
     def relation_first(self) -> bool:
@@ -392,12 +393,14 @@ class AssociativeMemory(TokenProblem):
     def _check_gaussian(self) -> None:
         """Check what Gaussian embeddings need, and refuse groups."""
         for name in ("group_sizes", "frequencies"):
-            if getattr(self, name):
-                msg = f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(getattr(self, name))}."
-                raise ValueError(msg)
-        if self.frequency_exponent is None:
-            msg = "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None."
-            raise ValueError(msg)
+            require(
+                not getattr(self, name),
+                f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(getattr(self, name))}.",
+            )
+        require(
+            self.frequency_exponent is not None,
+            "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
+        )
         self._assign(
             items=checked_integer(self.items, "items", minimum=2, maximum=MOST_SYMBOLS),
             dimension=checked_integer(self.dimension, "dimension", minimum=2, maximum=MOST_SYMBOLS),
@@ -405,22 +408,25 @@ class AssociativeMemory(TokenProblem):
 
     def _check_groups(self, sizes: tuple[int, ...]) -> None:
         """Check what orthonormal embeddings need, and refuse a number of items."""
-        if self.items is not None:
-            msg = f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}."
-            raise ValueError(msg)
+        require(
+            self.items is None,
+            f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}.",
+        )
         if not 1 <= len(sizes) <= MOST_GROUPS or sum(sizes) < 2:
             need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
             msg = f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}."
             raise ValueError(msg)
-        if (self.frequencies is None) == (self.frequency_exponent is None):
-            msg = "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."
-            raise ValueError(msg)
+        require(
+            (self.frequencies is None) != (self.frequency_exponent is None),
+            "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",
+        )
         if self.frequencies is not None:
             self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
             total = float(self.group_frequencies @ np.array(sizes))
-            if abs(total - 1.0) > 1e-9:
-                msg = f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}."
-                raise ValueError(msg)
+            require(
+                abs(total - 1.0) <= 1e-9,
+                f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}.",
+            )
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 

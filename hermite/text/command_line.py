@@ -99,6 +99,12 @@ def command_parser(module: str, description: str, epilog: str, kind: type[Kind])
     return parser
 
 
+def require_usage(condition: object, sentence: str) -> None:
+    """Raise UsageError with a sentence unless a condition holds."""
+    if not condition:
+        raise UsageError(sentence)
+
+
 def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
     """Return " Did you mean …?" with the flag nearest to one that was typed, or nothing; dashes are no likeness."""
     hint = suggestion(flag.lstrip("-"), [one.removeprefix("--") for one in flags if one.startswith("--")])
