@@ -92,13 +92,13 @@ REFERENCES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
-    """What a dataset holds, as arrays; many points of a sweep are stored without making one of each."""
+class DatasetArrays:
+    """The arrays of a dataset; a sweep stores many points without making a dataset of each."""
 
     #: Name -> (dims, array, labels).
     variables: dict[str, Labelled]
     coords: dict[str, Labelled]
-    #: What the result says of itself.
+    #: Attributes of the result itself.
     attributes: dict[str, Any]
     #: Gives what says where it comes from, which a sweep says of all its points at once.
     stamp: Callable[[], dict[str, Any]] = dict
@@ -111,11 +111,11 @@ class Contents:
 
 
 def make_dataset(values: Mapping[str, Any], **labels: Any) -> xr.Dataset:
-    """Return the dataset of what `make_contents` returns for the same arguments."""
-    return make_contents(values, **labels).dataset()
+    """Return the dataset of `dataset_arrays`, which takes the same arguments."""
+    return dataset_arrays(values, **labels).dataset()
 
 
-def make_contents(
+def dataset_arrays(
     values: Mapping[str, Any],
     *,
     problem: Question,
@@ -126,8 +126,8 @@ def make_contents(
     leading: Sequence[str] = (),
     with_leading: Sequence[str] = (),
     variables: Mapping[str, Variable] = VARIABLES,
-) -> Contents:
-    """Return what a dataset holds whose variables are labelled as in `variables`; attributes say where it comes from.
+) -> DatasetArrays:
+    """Return the arrays of a dataset, labelled as in `variables`, with attributes that say where they come from.
 
     The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
     `parameters`, `solver`: the arguments of the call, ready for JSON. Learned masses and times of a link that defines
@@ -139,7 +139,7 @@ def make_contents(
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
     directions = {"direction": np.arange(1, problem.num_directions + 1)} if isinstance(problem, Problem) else {}
-    return Contents(
+    return DatasetArrays(
         {
             name: _labelled(variables[name], array, leading if name in with_leading else (), labels.get(name, {}))
             for name, array in {**inputs, **values}.items()
@@ -251,14 +251,14 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
 
 
 def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a result says of itself and of the link of its problem; the arguments are those of `make_dataset`."""
+    """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
     of_link = _of_the_link(problem) if isinstance(problem, Problem) else {}
     given = {key: plain_attribute(value) for key, value in attributes.items() if value is not None}
     return {"git_commit": git_commit(), **of_link, **given}
 
 
 def _of_the_link(problem: Problem) -> dict[str, Any]:
-    """Return what the link of a problem with Gaussian inputs says: its truncation, its exponent, notes on laws."""
+    """Return the attributes of the link of a problem with Gaussian inputs: truncation, exponent, notes on laws."""
     found: dict[str, Any] = {
         "hermite_truncation_error": float(problem.activation.truncation_error),
         "information_exponent": problem.information_exponent,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from dynamics.integrators import Stepper
     from dynamics.integrators.stepper import LeapingStepper
-    from dynamics.runs.dataset import Contents
+    from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.looser_run import LooserRun
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
-    LabelledResult = Callable[[RunResult, RunResult | None], Contents]
+    LabelledResult = Callable[[RunResult, RunResult | None], DatasetArrays]
 
 CHUNK_SECONDS = 0.1
 #: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
@@ -48,7 +48,7 @@ FIRST_CHUNK_STEPS, QUICK_NUMBERS, FIRST_QUICK_WORK = 1, 4000, 1 << 18
 LARGEST_CHUNK_STEPS = 1 << 20
 #: Numbers in the states at saved times that are observed together.
 LARGEST_STACK = 1 << 15
-#: Steps of a run that nobody watches in one call, between which Ctrl-C is heard.
+#: Steps in one call of a run without trackers; Ctrl-C is heard between two calls.
 MOST_STEPS = 1 << 11
 #: Parts of a checkpoint: the records of the first are in the dataset, the second keeps its own.
 RUN, LOOSER_RUN = "run", "companion"
@@ -102,7 +102,7 @@ class Run(ABC):
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """Return how far the run is, and what it can go on from."""
+        """Return how far the run is, with all that it needs to go on."""
 
     def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
         """Prepare for the first step."""
@@ -228,7 +228,7 @@ class _Flow(Run):
         return snapshot_of(self._stepper, self.result(StopReason.UNFINISHED))
 
     def result(self, reason: str) -> RunResult:
-        """Return what the run leaves that ends now."""
+        """Return the result of a run that ends now."""
         events = self._stepper.event_times
         return replace(
             self._begun,
@@ -328,7 +328,7 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 
 
 class UnwatchedRun:
-    """A stepper at time 0 that is to go through increasing times, all at once, while nobody watches.
+    """A stepper at time 0 that is to go through increasing times, all at once and without trackers.
 
     A run that ends otherwise than at the last of the times has no result here: `run` says what came of it.
     """
@@ -389,13 +389,13 @@ def results_of(
 
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
-    """Return what a part of the run is continued from, None if it begins."""
+    """Return the snapshot from which a part of the run goes on, None if it begins."""
     arrays = file.part(part)
     held = file.begun.dataset if file.begun is not None and part == RUN else None
     return None if arrays is None else unpacked(arrays, held)
 
 
-def kept_run(
+def run_with_file(
     stepper: Stepper,
     times: NDArray[Any],
     observe: Observer,
@@ -406,7 +406,7 @@ def kept_run(
     looser_run: LooserRun | None = None,
     sound: Soundness | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
-) -> tuple[RunResult, Contents]:
+) -> tuple[RunResult, DatasetArrays]:
     """Run as `run` does, from where `file` stands, and keep the file up to date.
 
     The run is followed in a second thread for which the main thread waits: see `in_worker`.
@@ -415,7 +415,7 @@ def kept_run(
     has begun already, and is ended here.
     """
 
-    def now(own: Snapshot) -> tuple[Contents, Mapping[str, xr.Dataset]]:
+    def now(own: Snapshot) -> tuple[DatasetArrays, Mapping[str, xr.Dataset]]:
         looser = None if looser_run is None else looser_run.snapshot()
         contents = labelled(own.result, None if looser is None else looser.result)
         parts = {RUN: packed(own, records=False), LOOSER_RUN: None if looser is None else packed(looser)}
@@ -425,7 +425,7 @@ def kept_run(
         contents, parts = now(own)
         return contents.dataset(), parts
 
-    def followed() -> tuple[RunResult, Contents]:
+    def followed() -> tuple[RunResult, DatasetArrays]:
         result = run(
             stepper,
             times,

@@ -1,4 +1,4 @@
-"""A-posteriori errors of a run, from the same run at a looser tolerance beside it in a second thread.
+"""A-posteriori errors of a run, from the same run at a looser tolerance in a second thread.
 
 The error of every method here falls with its tolerance, so two runs at tolerances ρ and 10 ρ differ by about the error
 of the looser one, several times that of the tighter one. A single difference may be small by chance, where it changes
@@ -40,7 +40,7 @@ ROUNDING = 1e-14
 
 
 class _Remote(Tracker):
-    """A tracker by which another thread stops a run, or gets a snapshot of it."""
+    """A tracker that stops a run for another thread, or gives it a snapshot."""
 
     patient = True
 
@@ -49,7 +49,7 @@ class _Remote(Tracker):
         self._wanted: Future[Snapshot] | None = None
 
     def snapshot(self) -> Future[Snapshot]:
-        """Ask for a snapshot, which comes between two chunks of steps or beside a long step, never after the end."""
+        """Ask for a snapshot, which comes between two chunks of steps or during a long step, never after the end."""
         wanted: Future[Snapshot] = Future()
         self._wanted = wanted
         return wanted
@@ -93,7 +93,7 @@ class LooserRun:
         return (self._result,) if self._cut is None else (self._result, self._cut)
 
     def ended(self, seconds: float) -> bool:
-        """Return whether the runs beside the run have ended, waiting so long for them at most."""
+        """Return whether the looser runs have ended, after waiting for them at most so long."""
         return not wait(self._runs, seconds).not_done
 
     def cut(self) -> RunResult | None:
@@ -188,7 +188,7 @@ def event_errors(times: Array, looser: Array, rtol: float) -> Array:
 
 
 def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, factor: float) -> tuple[Array, Array]:
-    """Return `factor` times what a cut link changes in the loss at `count` saved times and in times of events.
+    """Return `factor` times the changes by a cut link of the loss at `count` saved times and of times of events.
 
     NaN is returned where that is not known, inf for an event that only one of the two ended runs saw.
     """

@@ -1,4 +1,4 @@
-"""What a run leaves: records along time, why it ended, what it cost, arrays from which it goes on, its exceptions."""
+"""The result of a run: records along time, the reason of its end, its cost, snapshots, and exceptions."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _ADVICE = {
 
 @dataclass
 class RunResult:
-    """What a run leaves: one record per saved time that was reached, why it ended, and what it cost.
+    """The result of a run: one record per saved time that was reached, the reason of its end, and its cost.
 
     `intact` says whether the stepper stands at the end of a step, so that it can be continued.
     """
@@ -107,7 +107,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run between two steps: what it has given so far, and the arrays from which its stepper goes on.
+    """A run between two steps: its result so far, and the arrays from which its stepper goes on.
 
     `state` is None for a method that cannot be continued.
     """
@@ -167,7 +167,7 @@ class Records:
         self._count = count
 
     def so_far(self) -> Records:
-        """Return those that are there now; the arrays are shared, since what is in them stays as it is."""
+        """Return the records made until now; the arrays are shared, since records never change."""
         return Records.of(self.columns, self._count)
 
     def _allocate(self, record: Mapping[str, Any]) -> None:
@@ -185,7 +185,7 @@ class Records:
 
 
 class SolveError(RuntimeError):
-    """A solve that failed; what was computed before is in `dataset`."""
+    """A solve that failed; `dataset` holds the answer up to the failure."""
 
     def __init__(self, message: str, dataset: xr.Dataset) -> None:
         super().__init__(message)
@@ -193,7 +193,7 @@ class SolveError(RuntimeError):
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A solve, a simulation, a check or a study that was interrupted; what was computed before is in `dataset`.
+    """A solve, simulation, check or study that was interrupted; `dataset` holds the answer up to the interruption.
 
     That is a Dataset, of a check a DataTree.
     """
@@ -212,7 +212,7 @@ def uninterrupted(answer: xr.Dataset) -> xr.Dataset:
 
 
 def also_interrupted(call: Callable[[], xr.Dataset]) -> xr.Dataset:
-    """Return what a call returns or, if it is interrupted, what SolveInterrupted says that it kept."""
+    """Return the answer of a call or, if it is interrupted, the answer that SolveInterrupted holds."""
     try:
         return call()
     except SolveInterrupted as stop:
@@ -232,7 +232,7 @@ def stack_records(records: Records, count: int, template: Callable[[], Mapping[s
 
 
 def run_attributes(result: RunResult) -> dict[str, Any]:
-    """Return how the run ended and what it cost."""
+    """Return the attributes that say how the run ended and how long it took."""
     return {
         "stop_reason": str(result.stop_reason),
         "stop_message": result.stop_reason.advice,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DEFAULT_SECONDS = 30.0
 #: Writing takes at most about this part of the time.
 LARGEST_SHARE = 0.1
-#: What the names of arrays begin with: those of the stepper, and records that are nowhere else.
+#: Prefixes of the names of arrays: of the state of a stepper, and of records that only the checkpoint holds.
 STATE, RECORD = "state_", "record_"
 
 
@@ -75,7 +75,7 @@ class Checkpoint(Tracker):
 
 
 def labelled_arrays(arrays: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[list[str], Any]]:
-    """Return arrays as variables of a dataset, each with dims of its own."""
+    """Return arrays as variables of a dataset; no two share a dimension."""
     return {
         f"{prefix}{name}": ([f"{prefix}{name}_{axis}" for axis in range(np.ndim(array))], np.asarray(array))
         for name, array in arrays.items()
@@ -115,13 +115,13 @@ def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
     return Snapshot(result, state)
 
 
-#: Seconds after which nobody is writing any more a temporary file that has not changed since.
+#: A temporary file that has not changed for so many seconds was left by a process that has died.
 IDLE_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Begun:
-    """A run that has not ended: the call that began it, what it has computed, and how to go on."""
+    """A run that has not ended: the call that began it, its dataset so far, and the arrays from which it goes on."""
 
     answer: str
     #: A problem of any kind; the answer says which it takes.
@@ -134,7 +134,7 @@ class Begun:
 
 @dataclass
 class RunFile:
-    """A netCDF file that holds what a run has computed and, until it has ended, also how to go on.
+    """A netCDF file that holds the answer of a run and, until the run has ended, the state from which it goes on.
 
     What appears under its name meanwhile is not replaced: the file then takes the first free name beside it, or another
     directory if this one is out of reach. A warning and `trouble` say so, and `target` is that place.
@@ -176,7 +176,7 @@ class RunFile:
     begun: Begun | None = None
     #: Whether the file, as it stands, can be continued.
     unfinished: bool = False
-    #: Why the file is not where it was to be, and where it is, in one sentence; "" if it is there.
+    #: One sentence that says why the file has another place than asked for, and which; "" if it has not.
     trouble: str = field(default="", init=False)
 
     def __post_init__(self, path: str | os.PathLike[str] | None) -> None:
@@ -210,7 +210,7 @@ class RunFile:
         return self._target is not None
 
     def part(self, name: str) -> xr.Dataset | None:
-        """Return what a part of the run is continued from, None if it begins."""
+        """Return the arrays from which a part of the run goes on, None if it begins."""
         return None if self.begun is None else self.begun.parts.get(name)
 
     def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
@@ -286,7 +286,7 @@ def as_run_file(checkpoint: str | os.PathLike[str] | RunFile | None) -> RunFile:
 
 
 def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, keeps_result: bool = True) -> RunFile:
-    """Return the file of a run that has not ended, with what the run is continued from.
+    """Return the file of a run that has not ended, with the state from which the run goes on.
 
     StorageError is raised if the file cannot be read or written, or holds no run that can be continued. UserWarning
     says if another version of the program wrote it, so that the last bits of the results may differ.
@@ -340,7 +340,7 @@ def _why_not(dataset: xr.Dataset) -> str:
 
 
 def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
-    """Return a hash of all arrays of a checkpoint, by which a damaged one is told."""
+    """Return a hash of all arrays of a checkpoint, which shows whether it is damaged."""
     found = hashlib.sha256()
     arrays = [(name, np.asarray(array)) for name, array in arguments.items()]
     for part, dataset in parts.items():

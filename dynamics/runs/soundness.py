@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: from those of vectors by far more than the error of a step, so the margin has more room.
 TOLERATED, TOLERATED_MARGIN = 1e4, 1e6
 OVERLAPS = ("teacher_overlap", "max_overlap", "alpha", "projection")
-#: Bound on the error of the means from which on a series stands for another link.
+#: A series whose means may have a larger error than this stands for another link.
 LARGEST_SERIES_ERROR = 1e-6
 MASSES = ("squared_norm", "particle_mass")
 
@@ -46,7 +46,7 @@ class Soundness:
     dies: bool = False
 
     def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
-        """Check the records from `begin` on, the last by default, beside those before; drop what follows the wrong."""
+        """Check the records since number `begin`, by default the last; drop those that follow a wrong one."""
         begin, count = range(len(records))[begin], len(records)
         new = {name: column[begin:count] for name, column in records.columns.items()}
         rise = _rise(records.columns["loss"][max(begin - 1, 0) : count])[-len(new["loss"]) :] if self.falls else None
@@ -64,7 +64,7 @@ class Soundness:
         return not any(found.any() for found, _ in self._found(flat, rise))
 
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
-        """Yield which of the new records are wrong, for every reason, the most telling first."""
+        """Yield for every reason which of the new records are wrong; the reason that says most comes first."""
         slack = TOLERATED * self.rtol + 1e-9
         for name in OVERLAPS:
             if name in new:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
-#: Bytes by which a disk is tested for being full.
+#: So many bytes are written to see whether a disk is full.
 PROBE_BYTES = 1 << 20
 
 
@@ -84,7 +84,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 
 def as_path(path: object) -> Path:
-    """Return a name of a file as a path; TypeError is raised for what is no name."""
+    """Return a name of a file as a path; raise TypeError for any other type."""
     if not isinstance(path, (str, os.PathLike)):
         msg = f"Argument `path` must be a path, but is {shown(path)}."
         raise TypeError(msg)
@@ -92,7 +92,7 @@ def as_path(path: object) -> Path:
 
 
 def write_file(target: Path, write: Write, *, replaces: bool) -> None:
-    """Have `write` fill a temporary file beside the target, flush it to the disk, and give it the target's name.
+    """Have `write` fill a temporary file in the same folder, flush it to the disk, and give it the target's name.
 
     A file of that name may go if `replaces`. If it is impossible, StorageError is raised and `target` is as it was.
     """
@@ -175,7 +175,7 @@ def _is_taken(target: Path, *, replaces: bool) -> bool:
 
 
 def _temporary(target: Path) -> Path:
-    """Make an empty file beside the target, under whose name the target is written."""
+    """Make an empty file in the folder of the target; the target is written under its name."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
     os.close(handle)
     return Path(name)
@@ -254,7 +254,7 @@ def check_structure(path: Path) -> None:
 
 
 def _check_heaps(path: Path) -> None:
-    """Refuse a file with a heap in which HDF5 would go from an object to the next for ever."""
+    """Refuse a file with a heap whose objects HDF5 would follow without end."""
     if path.stat().st_size == 0:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -274,7 +274,7 @@ def _check_heaps(path: Path) -> None:
 
 
 def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int:
-    """Return the bytes that reading a variable takes; refuse what is no array of numbers or texts in this file."""
+    """Return the bytes that reading a variable takes; refuse all but arrays of numbers or texts in this file."""
     import h5py
 
     if not isinstance(member, h5py.Dataset) or not _is_plain(member.id.get_type()):

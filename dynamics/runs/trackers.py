@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dynamics.runs.result import Snapshot
     from hermite.arrays import Array
 
-#: Seconds after which a notebook, which keeps what was written to it, shows a bar that nobody asked for.
+#: Seconds after which a notebook, which keeps all output, shows a bar that was not asked for.
 NOTEBOOK_DELAY = 1.0
 
 
@@ -56,7 +56,7 @@ def _kind_of_bar() -> Any:
 
 
 class RunView(Protocol):
-    """What a tracker may look at."""
+    """The run as a tracker sees it."""
 
     @property
     def time(self) -> float:
@@ -76,7 +76,7 @@ class RunView(Protocol):
         """Return the integrator's counters."""
 
     def snapshot(self) -> Snapshot:
-        """Return what was recorded, and a copy of the integrator's state, from which a run can go on."""
+        """Return the records, and a copy of the integrator's state, from which a run can go on."""
 
 
 class Tracker(Protocol):
@@ -117,13 +117,13 @@ class Progress(Tracker):
         self._bar: Any = None
 
     def start(self, view: RunView) -> None:
-        """Open the bar, if anybody sees it."""
+        """Open the bar if it is shown."""
         if not self._settings["disable"]:
             self._first = max(view.end * 1e-6, 1e-12)
             self._bar = open_bar(self._settings, **self._scale(view))
 
     def _scale(self, view: RunView) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the bar measures."""
+        """Return the arguments of the bar that set its scale."""
         return {"total": 1.0, "bar_format": "{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]"}
 
     def check(self, view: RunView) -> StopReason | None:
@@ -147,7 +147,7 @@ class StepProgress(Progress):
     """Progress bar that counts the steps of SGD."""
 
     def _scale(self, view: RunView) -> dict[str, Any]:
-        """Return what the bar measures."""
+        """Return the arguments of the bar that set its scale."""
         return {"total": view.end, "initial": view.time, "unit": "step"}
 
     def check(self, view: RunView) -> StopReason | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem
-    from dynamics.runs.dataset import Contents
+    from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.result import RunResult
     from dynamics.solve.integration import Integration, Settings, Watch
 
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     watch: Watch
 
 
-def contents_of(name: str, call: Call) -> Contents:
+def contents_of(name: str, call: Call) -> DatasetArrays:
     """Return the contents of the dataset of one call."""
     return solved_contents(name, call.problem, call.settings, call.watch, call.build)
 
@@ -46,7 +46,7 @@ def built(name: str, call: Call) -> Integration:
     return call.build(Run.of(name, call.problem, call.settings))
 
 
-def contents_together(name: str, calls: Sequence[Call], until: float) -> list[Contents | None]:
+def contents_together(name: str, calls: Sequence[Call], until: float) -> list[DatasetArrays | None]:
     """Return what `solved_contents` returns for the first of some calls, to the last bit; None where it would raise.
 
     BLAS must have one thread. After the time `until` of `time.monotonic` no run is begun but the first. TypeError,
@@ -76,7 +76,7 @@ class _Flow:
         #: The run, and the looser one where errors are estimated; none where they would not leap.
         self.runs: list[UnwatchedRun] = []
         self.results: list[RunResult | None] = []
-        self._alone: Contents | None = None
+        self._alone: DatasetArrays | None = None
 
     def begin(self) -> None:
         """Make the steppers."""
@@ -103,7 +103,7 @@ class _Flow:
         key = getattr(flow.observe, "alike", None)
         return None if key is None else (key, flow.loss is None, flow.sound, len(flow.schedule))
 
-    def contents(self) -> Contents | None:
+    def contents(self) -> DatasetArrays | None:
         """Return the contents of the dataset, None where the run did not arrive."""
         if not self.runs:
             return self._alone

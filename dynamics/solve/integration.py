@@ -19,7 +19,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import checked_schedule
-from dynamics.runs.dataset import make_contents
+from dynamics.runs.dataset import dataset_arrays
 from dynamics.runs.result import StopReason, checked_outcome, joined, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dynamics.integrators import Stepper
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.dataset import Contents
+    from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.looser_run import LooserRun
     from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
@@ -246,7 +246,7 @@ def solved(
 
 def solved_contents(
     name: str, problem: Problem, settings: Settings, watch: Watch, build: Callable[[Run], Integration]
-) -> Contents:
+) -> DatasetArrays:
     """Return the contents of the dataset that `solved` returns, without making the dataset.
 
     `build` raises TypeError, ValueError or ImportError for bad arguments and missing extras, before any work.
@@ -269,9 +269,9 @@ def solved_contents(
     return contents
 
 
-def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, Contents]:
+def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
     """Return how the run ended, and the contents of its dataset."""
-    from dynamics.runs.loop import kept_run
+    from dynamics.runs.loop import run_with_file
 
     with ExitStack() as context:
         context.enter_context(integration.threads())
@@ -279,10 +279,10 @@ def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tup
         context.callback(end_threads, stepper)
         beside = None if integration.loss is None else context.enter_context(_looser_run(run, integration))
 
-        def labelled_so_far(result: RunResult, looser: RunResult | None) -> Contents:
+        def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
             return labelled(run, integration, stepper, result, looser, None if beside is None else beside.cut())
 
-        return kept_run(
+        return run_with_file(
             stepper,
             integration.schedule.times,
             integration.observe,
@@ -313,7 +313,7 @@ def labelled(
     result: RunResult,
     looser: RunResult | None,
     cut: RunResult | None = None,
-) -> Contents:
+) -> DatasetArrays:
     """Return the contents of the dataset of a run, wherever it stands."""
     count = len(integration.schedule)
     values: dict[str, Any] = {
@@ -333,7 +333,7 @@ def labelled(
     shared = {"method": run.method, "rtol": run.rtol, "atol": run.atol, "keep": run.keep}
     if run.answer.can("estimate"):
         shared["error_estimate"] = run.error_estimate
-    return make_contents(
+    return dataset_arrays(
         values,
         problem=run.problem,
         title=integration.title,

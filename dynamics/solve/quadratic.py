@@ -12,8 +12,8 @@ from dynamics.problem import is_frame
 from dynamics.problem.checks import check_choice, check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
-from dynamics.runs.dataset import make_contents
-from dynamics.runs.loop import kept_run
+from dynamics.runs.dataset import dataset_arrays
+from dynamics.runs.loop import run_with_file
 from dynamics.runs.result import checked_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
-    from dynamics.runs.dataset import Contents
+    from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
@@ -135,13 +135,15 @@ def solve_quadratic(
         stepper = JumpStepper(problem)
         known = _predicted(problem, stepper.initial_alignment, schedule.times)
 
-        def labelled(result: RunResult, _looser: RunResult | None) -> Contents:
+        def labelled(result: RunResult, _looser: RunResult | None) -> DatasetArrays:
             histories = stack_records(result.records, len(schedule), stepper.record)
             aligned, learned = np.split(result.event_times, 2)
             reached = {"aligned_time": aligned, "learned_time": learned}
             return _labelled(problem, schedule, histories | reached | known, result)
 
-        result, contents = kept_run(stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers)
+        result, contents = run_with_file(
+            stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers
+        )
     # === return
     return checked_outcome(contents.dataset(), result.stop_reason, on_failure)
 
@@ -165,10 +167,10 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
     check_quadratic_memory(problem, options["save"][1])
 
 
-def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> Contents:
+def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> DatasetArrays:
     """Return the contents of the dataset of a run, wherever it stands."""
     coefficients = problem.teacher.coefficients
-    return make_contents(
+    return dataset_arrays(
         values,
         problem=problem,
         title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.runs.dataset import Contents
+from dynamics.runs.dataset import DatasetArrays
 from dynamics.runs.storage import StorageError, save
 from dynamics.sweeps.studies import answer_of_many, call_of, find_study, takes_option
 from dynamics.threads.cores import one_core
@@ -91,7 +91,7 @@ def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswe
 
 def answered_together(
     study: Study, points: Sequence[SweepPoint], until: float
-) -> tuple[list[Contents | None], tuple[str, ...]]:
+) -> tuple[list[DatasetArrays | None], tuple[str, ...]]:
     """Return the contents of the first points, None for those to be asked alone, and their warnings; on one core.
 
     After `until` no point is begun but the first. Besides its steps, dataset and prediction of a small flow take
@@ -102,7 +102,7 @@ def answered_together(
         return [None] * len(points), ()
     from dynamics.solve.ensemble import contents_together
 
-    found: list[Contents | None] = [None] * len(points)
+    found: list[DatasetArrays | None] = [None] * len(points)
     with one_core(), _recorded_warnings() as caught, suppress(Exception):  # a point that is asked alone tells the error
         prepared = resolve_name(answer.prepare)([point.problem for point in points])
         calls = [
@@ -130,7 +130,7 @@ def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) ->
     return answer._replace(failure=failure or answer.failure, warnings=tuple(dict.fromkeys(caught)))
 
 
-def _packed(found: Contents | xr.Dataset, warned: tuple[str, ...] = ()) -> PointAnswer:
+def _packed(found: DatasetArrays | xr.Dataset, warned: tuple[str, ...] = ()) -> PointAnswer:
     """Return the file of one point, or why it cannot be made."""
     try:
         return PointAnswer(packed_point(found), "", warned)
@@ -138,7 +138,7 @@ def _packed(found: Contents | xr.Dataset, warned: tuple[str, ...] = ()) -> Point
         return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
 
 
-def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Contents | xr.Dataset:
+def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> DatasetArrays | xr.Dataset:
     """Return the answer to one point, as a dataset only where the study makes one."""
     answer = answer_of_many(study)
     if answer is not None:
@@ -331,28 +331,28 @@ class Points:
     attributes: dict[str, list[Any]]
 
 
-def packed_point(point: Contents | xr.Dataset) -> bytes:
+def packed_point(point: DatasetArrays | xr.Dataset) -> bytes:
     """Return one point as bytes that `opened_points` reads."""
-    contents = point if isinstance(point, Contents) else _contents_of(point)
+    contents = point if isinstance(point, DatasetArrays) else _contents_of(point)
     size = sum(array.size for _, array, _ in (*contents.variables.values(), *contents.coords.values()))
     content = packed_together([contents]) if size < LARGE_POINT else None
     if content is None:
-        dataset = point.dataset() if isinstance(point, Contents) else point
+        dataset = point.dataset() if isinstance(point, DatasetArrays) else point
         with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
             return save(dataset, Path(folder) / "point.nc").read_bytes()
     return content
 
 
-def _contents_of(dataset: xr.Dataset) -> Contents:
+def _contents_of(dataset: xr.Dataset) -> DatasetArrays:
     """Return the contents of a dataset."""
     held: dict[str, Labelled] = {
         str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
     }
     coords = {name: held.pop(name) for name in map(str, dataset.coords)}
-    return Contents(held, coords, {str(name): value for name, value in dataset.attrs.items()})
+    return DatasetArrays(held, coords, {str(name): value for name, value in dataset.attrs.items()})
 
 
-def packed_together(points: Sequence[Contents]) -> bytes | None:
+def packed_together(points: Sequence[DatasetArrays]) -> bytes | None:
     """Return points as the bytes of one block, None unless they have the same variables, and all is plain."""
     arrays = [{**point.variables, **point.coords} for point in points]
     described = _described(arrays[0])

@@ -128,7 +128,7 @@ class StepLaws:
     def law(
         self, drift_tolerance: float = 0.0, noise_tolerance: float = 0.0, cap: float = 0.0
     ) -> tuple[Array, Array, Link, Settings]:
-        """Return what the kernels take together; squared norms may grow to `cap`."""
+        """Return the arguments that kernels take together; squared norms may grow to `cap`."""
         settings = (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
         return self.teacher, self.coefficients, self.link, settings
 
@@ -426,7 +426,7 @@ LARGEST_GROWTH = 0.04
 
 
 class FrameDiffusion:
-    """A batch of diffusions of a frame, one per seed, each with a generator of its own; see the module's docstring."""
+    """A batch of diffusions of a frame, one per seed and generator; see the module's docstring."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._a, self._noise, self._width = problem.teacher.coefficients, problem.label_noise, problem.width

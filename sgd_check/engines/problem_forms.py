@@ -29,7 +29,7 @@ def simulated_link(
     formula: Callable[[Any], Form],
     table: Callable[[Array], Form] | None = None,
 ) -> tuple[Form, str]:
-    """Return the form of a link, and one phrase that says what it is.
+    """Return the form of a link, and one phrase that names it.
 
     Polynomials are evaluated as such, formulas as themselves. A callable, or a formula for which `formula` raises
     NotImplementedError, is evaluated as its truncated Hermite series, or as a table if `table` is given: the neurons of

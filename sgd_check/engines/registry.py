@@ -1,4 +1,4 @@
-"""What an engine is, and the one table of engines: a further engine is one module and one line here."""
+"""The interface of engines, and the one table of them: a further engine is one module and one line here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How to sample and compute: what an engine needs beyond the problem; "auto" leaves a choice to the engine.
+    """Options of an engine: how to sample and compute; "auto" leaves a choice to the engine.
 
     `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, for the
     spherical student; `training_samples` is the number of samples that a run reuses, for this and the committee.
@@ -105,7 +105,7 @@ class ResumableEngine(Protocol):
 
 
 class Declaration(NamedTuple):
-    """One engine: where problem and options are made into it, and what it takes; the first precision is its own.
+    """One engine: its maker, and the problems and options that it takes; the first precision is its own.
 
     `fields` are those of a problem that it knows beyond those that all engines take.
     """
@@ -167,13 +167,13 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             raise
         msg = f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".'
         raise ImportError(msg) from error
-    _check_taken("device", options.device, declared.devices, name)
-    _check_taken("dtype", options.dtype, declared.dtypes, name)
+    _check_choice("device", options.device, declared.devices, name)
+    _check_choice("dtype", options.dtype, declared.dtypes, name)
     engine: Engine = make(problem, options)
     return engine
 
 
-def _check_taken(argument: str, given: str, taken: tuple[str, ...], engine: str) -> None:
+def _check_choice(argument: str, given: str, taken: tuple[str, ...], engine: str) -> None:
     """Refuse a device or a precision that an engine does not take."""
     if given in taken:
         return

@@ -1,4 +1,4 @@
-"""Runs that draw their samples from generators of their own, advanced block by block on several threads.
+"""Runs that each draw samples from generators of their seed, advanced block by block on several threads.
 
 The generators of a seed are numpy's SFC64, whose state is six integers that a file can hold. Each stream of a seed has
 a key of its own, apart from the plain seed, which draws the start.

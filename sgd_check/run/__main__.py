@@ -18,7 +18,14 @@ from dynamics.commands import (
 from hermite.text.command_line import run_program
 from hermite.text.messages import shown
 from sgd_check.run.options import read_arguments
-from sgd_check.run.run_files import end, end_of_runs, file_of_runs, reopened_runs, said_by_runs, sentence
+from sgd_check.run.run_files import (
+    file_of_runs,
+    finish_check,
+    options_of_runs,
+    refusal_of,
+    remove_ended_runs,
+    reopened_runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +53,7 @@ def _check(given: Mapping[str, Any]) -> int:
     output = Path(given["output"]) if given["output"] is not None else source.with_name(f"{source.stem}-sgd.nc")
     figure = chosen_figure(given, output)
     begun = reopened_runs(given) if given["resume"] else None
-    asked = given if begun is None else {**given, **said_by_runs(begun), "overwrite": True}
+    asked = given if begun is None else {**given, **options_of_runs(begun), "overwrite": True}
     prediction = _read_prediction(source)
     check_targets(asked, output, figure)
     if prediction.attrs.get("answer") == "mean-field":
@@ -65,7 +72,7 @@ def _check(given: Mapping[str, Any]) -> int:
         return _simulate(settings, prediction, plan, file, output, figure)
     except KeyboardInterrupt:
         if file.unfinished:
-            end_of_runs(file, settings)
+            remove_ended_runs(file, settings)
         raise
 
 
@@ -108,7 +115,7 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
 
 
 def _announce(plan: CheckPlan, seconds: float | None, seeds: int) -> None:
-    """Say what will be simulated, about how long it takes, and what would be faster or more."""
+    """Describe the simulation, about how long it takes, and options that make it faster or check more."""
     say(plan.describe())
     if seconds is None:
         say(f"{plan.steps} steps of {seeds} runs, in spans; --max-runtime bounds the time.")
@@ -152,7 +159,7 @@ def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPla
     try:
         return plan_check(prediction, settings["engine"], options, **choice)
     except (ValueError, ImportError) as error:
-        raise UsageError(sentence(error, settings["engine"])) from None
+        raise UsageError(refusal_of(error, settings["engine"])) from None
 
 
 def _simulate(
@@ -186,7 +193,7 @@ def _simulate(
             progress=False if settings["quiet"] else None,
             **{name: settings[name] for name in names},
         )
-        return end(tree, output, figure, settings, ended, file)
+        return finish_check(tree, output, figure, settings, ended, file)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import UsageError, duration, say
-from sgd_check.run.run_files import end, sentence
+from sgd_check.run.run_files import finish_check, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         plan = _make_plan(settings, prediction)
         seconds = _expected_seconds(plan, settings)
     except (ValueError, ImportError) as error:
-        raise UsageError(sentence(error, ENGINE)) from None
+        raise UsageError(refusal_of(error, ENGINE)) from None
     if not settings["quiet"]:
         say(plan.describe())
         say(f"About {duration(seconds)}.")
@@ -88,7 +88,7 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         say(f"Nothing could be compared: {error}")
         branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
         tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
-    return end(tree, output, figure, settings, reason)
+    return finish_check(tree, output, figure, settings, reason)
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:

@@ -80,7 +80,7 @@ def _rate(text: str) -> float:
 
 
 def _theory(text: str) -> str:
-    """Read what is to be tested."""
+    """Read the name of the theory to test."""
     if text not in THEORIES:
         refuse_word(f"must be one of {', '.join(THEORIES)}, but is {shown(text)}", text, THEORIES)
     return text

@@ -1,4 +1,4 @@
-"""Files of `python -m sgd_check.run`: what a check writes and prints in the end, and runs that have not ended.
+"""Files of `python -m sgd_check.run`: the result of a check and its figure, and runs that have not ended.
 
 Runs have a file of their own beside the output, which is removed when they have ended: a verdict needs them all.
 `python -m sgd_check.tokens` keeps its runs so, too.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FIGURE_DPI = 150
 
 
-def end(
+def finish_check(
     tree: Any,
     output: Path,
     figure: Path | None,
@@ -30,7 +30,7 @@ def end(
     stop_reason: str,
     file: RunFile | None = None,
 ) -> int:
-    """Write tree and figure, print what was compared, end the file of the runs if any; return the exit code."""
+    """Write tree and figure, print the comparison, remove the file of runs that have ended; return the exit code."""
 
     def find(tree: Any) -> Findings | None:
         from sgd_check.report.findings import comparison_findings
@@ -40,30 +40,30 @@ def end(
     written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
     code = written.exit_code(stop_reason)
     if file is not None and written.output is not None:
-        end_of_runs(file, settings)
+        remove_ended_runs(file, settings)
     return code
 
 
-def sentence(error: BaseException, engine: str) -> str:
+def refusal_of(error: BaseException, engine: str) -> str:
     """Return one sentence for an error that the user can mend."""
     if isinstance(error, ModuleNotFoundError) and engine == "torch":
         return f"Engine torch must have PyTorch installed, but {error}; install it with pip install torch."
     return as_typed(error, OPTIONS, prediction="FILE")
 
 
-#: Options of `sgd_check.run` that the file of the runs holds, so that they must not be given beside it.
-SAID = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
+#: Options of `sgd_check.run` that the file of the runs holds, so that they must not be given with --resume.
+STORED_OPTIONS = ("engine", "learning_rate", "steps", "seeds", "batch_size", "device", "dtype")
 #: Values of options that were not given.
 ABSENT = (None, "auto")
 #: Options of a command that it is to be given again, where they differ from the default.
 REPEATED = ("output", "plot", "style", "csv", "theory", "directions", "false_alarm_rate")
 
 
-def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFile:
+def reopened_runs(given: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIONS) -> RunFile:
     """Return the file of runs to go on with; refuse options that contradict it, and files without such runs."""
     from dynamics.runs import StorageError, reopened
 
-    for name in said:
+    for name in stored:
         if given[name] not in ABSENT:
             msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
             raise UsageError(msg)
@@ -78,10 +78,10 @@ def reopened_runs(given: Mapping[str, Any], said: Sequence[str] = SAID) -> RunFi
     return file
 
 
-def said_by_runs(file: RunFile) -> dict[str, Any]:
+def options_of_runs(file: RunFile) -> dict[str, Any]:
     """Return the options of the command that began the runs."""
-    said: Mapping[str, Any] = {} if file.begun is None else file.begun.settings
-    return {name: len(said[name]) if name == "seeds" else said[name] for name in SAID}
+    stored: Mapping[str, Any] = {} if file.begun is None else file.begun.settings
+    return {name: len(stored[name]) if name == "seeds" else stored[name] for name in STORED_OPTIONS}
 
 
 def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun: RunFile | None) -> RunFile:
@@ -104,7 +104,7 @@ def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun:
         raise UsageError(as_typed(error, (), path="--output")) from None
 
 
-def end_of_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:
+def remove_ended_runs(file: RunFile, settings: Mapping[str, Any], command: str = "sgd_check.run") -> None:
     """Remove the file of runs that have ended; say how a command goes on with the others."""
     if not file.unfinished:
         file.remove()

@@ -1,1 +1,1 @@
-"""Runs of online SGD: what is asked, the loop over steps, records and resumption."""
+"""Runs of online SGD: arguments, plan, steps, records and resumption."""

@@ -145,14 +145,14 @@ class Plan:
     """Steps, learning rates and times of one run.
 
     `table` has the learning rates η of the steps, or the one of all; the state is kept at the steps `recorded`, and
-    emergence is looked for at the steps `looked_at`, which include these, 0 and the last; both increase. `schedule` is
+    emergence is looked for at the steps `observed`, which include these, 0 and the last; both increase. `schedule` is
     what a schedule with a name calls itself, else empty.
     """
 
     steps: int
     table: Array | float
     recorded: Integers
-    looked_at: Integers
+    observed: Integers
     schedule: str = ""
 
     def rates(self, first: int, last: int) -> Array:
@@ -214,7 +214,7 @@ def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
     from dynamics.theory import learning_rate_limit
 
     try:
-        if problem.inputs is not None:  # some eigenvalues may be so large that drift counts beside noise
+        if problem.inputs is not None:  # some eigenvalues may be so large that drift counts as noise does
             return float(learning_rate_limit(problem, batch_size=batch_size))
         return batch_size * float(learning_rate_limit(problem))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is kept of the runs: overlaps and loss at the recorded steps, times of emergence and learning, and blow-ups."""
+"""Records of the runs: overlaps and loss at the recorded steps, times of emergence and learning, and blow-ups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CrossingTracker:
     --------
     >>> tracker = CrossingTracker(np.array(0.5), (1,))
     >>> for t, value in [(1.0, 0.0), (100.0, 1.0)]:
-    ...     tracker.look(t, np.array([value]))
+    ...     tracker.observe(t, np.array([value]))
     >>> tracker.time.round(6).tolist()
     [10.0]
     """
@@ -44,7 +44,7 @@ class CrossingTracker:
         self._threshold = np.broadcast_to(threshold, shape)
         self._last: tuple[float, Array] | None = None
 
-    def look(self, time: float, values: Array) -> None:
+    def observe(self, time: float, values: Array) -> None:
         """Take the values at a later time than the last look."""
         new = np.isnan(self.time) & (values >= self._threshold)
         if new.any() and self._last is None:
@@ -80,7 +80,7 @@ class Observables(Protocol):
     """Learned mass from which on it is, one for each."""
 
     def loss(self, C: Array, among: Array, n: Array, /, *layers: Array) -> float:
-        """Return E(f − f*)² of one run; NaN where it is not known in closed form."""
+        """Return E(f − f*)² of one run, NaN if it is not known in closed form."""
 
     def learned(self, C: Array, n: Array, /, *layers: Array) -> Array:
         """Return the learned mass of every run, shape (runs, thresholds), given C (runs, m, P) and n (runs, m)."""
@@ -101,7 +101,7 @@ def observables_of(problem: Problem) -> Observables:
 
 
 class _Directions:
-    """What the students have in common that learn directions: half of a_p is to be learned."""
+    """Thresholds of students that learn directions: half of each a_p."""
 
     learned_time = "learned_time"
 
@@ -164,7 +164,7 @@ class _Spherical(_Directions):
 
 
 class _Network:
-    """f = s Σ v_i σ(w_i·x + b_i); what is learned of a polynomial teacher are its components, f_α/f*_α ≥ ½.
+    """f = s Σ v_i σ(w_i·x + b_i), which learns components of a polynomial teacher, once f_α/f*_α ≥ ½.
 
     A network whose means the theory refuses has neither loss nor components.
     """
@@ -218,7 +218,7 @@ class Watch:
         level = np.array(problem.teacher.emergence_level)
         self.emergence = CrossingTracker(level, (runs, problem.num_directions))
 
-    def look(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
+    def observe(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
         """Take C (runs, m, P), n (runs, m) and of a network v and b (runs, m) at a time.
 
         Return which runs have not blown up, shape (runs,).
@@ -227,7 +227,7 @@ class Watch:
             size = np.sum(sum((layer**2 for layer in layers), norm), axis=1)
             sound: NDArray[np.bool_] = np.isfinite(size) & (size <= self._cap)
             seen = np.maximum(overlap, 0.0) if self._odd else overlap
-            self.emergence.look(time, np.where(sound[:, None], self._total(seen**2, axis=1), np.nan))
+            self.emergence.observe(time, np.where(sound[:, None], self._total(seen**2, axis=1), np.nan))
         return sound
 
 
@@ -266,7 +266,7 @@ class Recorder:
         self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._watch, thresholds = Watch(problem, seeds), self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
-        # What tells the loss beside C and n: overlaps among neurons, or the neurons of the spherical student.
+        # The loss needs C, n, and overlaps among neurons, or the neurons themselves of the spherical student.
         self._vectors, self._layered = keeps_vectors(problem), is_network(problem)
         self._frame = is_frame(problem)
         self._components = np.array([component.value for component in problem.teacher.components])
@@ -274,10 +274,10 @@ class Recorder:
         records = plan.recorded.size
         self._records = {name: np.full((seeds, records, *shape), np.nan) for name, shape in shapes.items()}
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
-        self._time_of = dict(zip(plan.looked_at.tolist(), plan.times(plan.looked_at).tolist(), strict=True))
+        self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
         self._record_of = {step: index for index, step in enumerate(plan.recorded.tolist())}
 
-    def look(self, step: int, engine: Engine) -> NDArray[np.bool_]:
+    def observe(self, step: int, engine: Engine) -> NDArray[np.bool_]:
         """Measure the runs after `step` steps; return which of them have just blown up."""
         index = self._record_of.get(step)
         found = engine.measure(student=index is not None)
@@ -287,21 +287,21 @@ class Recorder:
             seen += list(engine.layers().swapaxes(0, 1))
         for array in seen:
             array[self.blown_up] = np.nan
-        sound = self._watch.look(self._time_of[step], *seen)
+        sound = self._watch.observe(self._time_of[step], *seen)
         fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
         self.blown_up |= ~sound
         for array in seen:
             array[~sound] = np.nan
         mass = np.full(self._learned.time.shape, np.nan)
         mass[sound] = self._observables.learned(*(array[sound] for array in seen))
-        self._learned.look(self._time_of[step], mass)
+        self._learned.observe(self._time_of[step], mass)
         if index is not None and among is not None:
             among[~sound] = np.nan
             self._keep(index, seen, among, mass)
         return fresh
 
     def _keep(self, index: int, seen: list[Array], among: Array, mass: Array) -> None:
-        """Write a record of what was seen, NaN for runs that blew up, of which no loss is asked."""
+        """Write a record; the loss of runs that blew up is NaN."""
         C, n, *layers = seen
         # Single neurons of a frame mean nothing.
         own = {"teacher_overlap": C, "squared_norm": n, self._among: among}
@@ -327,7 +327,7 @@ class Recorder:
         }
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return what `look` goes on from, beside the records."""
+        """Return all that later observations depend on, except the records."""
         states = {prefix + name: array for prefix, one in self._trackers() for name, array in one.state().items()}
         return {"blown_up": self.blown_up.copy(), **states}
 
@@ -342,7 +342,7 @@ class Recorder:
 
     @property
     def _among(self) -> str:
-        """Variable that tells the loss beside C and n."""
+        """Variable that the loss needs with C and n."""
         return "neuron_vector" if self._vectors else "student_overlap"
 
     def _trackers(self) -> list[tuple[str, CrossingTracker]]:

@@ -49,7 +49,7 @@ RECORD_LIMIT = 16 * 2**30
 
 
 def checked_engine(problem: object, engine: str) -> str:
-    """Return the name of an engine, with "auto" replaced by what it stands for; refuse what it does not simulate.
+    """Return the name of an engine, "auto" resolved; refuse problems that the engine does not simulate.
 
     That is anything but a problem, a student or a field of the problem that the engine does not know.
     """
@@ -92,7 +92,7 @@ def checked_options(
     starts: Sequence[int] | None = None,
     training_samples: int | None = None,
 ) -> EngineOptions:
-    """Return what an engine needs beyond the problem; names of devices and precisions are the engine's to check."""
+    """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
     chosen = checked_seeds(seeds)
     samples = checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
@@ -318,7 +318,7 @@ def simulate(
     return simulation.run(file, budget=budget, progress=progress)
 
 
-#: What a learning rate above its limit does, to frames of orthogonal neurons and to all others.
+#: Effects of a learning rate above its limit on frames of orthogonal neurons and on all other students.
 _UNSTABLE = "the limit of stability for this problem, so runs may blow up"
 _UNLEARNED = "above which noise keeps the neurons from every direction"
 
@@ -334,7 +334,7 @@ class Simulation:
     engine: Engine
 
     def warnings(self) -> list[str]:
-        """Return what is to be said before the run, one sentence each."""
+        """Return the warnings before the run, one sentence each."""
         peak, limit, found = self.plan.peak_rate, self._limit, []
         if limit is not None and peak > limit:
             what = _UNLEARNED if is_frame(self.problem) else _UNSTABLE
@@ -359,7 +359,7 @@ class Simulation:
         return stability_limit(self.problem, self.options.batch_size)
 
     def _settings(self) -> dict[str, Any]:
-        """Return what was asked, as `resume` asks it again."""
+        """Return the arguments of the call, which `resume` repeats."""
         plan, options = self.plan, self.options
         return {
             "engine": self.engine_name,
@@ -391,7 +391,7 @@ class Simulation:
         }
 
     def _labelled(self, recorder: Recorder, reached: Reached, reason: str) -> xr.Dataset:
-        """Return what was recorded until now as a dataset."""
+        """Return the records until now as a dataset."""
         from dynamics.runs import make_dataset
 
         problem, starts, settings = self.problem, self.options.starts, self._settings()
@@ -426,7 +426,7 @@ class Simulation:
 
 
 def _predicted_values(problem: Problem) -> dict[str, Any]:
-    """Return the prediction that needs no integration; nothing where there is none (k ≤ 2, other students)."""
+    """Return the prediction that needs no integration, if there is one: not for k ≤ 2 and other students."""
     from dynamics.runs import prediction_values
     from dynamics.theory import predict
 
@@ -436,7 +436,7 @@ def _predicted_values(problem: Problem) -> dict[str, Any]:
 
 #: What trains models on tokens, in a room above this one.
 TOKEN_SIMULATION = "sgd_check.tokens.simulation:simulate"
-#: Settings in the file that say what was done rather than what was asked.
+#: Settings in the file that are no arguments of the call.
 DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
 
 

@@ -50,11 +50,11 @@ class Recorder(Protocol):
 
     blown_up: NDArray[np.bool_]
 
-    def look(self, step: int, engine: Any) -> NDArray[np.bool_]:
+    def observe(self, step: int, engine: Any) -> NDArray[np.bool_]:
         """Measure the runs; return which of them have just blown up."""
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return what it goes on from, beside the records."""
+        """Return all that it goes on from, except the records."""
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
         """Go on from what `state` returned and from the records of a dataset."""
@@ -79,7 +79,7 @@ class SgdRun(Run):
         super().__init__()
         self.end = plan.steps
         self._engine, self._plan, self._recorder, self._reached = engine, plan, recorder, reached
-        self._looks = plan.looked_at[plan.looked_at > reached.look].tolist()[::-1]
+        self._looks = plan.observed[plan.observed > reached.look].tolist()[::-1]
         self._began = clock.perf_counter() - reached.seconds
 
     @property
@@ -115,7 +115,7 @@ class SgdRun(Run):
         """Look at the runs."""
         look = self._looks.pop()
         self.intact = False
-        self._engine.freeze(self._recorder.look(look, self._engine))
+        self._engine.freeze(self._recorder.observe(look, self._engine))
         self.intact = True
         self._reached = replace(self._reached, look=look)
         return BLOWN_UP if self._recorder.blown_up.all() else None

@@ -356,13 +356,13 @@ def escape_times(
     watch = Watch(problem, len(seeds))
     going, blown_up, step = np.ones(len(seeds), dtype=bool), np.zeros(len(seeds), dtype=bool), 0
     with engine.running():
-        for number in plan.looked_at.tolist():
+        for number in plan.observed.tolist():
             if number > step:
                 engine.advance(plan.rates(step, number))
                 report((number - step) * int(np.count_nonzero(going)))
             step = number
             found = engine.measure(student=False)
-            sound = watch.look(learning_rate * step, found.teacher_overlap, found.squared_norm)
+            sound = watch.observe(learning_rate * step, found.teacher_overlap, found.squared_norm)
             blown_up |= going & ~sound
             done = going & (~np.isnan(watch.emergence.time).any(axis=1) | ~sound)
             going &= ~done

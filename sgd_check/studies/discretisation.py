@@ -369,5 +369,5 @@ def first_below(samples: Integers, loss: Array, level: float) -> Array:
     """
     tracker = CrossingTracker(np.array(-level), (loss.shape[0],))
     for number, values in zip(samples.tolist(), loss.T, strict=True):
-        tracker.look(float(number), -values)
+        tracker.observe(float(number), -values)
     return tracker.time

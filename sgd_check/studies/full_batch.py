@@ -152,7 +152,7 @@ class FullBatch(SgdStudy):
                 engine.advance(np.full(number - step, self.settings["online_rate"] / d))
                 meter.add((number - step) * len(seeds))
                 step = number
-                tracker.look(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
+                tracker.observe(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
                 if not np.isnan(tracker.time).any():
                     break
         return tracker.time

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(values: Mapping[str, Any]) -> int:
     from dynamics.runs import StorageError, load_answer
-    from sgd_check.run.run_files import end_of_runs, reopened_runs
+    from sgd_check.run.run_files import remove_ended_runs, reopened_runs
     from sgd_check.tokens import compare
 
     asked = {option.key: value for option in OPTIONS if (value := value_of(option, values)) is not None}
@@ -103,7 +103,7 @@ def _check(values: Mapping[str, Any]) -> int:
         runs, file = _trained(prediction, asked, settings, output, begun)
         code = _end(compare(prediction, runs, false_alarm_rate=level), output, figure, settings)
         if file is not None:
-            end_of_runs(file, settings, "sgd_check.tokens")
+            remove_ended_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
         raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
     return code

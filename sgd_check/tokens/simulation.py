@@ -301,7 +301,7 @@ class Records:
         self.loss, self.progress = np.full((runs, len(looks)), np.nan), np.full((runs, len(looks), components), np.nan)
         self._place = {step: at for at, step in enumerate(looks)}
 
-    def look(self, step: int, runs: TokenRuns) -> NDArray[np.bool_]:
+    def observe(self, step: int, runs: TokenRuns) -> NDArray[np.bool_]:
         """Measure the runs; return which of them have just left the finite numbers."""
         at = self._place[step]
         self.loss[:, at], self.progress[:, at] = runs.measured()

@@ -14,7 +14,7 @@ from dynamics import Inputs, Problem, SaveAt, Teacher
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
 from dynamics.runs import dataset
-from dynamics.runs.dataset import Contents
+from dynamics.runs.dataset import DatasetArrays
 from dynamics.runs.storage import StorageError
 from dynamics.solve import ensemble
 from dynamics.solve.registry import ANSWERS
@@ -300,7 +300,7 @@ def test_a_bundle_is_of_consecutive_small_points_of_one_size_and_holds_up_no_oth
 def test_only_like_points_share_a_block(tmp_path):
     def point(values=(1.0, 2.0), *, unit="1", name="a", **attributes):
         variables = {"x": (("p",), np.array(values), {"units": unit})}
-        return Contents(variables, {"q": (("p",), np.array([name] * len(values), dtype=object), {})}, attributes)
+        return DatasetArrays(variables, {"q": (("p",), np.array([name] * len(values), dtype=object), {})}, attributes)
 
     content = sweep_points.packed_together([point(level=1.0), point((3.0, 4.0), why="slow")])
     (tmp_path / "block").write_bytes(content)
@@ -346,6 +346,6 @@ def test_all_datasets_of_one_answer_tell_one_moment(monkeypatch):
     """A run that is written to a file gives its dataset twice."""
     moments = iter("ab")
     monkeypatch.setattr(dataset, "stamp_of", lambda *_: {"date_created": next(moments)})
-    contents = dataset.make_contents({}, problem=BASE, title="", coords={}, solver={}, attributes={"answer": "x"})
+    contents = dataset.dataset_arrays({}, problem=BASE, title="", coords={}, solver={}, attributes={"answer": "x"})
     assert contents.dataset().identical(contents.dataset())
     assert contents.dataset().attrs["date_created"] == "a"

@@ -125,9 +125,12 @@ def test_commands_write_the_table_beside_the_answer(tmp_path, monkeypatch, capsy
 
 
 def test_a_comparison_writes_the_table_of_its_verdict(answers, tmp_path):
-    from sgd_check.run.run_files import end
+    from sgd_check.run.run_files import finish_check
 
     told = {"json": False, "quiet": True, "overwrite": False, "style": "screen"}
     table = tmp_path / "check.csv"
-    assert end(answers["comparison"], tmp_path / "check.nc", None, {**told, "csv": str(table)}, "reached_end") == 0
+    assert (
+        finish_check(answers["comparison"], tmp_path / "check.nc", None, {**told, "csv": str(table)}, "reached_end")
+        == 0
+    )
     assert list(pd.read_csv(table)["direction"]) == [1]

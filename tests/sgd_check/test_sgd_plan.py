@@ -20,11 +20,11 @@ def test_default_records_are_step_zero_and_at_least_ten_per_e_fold():
 
 def test_looks_are_two_percent_apart_and_include_the_records():
     plan = make_plan(1e-3, 10**5, SaveAt.linear(0.0, 100.0, 7))
-    assert set(plan.recorded) <= set(plan.looked_at)
-    late = plan.looked_at[plan.looked_at > 200]
+    assert set(plan.recorded) <= set(plan.observed)
+    late = plan.observed[plan.observed > 200]
     assert np.log(late[1:] / late[:-1]).max() < 0.026
-    assert plan.looked_at[0] == 0
-    assert plan.looked_at[-1] == 10**5
+    assert plan.observed[0] == 0
+    assert plan.observed[-1] == 10**5
 
 
 def test_times_are_rounded_to_the_nearest_step():
@@ -104,12 +104,12 @@ def test_refusals_say_what_must_hold_and_what_was_given(rate, steps, save_at, ki
 def test_a_crossing_of_a_line_in_log_time_is_located_exactly():
     tracker = CrossingTracker(np.array([0.5, 0.25, 2.0]), (2, 3))
     for time in (0.0, 1.0, 1.7, 4.0, 30.0):
-        tracker.look(time, np.log10(max(time, 1.0)) * np.array([[1.0, 1.0, 1.0], [0.0, np.nan, 0.5]]))
+        tracker.observe(time, np.log10(max(time, 1.0)) * np.array([[1.0, 1.0, 1.0], [0.0, np.nan, 0.5]]))
     np.testing.assert_allclose(tracker.time, [[10**0.5, 10**0.25, np.nan], [np.nan, np.nan, np.nan]])
 
 
 def test_the_first_crossing_counts_and_one_at_the_first_look_has_its_time():
     tracker = CrossingTracker(np.array(1.0), (2,))
     for time, value in ((0.0, [2.0, 0.0]), (1.0, [0.0, 4.0]), (2.0, [3.0, 0.0]), (3.0, [3.0, 9.0])):
-        tracker.look(time, np.array(value))
+        tracker.observe(time, np.array(value))
     assert tracker.time.tolist() == [0.0, 0.25]

@@ -224,7 +224,7 @@ def test_the_command_checks_a_file(tmp_path, monkeypatch, capsys, composition):
 
 def stopped_at(monkeypatch, step, how):
     """Have the runs stopped at a look: by a signal as of Ctrl-C, or by an error as of a process that dies."""
-    look = Records.look
+    look = Records.observe
 
     def stop(records, at, runs):
         found = look(records, at, runs)
@@ -234,7 +234,7 @@ def stopped_at(monkeypatch, step, how):
             interrupt_run()
         return found
 
-    monkeypatch.setattr(Records, "look", stop)
+    monkeypatch.setattr(Records, "observe", stop)
 
 
 @pytest.mark.parametrize(

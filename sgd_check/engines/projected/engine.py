@@ -179,7 +179,7 @@ class DrawnAxes:
 
 
 class Bench(NamedTuple):
-    """Buffers of one thread: normals, gamma variables, label noise and labels of a block, and what a step writes."""
+    """Buffers of one thread: normals, gamma variables, label noise and labels of a block, and memory of a step."""
 
     samples: Array
     gammas: Array
@@ -212,7 +212,7 @@ class ProjectedEngine(SeededRuns[Bench]):
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
         weights, directions = self._state["weights"], self._motion.directions
-        # The recorder, which looks for what is not finite, tells apart weights that are about to overflow.
+        # The recorder finds runs that are not finite, such as those whose weights overflow here.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             squared_norm = np.sum(weights**2, axis=1)
             unit = weights / np.sqrt(squared_norm)[:, None, :]

@@ -71,7 +71,7 @@ GROUP_NUMBERS = 2**17
 
 @dataclass(frozen=True)
 class Setting:
-    """What is learned: the student's link, the teacher, d, samples per step B, and the kind of the student.
+    """The student's link, the teacher, d, samples per step B, and the kind of the student.
 
     `free` neurons enter as they are, as in a committee; another has `network`.
     """
@@ -92,7 +92,7 @@ def block_steps(width: int, dimension: int, batch: int) -> int:
 
 
 def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) -> int:
-    """Return how many steps are drawn at a time: of m, d and B alone, so no seed depends on what runs beside it."""
+    """Return how many steps are drawn at a time: of m, d and B alone, so that no seed depends on other seeds."""
     block = block_steps(width, dimension, batch)
     if device.type != "cpu":
         return block
@@ -249,7 +249,7 @@ class BlockStepper:
         return self._samples[:, self._rows[self._block]]
 
     def _project(self, lanes: range) -> None:
-        """Write what the steps of a block need of weights and samples."""
+        """Write the products of weights and samples that the steps of a block need."""
         at, recursion = slice(lanes.start, lanes.stop), self._recursion
         weights, samples, products = self._weights[at], self._open_samples()[at], self._products[at]
         columns = samples.transpose(1, 2)
@@ -299,7 +299,7 @@ class BlockStepper:
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
-    """Return the engine that simulates the samples x in R^d themselves, in blocks of steps where there are such."""
+    """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
     reuses = options.training_samples is not None
     one_by_one = problem.inputs is not None or is_frame(problem) or is_spherical(problem) or reuses
     return (WeightEngine if one_by_one else OnlineEngine)(problem, options)

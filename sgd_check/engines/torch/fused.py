@@ -27,7 +27,7 @@ STEPS = 16
 LEAST_SIDE = 16
 #: Largest m for which the kernel's tensors fit the registers, and largest degree for which its link is unrolled.
 LARGEST_WIDTH, LARGEST_DEGREE = 64, 64
-#: Neurons from which a program takes eight warps in place of four.
+#: A program takes four warps below so many neurons, eight otherwise.
 WIDE = 33
 NAMED_LINKS = ("relu", "tanh", "erf", "gelu")
 FILLED_ROWS = 16
@@ -44,7 +44,7 @@ class KernelLink:
 
 @cache
 def triton_version() -> str | None:
-    """Return the version of Triton, or None where it is not installed."""
+    """Return the version of Triton, or None if it is not installed."""
     try:
         return metadata.version("triton")
     except metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def triton_version() -> str | None:
 
 
 def kernel_link(expansion: HermiteExpansion) -> KernelLink | None:
-    """Return the link for the kernels, or None if they cannot evaluate what the other engines would."""
+    """Return the link for the kernels, or None if they cannot evaluate it as the other engines do."""
     if expansion.is_polynomial:
         c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
         return KernelLink("hermite", tuple(c.tolist())) if 0 < c.size <= LARGEST_DEGREE + 1 else None

@@ -38,14 +38,14 @@ class TorchLink(Protocol):
 
 
 def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
-    """Return the link in torch and one phrase saying what it is, see `simulated_link`."""
+    """Return the link in torch and one phrase that names it, see `simulated_link`."""
     return simulated_link(expansion, lambda c: _series_link(c, dtype, device), FormulaLink)
 
 
 def make_link_anywhere(
     expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, slope: bool = True
 ) -> tuple[TorchLink, str]:
-    """Return the link of a network in torch and one phrase saying what it is, see `simulated_link`.
+    """Return the link of a network in torch and one phrase that names it, see `simulated_link`.
 
     Without `slope` its value alone is of use, and a formula may have jumps.
     """

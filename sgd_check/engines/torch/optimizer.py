@@ -1,4 +1,4 @@
-"""What a step of SGD does with a gradient, for engines that hold the weights in R^d: one class for each optimizer.
+"""Optimizers, which take a step along a gradient, for engines that hold the weights in R^d: one class for each.
 
 An engine says how samples are drawn and what the gradient is (`sgd_check.engines.torch.weights`); a further optimizer
 is a further class here. Where steps are taken in closed form, that of plain SGD is part of it: blocks of steps in the
@@ -14,7 +14,7 @@ import torch
 
 
 class Optimizer(Protocol):
-    """Moves the weights of runs side by side; what it keeps between steps, such as a momentum, is its own."""
+    """Moves the weights of runs side by side; it may keep arrays between steps, such as a momentum."""
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
         """Take one step at the learning rate η along a gradient of the weights, both of shape (lanes, m, d)."""

@@ -45,7 +45,7 @@ def aligned(count: int) -> int:
 
 
 def _all_lanes(lanes: int, batch: int) -> int:
-    """Return a number of lanes that puts lanes nobody reads, or nothing, where elements do not fill a vector."""
+    """Return how many lanes to keep so that the lanes that are read fill whole vectors."""
     found = lanes
     while found * batch % VECTOR and (found - lanes) * batch < VECTOR - 1:
         found += 1
@@ -102,7 +102,7 @@ class Recursion:
         self._take: Callable[[int], None] = self._step_free if free else self._step
 
     def begin(self) -> None:
-        """Start a block with what was filled in."""
+        """Start a block, whose arrays have been filled in."""
         self._all_c.zero_()
         if not self._free:
             torch.rsqrt(self._norm, out=self._ratio)
@@ -113,7 +113,7 @@ class Recursion:
             self._take(k)
 
     def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:  # noqa: ARG002
-        """Return s of the weights after the steps taken, shape (lanes, m), or None where it is one.
+        """Return s of the weights after the steps taken, shape (lanes, m), or None if it is one.
 
         `moved` (lanes, m, d) are the sums V_i − Σ c_ij x_j of the lanes `at`.
         """
@@ -177,7 +177,7 @@ class NetworkRecursion(Recursion):
         self._take = self._step_network
 
     def begin(self) -> None:
-        """Start a block with what was filled in."""
+        """Start a block, whose arrays have been filled in."""
         self._all_c.zero_()
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
@@ -215,7 +215,7 @@ class NetworkRecursion(Recursion):
             second.sub_(self._values, alpha=network.rates[1] * network.scale)
 
     def _move_neurons(self, k: int, rate: torch.Tensor) -> None:
-        """Write the coefficients of step k, and what the later steps need of it."""
+        """Write the coefficients of step k, and the projections and lengths of the later steps."""
         network, coefficient, slope, along = self._network, self._c_of[k], self._slope, self._z
         ratio, shrink, growth, product = self._ratio, self._shrink, self._growth, self._parts[1]
         if self._sphere:

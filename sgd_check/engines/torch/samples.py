@@ -110,7 +110,7 @@ class CounterStreams:
 
 
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:
-    """Return the fastest streams that there are."""
+    """Return the fastest streams for a precision and a device."""
     if device.type == "cpu":
         return _NumpyStreams(seeds) if dtype == torch.float64 else _TorchStreams(seeds, device)
     return _TorchStreams(seeds, device) if triton_version() is None else CounterStreams(seeds, device)
@@ -134,7 +134,7 @@ class TorchTeacher:
 
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
-        """Return the teacher of a problem, whose link is the student's own but for the spherical student."""
+        """Return the teacher of a problem; the spherical student's may have another link than the student."""
         teacher, span, noise = problem.teacher, problem.teacher.span, problem.label_noise
         where: Any = {"dtype": dtype, "device": device}
         if is_network(problem):
@@ -159,7 +159,7 @@ class TorchTeacher:
         return cls(partial(_units, units), span, noise, rows)
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
-        """Return f*(x) + τξ of samples x (…, d): elementwise, so none sees its neighbours' rounding."""
+        """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples."""
         labels = self.value(x[..., : self.span])
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
 
@@ -207,7 +207,7 @@ class Source(Protocol):
 
 
 def steps_ahead(dimension: int, batch: int) -> int:
-    """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on what runs beside it."""
+    """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on other seeds."""
     return max(DRAWN_NUMBERS // (dimension * batch), 1)
 
 

@@ -78,7 +78,7 @@ def shared_by(threads: RunThreads, *, single: bool) -> Iterator[None]:
 
 
 def checked_device(device: str) -> torch.device:
-    """Return the device of a name; "auto" is CUDA where there is one."""
+    """Return the device of a name; "auto" is CUDA if the machine has it."""
     available = torch.cuda.is_available()
     if device == "cuda" and not available:
         msg = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."
@@ -118,7 +118,7 @@ def _on_directions(unit: torch.Tensor, teacher: TorchTeacher) -> Array:
 
 
 class Neurons(ABC):
-    """A kind of student: its gradient, where its weights must lie, and what is measured of it."""
+    """A kind of student: its gradient, the set on which its weights must lie, and its overlaps."""
 
     def __init__(self, link: TorchLink) -> None:
         self._link = link
@@ -129,7 +129,7 @@ class Neurons(ABC):
         """Add Σ_b g_b of samples x (lanes, B, d) at the weights (lanes, m, d) to `out`."""
 
     def restrict(self, w: torch.Tensor, gradient: torch.Tensor) -> None:  # noqa: B027 (free neurons need none)
-        """Take from the gradient what must not move the weights."""
+        """Remove the part of the gradient that must not move the weights."""
 
     def put_back(self, w: torch.Tensor) -> None:  # noqa: B027
         """Bring the weights back to where they must lie."""
