@@ -82,11 +82,10 @@ def chunk_of(four, part: tl.constexpr, given, sample, column, inside, steps, GIV
 
 @triton.jit
 def recursion(
-    Z, G, norm, labels, rates, count, live,
-    K: tl.constexpr, LINK: tl.constexpr, HERMITE: tl.constexpr, FREE: tl.constexpr,
+    Z, G, norm, labels, rates, count, live, LINK: tl.constexpr, HERMITE: tl.constexpr, FREE: tl.constexpr
 ):  # fmt: skip
     """Take `count` steps of a block; return the coefficients of its samples, (M, K), and the scale of the weights."""
-    ks = tl.arange(0, K)
+    ks = tl.arange(0, Z.shape[1])
     C = Z * 0.0
     norm = tl.where(live, norm, 1.0)
     ratio = tl.rsqrt(norm)
@@ -170,7 +169,7 @@ def advance(
             xi, _, _, _ = normals(seed, first + now, ks * 0, 1, dtype)
             labels += noise * xi
         count = tl.maximum(tl.minimum(K, steps - block * K), 0)
-        C, scale = recursion(Z, G, norm, labels, rates + block * K, count, live, K, LINK, HERMITE, FREE)
+        C, scale = recursion(Z, G, norm, labels, rates + block * K, count, live, LINK, HERMITE, FREE)
         tl.debug_barrier()
 
 
