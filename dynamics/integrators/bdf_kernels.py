@@ -81,6 +81,7 @@ from dynamics.integrators.step_kernels import (
     copy_row,
     events_passed,
     saving_steps,
+    unowned_arrays,
 )
 from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
 from dynamics.kernels.jit import entry, kernel, pasted_kernel
@@ -668,5 +669,6 @@ def advance_through(
     jacobian_product: Callable[..., None],
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
     return save_through(targets, max_steps, states, arrays, system)

@@ -48,6 +48,7 @@ from dynamics.integrators.step_kernels import (
     TIME_START,
     copy_row,
     events_passed,
+    unowned_arrays,
 )
 from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
@@ -350,6 +351,7 @@ def advance(
     normalise: Callable[..., None],
 ) -> int:
     """Take steps as `take_steps` does; return its status."""
+    arrays = unowned_arrays(arrays)
     vectors, scalars, counters, atol, events = arrays[:5]
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
     return take_steps(target, max_steps, vectors, scalars, counters, atol, events, system)

@@ -65,6 +65,7 @@ from dynamics.integrators.step_kernels import (
     copy_row,
     events_passed,
     saving_steps,
+    unowned_arrays,
 )
 from dynamics.integrators.system_calls import (
     EVALUATION,
@@ -739,5 +740,6 @@ def advance_through(
     land: Callable[..., None],
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, slow, divide, land)
     return save_through(targets, max_steps, states, arrays, system)

@@ -51,6 +51,11 @@ def cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int
     return flat[start : start + layers * rows * columns].reshape(layers, rows, columns)
 
 
+def unowned(array: NDArray[Number]) -> NDArray[Number]:
+    """Return a contiguous array as one without an owner, so that slices of it count no references."""
+    return array
+
+
 def _view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     """Stand for the view of a flat array that compiled code makes."""
     raise NotImplementedError
@@ -67,6 +72,12 @@ def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
 
     del flat
     return view
+
+
+@overload(unowned, strict=False)
+def _compiled_unowned(array: Untyped) -> Untyped:
+    del array
+    return lambda array: _view(array, 0, array.shape)
 
 
 @overload(vector, strict=False)
