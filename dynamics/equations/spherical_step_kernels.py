@@ -66,7 +66,7 @@ def write_noise(
     m, M, at = sizes[0], sizes[5], sizes[6]
     bias, weight = parameters[at - 2 * M : at - M], parameters[at - M : at]
     variance = parameters[at - 2 * M - 1]
-    write_step_second(gram, bias, weight, variance, 1.0, False, m, parameters[at : sizes[7]], sizes[8:], work, noise)
+    write_step_second((gram, bias, weight), variance, 1.0, False, m, parameters[at : sizes[7]], sizes[8:], work, noise)
 
 
 @inlined_kernel

@@ -43,7 +43,7 @@ from dynamics.equations.network.normal_kernels import (
 )
 from dynamics.equations.network.series_kernels import write_series_means
 from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import inlined_kernel, kernel
 from dynamics.kernels.views import matrix, vector
 
 STEP_HEAD = 9
@@ -264,7 +264,7 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
             C[m + p, m + q] = total
 
 
-@kernel
+@inlined_kernel
 def write_step_noise(
     write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> Matrix:
@@ -288,7 +288,7 @@ def write_step_noise(
     return S
 
 
-@kernel
+@inlined_kernel
 def add_step_terms(
     write_second: Callable[..., None], y: Vector, scale: float, out: Vector,
     parameters: Vector, sizes: Integers, work: Vector,
@@ -320,7 +320,7 @@ def add_step_terms(
                 out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
 
 
-@kernel
+@inlined_kernel
 def add_product_terms(
     write_second: Callable[..., None], t: float, y: Vector, v: Vector, out: Vector,
     parameters: Vector, sizes: Integers, work: Vector,
