@@ -78,7 +78,16 @@ FACTS = DIRECTION_FACTS | {
 #: Text for learned times of a link that defines none.
 NOT_DEFINED = "not defined"
 #: Variables of the rows of directions.
-TIMES = (*(key for *_, key in COLUMNS if key != "ratio"), "matched_neuron")
+TIMES = (
+    "direction",
+    "teacher_coefficient",
+    "matched_neuron",
+    "leading_order_time",
+    "predicted_emergence_time",
+    "predicted_learned_time",
+    "emergence_time",
+    "learned_time",
+)
 #: Least number of emergence times whose power law in the direction is fitted.
 FEWEST_TIMES = 8
 #: Number of samples above which it is written with a power of ten.
@@ -131,8 +140,8 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def run_values(dataset: xr.Dataset) -> dict[str, Any]:
-    """Return how a run ended, its last loss and its notes as plain values."""
+def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
+    """Return how a run ended, its last loss, what was found and the notes as plain values."""
     attrs, loss = dataset.attrs, dataset["loss"].values
     finite = loss[np.isfinite(loss)]
     return {
@@ -144,6 +153,7 @@ def run_values(dataset: xr.Dataset) -> dict[str, Any]:
         "end_time": attrs.get("end_time", float(dataset["time"].values[-1])),
         # A difference of two sums, which rounding can take below 0.
         "final_loss": max(float(finite[-1]), 0.0) if finite.size else None,
+        **found,
         "notes": attrs.get("notes", ""),
         "scaling_notes": attrs.get("scaling_notes", ""),
     }
@@ -152,13 +162,14 @@ def run_values(dataset: xr.Dataset) -> dict[str, Any]:
 def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the result as plain values: times per direction, exponents, how the run ended."""
     levels = {"level": "loss_level", "time": "loss_level_time"} if "loss_level_time" in dataset else {}
-    return run_values(dataset) | {
-        "information_exponent": int(dataset.attrs["information_exponent"]),
-        "directions": records({name: dataset[name] for name in TIMES}),
-        "learned_undefined": dataset["learned_time"].attrs.get("undefined", ""),
-        "exponents": exponents(dataset),
-        "loss_levels": records({key: dataset[name] for key, name in levels.items()}),
-    }
+    first = {"title": dataset.attrs["title"], "information_exponent": int(dataset.attrs["information_exponent"])}
+    return first | run_values(
+        dataset,
+        directions=records({name: dataset[name] for name in TIMES}),
+        learned_undefined=dataset["learned_time"].attrs.get("undefined", ""),
+        exponents=exponents(dataset),
+        loss_levels=records({key: dataset[name] for key, name in levels.items()}),
+    )
 
 
 def outcome(values: Mapping[str, Any]) -> str:

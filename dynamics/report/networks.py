@@ -108,8 +108,9 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_network`."""
     rows, axes = _components(dataset), records({name: dataset[name] for name in ("direction", "emergence_time")})
     attrs = dataset.attrs
-    extra = {"teacher_loss": float(attrs["teacher_loss"]), "leap": attrs.get("leap")}
-    values = run_values(dataset) | extra | {"components": rows, "directions": axes, "scaling_notes": ""}
+    parts = {"components": rows, "directions": axes}
+    values = run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
+    values["scaling_notes"] = ""
     times = "component_learned_time" if rows else "emergence_time"
     done = sum(np.isfinite(row[times]) for row in rows or axes)
     outcome = f"{done} of {len(rows or axes)} {'components' if rows else 'axes'} by t = {values['end_time']:.5g}"
