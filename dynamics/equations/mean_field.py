@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations import mean_field_axis_kernels, mean_field_subspace_kernels
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.sphere_moments import (
     coordinate_moments,
@@ -81,6 +80,7 @@ class MeanFieldSystem(System):
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self.problem = problem
         self.weights = weights
+        self.functions, self.particles = self._kernels()
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
         self.grows = is_homogeneous(problem)
@@ -106,6 +106,10 @@ class MeanFieldSystem(System):
         self.num_events = len(levels) + problem.num_directions
         self.work_size = 3 * self.coefficients.size + self.particles.lanes + self._scratch_size()
         self._levels = np.array(levels)
+
+    def _kernels(self) -> tuple[Functions, Particles]:
+        """Return the compiled functions of the system and of its particles; torch runs where there is no Numba."""
+        raise NotImplementedError
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M)."""
@@ -355,10 +359,10 @@ MOST_POWERS = 13
 class AxisSystem(MeanFieldSystem):
     """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
 
-    particles = mean_field_axis_kernels.PARTICLES
-    functions = Functions(
-        mean_field_axis_kernels.rhs, mean_field_axis_kernels.event_values, mean_field_axis_kernels.normalise
-    )
+    def _kernels(self) -> tuple[Functions, Particles]:
+        from dynamics.equations import mean_field_axis_kernels as kernels
+
+        return Functions(kernels.rhs, kernels.event_values, kernels.normalise), kernels.PARTICLES
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
@@ -428,12 +432,10 @@ LARGEST_MONOMIALS = 4000
 class SubspaceSystem(MeanFieldSystem):
     """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
-    particles = mean_field_subspace_kernels.PARTICLES
-    functions = Functions(
-        mean_field_subspace_kernels.rhs,
-        mean_field_subspace_kernels.event_values,
-        mean_field_subspace_kernels.normalise,
-    )
+    def _kernels(self) -> tuple[Functions, Particles]:
+        from dynamics.equations import mean_field_subspace_kernels as kernels
+
+        return Functions(kernels.rhs, kernels.event_values, kernels.normalise), kernels.PARTICLES
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)

@@ -18,7 +18,7 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, link_powers, teacher_square
-from dynamics.equations.pairs.vectors import unit_vectors
+from dynamics.equations.pairs.unit_vectors import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

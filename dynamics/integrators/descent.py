@@ -11,7 +11,8 @@ import numpy as np
 
 from dynamics.equations.overlaps import events_of_directions
 from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.vectors import UnitField, overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.pairs.vectors import UnitField
 from dynamics.integrators import descent_kernels
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored

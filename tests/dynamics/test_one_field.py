@@ -18,7 +18,8 @@ from dynamics.equations.finite_step import FiniteStepSystem, StepMoments
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.pairs.field_kernels import SCRATCH
 from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.vectors import SingleUnitField, VectorSystem, overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
+from dynamics.equations.pairs.vectors import SingleUnitField, VectorSystem
 from dynamics.equations.spherical import SphericalSystem
 from dynamics.integrators.descent import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
