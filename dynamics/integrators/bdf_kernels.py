@@ -84,7 +84,7 @@ from dynamics.integrators.step_kernels import (
     unowned_arrays,
 )
 from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
-from dynamics.kernels.jit import entry, kernel, pasted_kernel
+from dynamics.kernels.jit import entry, exact_kernel, kernel, pasted_kernel
 from dynamics.kernels.views import matrix, vector
 
 if TYPE_CHECKING:
@@ -639,9 +639,9 @@ def advance(
     return status
 
 
-@kernel
-def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step: Σ_j z_j ((t − t_n)/h)^j."""
+@exact_kernel
+def write_polynomial(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers) -> None:
+    """Write Σ_j z_j ((t − t_n)/h)^j, with the same bits in all functions that it is compiled into."""
     # The time may have moved by several short steps at once, of which this is the last.
     x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
@@ -650,7 +650,29 @@ def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counter
         for j in range(q - 1, -1, -1):
             value = vectors[ROW_NORDSIECK + j, i] + value * x
         out[i] = value
+
+
+@kernel
+def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Write the state at a time strictly within the last step."""
+    write_polynomial(t, out, vectors, scalars, counters)
     normalise(out, system)
+
+
+@entry
+def interpolate_alone(
+    t: float,
+    out: Vector,
+    vectors: Matrix,
+    scalars: Vector,
+    counters: Integers,
+    parameters: Vector,
+    sizes: Integers,
+    normalise: Callable[..., None],
+) -> None:
+    """Do the same for Python, by as few arguments as it takes: each costs some microseconds a call."""
+    write_polynomial(t, out, vectors, scalars, counters)
+    normalise(out, parameters, sizes)
 
 
 save_through = saving_steps(advance, interpolate)

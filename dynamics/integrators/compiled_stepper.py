@@ -331,6 +331,17 @@ class ExplicitStepper(CompiledStepper):
         explicit_kernels.interpolate(t, out, *self._of_steps())
 
 
+class BdfStepper(CompiledStepper):
+    """Compiled steps of backward differentiation."""
+
+    def _interpolate_inside(self, t: float, out: Array) -> None:
+        from dynamics.integrators.bdf_kernels import interpolate_alone
+
+        parameters, sizes, _ = self._system.numbers
+        normalise = self._system.compiled.normalise
+        interpolate_alone(t, out, self._vectors, self._scalars, self._counters, parameters, sizes, normalise)
+
+
 # A stepper of unit vectors [U | ln n], seen from outside as one of the overlaps [C | G | ln n].
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dynamics.integrators.compiled_stepper import LAYOUTS, CompiledStepper
+from dynamics.integrators.compiled_stepper import LAYOUTS, BdfStepper
 from dynamics.integrators.names import METHODS
 from dynamics.integrators.stepper import Stepper, Tolerances, check_vector
 from dynamics.integrators.system_calls import BoundSystem, callbacks
@@ -130,7 +130,7 @@ def make_stepper(
         return ExplicitStepper(None, LAYOUTS["explicit"], state, bound, **control)
     from dynamics.integrators.bdf_kernels import advance_through
 
-    return CompiledStepper(advance_through, LAYOUTS["bdf"], state, bound, **control)
+    return BdfStepper(advance_through, LAYOUTS["bdf"], state, bound, **control)
 
 
 def stepper_of(
