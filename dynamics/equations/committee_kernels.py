@@ -279,7 +279,7 @@ def erf_second(i: int, j: int, parameters: Vector, sizes: Integers, work: Vector
 #
 # A projection λ_a has a variance v_a that is not 1, so that the mean derivatives F_ak = E σ^(k)(λ_a) depend on it: each
 # is a polynomial in v_a, F_ak = Σ_j F_(k+2j) ((v_a − 1)/2)^j / j!, of the mean derivatives F_k at v = 1, the numbers of
-# the link. Tables in `work` after C are those of `step_diagram_kernels`.
+# the link. Tables in `work` after C are those of `write_diagram_tables`.
 
 
 @kernel

@@ -205,7 +205,7 @@ HEADER = 24
 
 
 class MomentTables(NamedTuple):
-    """Weights and coefficients, sizes and places, and the size of the scratch, which `step_moments` takes."""
+    """Weights and coefficients, sizes and places, and the size of the scratch, which `write_step_moments` takes."""
 
     numbers: Array
     layout: Integers

@@ -14,7 +14,7 @@ projections a of w on the r axes of the teacher alone, at every dimension d > r:
 z one coordinate of the uniform law on the sphere of the other d − r axes. For a polynomial g the kernel is a sum of
 products, K = Σ_k c_k F_k(a) F_k(a'), c_k ≥ 0, so that the field needs only the moments μ_k = ∫ F_k dρ and one
 evaluation costs O(N) for N particles, never N². For r = 1 the F_k are the zonal polynomials of R^d
-(`equations.mean_field.axis`), for r > 1 the monomials a^κ u^q, u = 1 − |a|² (`equations.mean_field.subspace`). With
+(`AxisSystem`), for r > 1 the monomials a^κ u^q, u = 1 − |a|² (`SubspaceSystem`). With
 μ*_k the moments that a teacher of the student's own link has, scaled by c*_j/c_j, the loss is a sum of squares too,
 
 .. math:: E(f - f^*)^2 = \mathrm{floor} + \sum_k c_k (\mu_k - \mu^*_k)^2,

@@ -96,8 +96,7 @@ class CompiledStepper:
     The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
 
     The `constants` of a method are the last of its scalars, `more_functions` arguments of its entries behind those of
-    the system. A single step that was given up leaves the stepper as it
-    was before.
+    the system. A single step that was given up leaves the stepper as it was before.
     """
 
     def __init__(
@@ -310,8 +309,6 @@ class CompiledStepper:
 
 class ExplicitStepper(CompiledStepper):
     """Compiled steps of order 8, with an interpolant of order 7."""
-
-    leaps = True
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""

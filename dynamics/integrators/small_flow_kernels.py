@@ -1,7 +1,7 @@
 """Compiled steps of a small flow: DOP853 on unit vectors with slowed clusters, from saved time to saved time.
 
 What is done to clusters is what the large flow does to them, where it is explained: `large_flow.division` (which
-neurons form one), `slowing_kernels.slow_together` (their velocity), `landing_kernels` (where they end a step). With the
+neurons form one), `step_kernels.slow_together` (their velocity), `landing_kernels` (where they end a step). With the
 whole field at every stage there are no fast sources and no lagged rest, as in `large_flow.device.step`.
 
 Numba compiles what a function calls again with each of its callers. So a kernel that one other calls is pasted into it

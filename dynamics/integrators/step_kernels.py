@@ -1,6 +1,6 @@
-"""Rows and slots of the arrays in which a compiled method keeps its state.
+"""What compiled methods share: rows and slots of the arrays that hold their state, events, and steps to saved times.
 
-They are `vectors` (rows of length n), `scalars`, `counters` and `events`.
+The arrays are `vectors` (rows of length n), `scalars`, `counters` and `events`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dynamics.kernels.views import unowned
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dynamics.integrators.system_calls import System
     from dynamics.kernels.arrays import Integers, Matrix, Vector
 
     Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix, Vector, Integers, Vector]

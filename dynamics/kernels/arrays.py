@@ -12,6 +12,5 @@ Integers = NDArray[np.int64]
 Switches = NDArray[np.bool_]
 SingleVector = NDArray[np.float32]
 SingleMatrix = NDArray[np.float32]
-SingleCube = NDArray[np.float32]
 #: Of kernels that are compiled for both precisions.
 Real = TypeVar("Real", bound=np.floating[Any])

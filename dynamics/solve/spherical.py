@@ -246,7 +246,7 @@ def solve_coupling(
     .. math:: \Delta_i' = D_i \Delta_i - \frac1m\sum_j H_{ij} \Delta_j + \varepsilon_i, \qquad \Delta_i(0) = 0,
 
     where D_i is the derivative of a neuron's velocity in its position, H_ij the interaction and ε_i the fluctuation of
-    the field of m neurons (`equations.spherical.coupling`).
+    the field of m neurons (`equations.spherical`).
 
     Parameters
     ----------

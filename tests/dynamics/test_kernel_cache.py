@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -156,3 +157,15 @@ def test_the_sources_of_a_module_are_what_it_imports_at_any_depth():
         # Packages that are imported on the way to a module of theirs give it nothing.
         assert {path for path in ours if not path.endswith("__init__.py")} <= set(found)
         assert str(ROOT / "dynamics" / "kernels" / "jit.py") in found
+
+
+def test_compiled_functions_import_from_modules_not_from_rooms():
+    """A room imports a name only when it is asked for it, so that its list of sources would lack the name's module."""
+    found = []
+    for path in (path for package in ("dynamics", "sgd_check") for path in (ROOT / package).rglob("*_kernels.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                room = ROOT.joinpath(*node.module.split("."))
+                modules = {each.stem for each in room.glob("*.py")} if room.is_dir() else None
+                found += [(path.name, alias.name) for alias in node.names if modules and alias.name not in modules]
+    assert found == []

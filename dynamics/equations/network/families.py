@@ -201,7 +201,7 @@ class NetworkTeacher:
     links : tuple of HermiteExpansion
         The distinct links of its units.
     parameters, sizes : ndarray
-        As `teacher_kernels` says.
+        As `network_kernels` says.
     degree : int
         Largest order of a component.
     biases, theta : ndarray

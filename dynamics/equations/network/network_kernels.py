@@ -80,7 +80,7 @@ def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
 # Means of two units of any links: a neuron with a unit of the teacher, with another neuron, and with itself.
 #
 # Two links with a threshold have a closed form, a link with a threshold and a polynomial a sum, any others a series.
-# `numbers` and `head`, the place of a link in them, are those of `list_kernels`.
+# `numbers` and `head`, the place of a link in them, are those of `series_kernels`.
 
 
 @inlined_kernel
@@ -545,7 +545,7 @@ def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: 
 # ∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and
 # Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
 #
-# `layout_kernels` says where parameters, sizes and tables lie.
+# The head of this module says where parameters, sizes and tables lie.
 
 
 #: Rows and columns of a tile.

@@ -299,7 +299,7 @@ _ROOTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """The numbers that the kernels of all pairs of one network take, those of `pair_kernels`.
+    """The numbers that the kernels of all pairs of one network take, those of `network_kernels`.
 
     Attributes
     ----------
@@ -406,7 +406,7 @@ def _distinct(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _numbers(links: Sequence[Link], terms: int, is_series: bool, centred: bool) -> Array:
-    """Return `numbers` of `list_kernels`."""
+    """Return `numbers` of `series_kernels`."""
     roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
     heads = ROOT + roots.size
     parts = [link.numbers for link in links]

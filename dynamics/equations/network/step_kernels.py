@@ -10,7 +10,7 @@ where ∂_λ of the covariances v_a·Av_b is 2 (v_a·Av_b − B_a·B_b), B = V�
 ln E σ'_i σ'_j is tr N − 2 + βᵀNβ − |Nβ|².
 
 `layout` = [J, whether all biases are 0 | kind, place, degree of every vector], kinds as in `families`; a polynomial
-alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the head of `threshold_kernels`, of a
+alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the head of `normal_kernels`, of a
 polynomial q alone, then D_j = E σ^(j), j < J. Biases that are all 0 are so under every change of measure.
 """
 

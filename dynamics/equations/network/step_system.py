@@ -117,7 +117,7 @@ class StepUnit(NamedTuple):
 class StepSource:
     """What the kernel `write_step_second` takes.
 
-    It is that of `network_step_polynomial_kernels` where neurons are polynomials, else of `network_step_erf_kernels`.
+    It is that of `write_polynomial_second` where neurons are polynomials, else of `write_erf_second`.
     """
 
     is_polynomial: bool

@@ -8,7 +8,7 @@ plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and 
 plan[2] (2, P)      ACTIVE     a_p of the directions without a cluster, 0 for the others
                     TEACHER    a_p of every direction
 plan[LINK]                     data of g (`dynamics.equations.pairs.link`); g(0) = g'(0) = 0
-plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`few_rows_kernels`)
+plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`field_kernels`)
 """
 
 from __future__ import annotations

@@ -463,7 +463,7 @@ def partial_rows(
 
 # Compiled forces of fast sources on the other rows at the nodes of a step.
 #
-# Slow rows do not feel the sources at every stage, but at four nodes of the step (`nodes`), by their dense output,
+# Slow rows do not feel the sources at every stage, but at four nodes of the step (`rows.NODES`), by their dense output,
 # and between them a polynomial in time: 16 m D S operations for S sources in place of 48, and products of more rows
 # at once. A row is expected to move on evenly until then; what that is wrong by at the end of the step is part of the
 # error that is corrected there. Sources near a row are left out: they act at every stage by themselves.
@@ -472,7 +472,7 @@ def partial_rows(
 # Coefficients of the polynomials in time: through the four nodes, and through three past states at most.
 COEFFICIENTS = 4
 
-# The rest of the field inside a step, as in `rests.Extrapolation`: rest, its growth, slots, powers.
+# The rest of the field inside a step, as in `rows.Extrapolation`: rest, its growth, slots, powers.
 Rests = tuple[Cube, Matrix, Integers, Matrix]
 
 
