@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu` at small sizes on the CPU: what it measures, what it says is left out, and its table."""
+"""Tests of `python -m benchmarks.gpu` at small sizes on the CPU: its measurements, its table, and what it leaves out."""
 
 import json
 

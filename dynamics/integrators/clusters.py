@@ -17,8 +17,7 @@ KAPPA = 4.0
 DISPLACED_SHARE = 0.553
 #: Step control: safety factors of the embedded error and of the lag, growth of a step. The estimate misses part of the
 #: error of single steps in which a neuron escapes: at 0.8, errors of the standard problem with 64 directions were 15 to
-#: 40 times as large for a third fewer steps, and those of random problems up to 13 rtol κ instead of 1. (Before the
-#: overlap that escapes counted for itself, which divided the errors of the loss by three to twenty-five.)
+#: 40 times as large for a third fewer steps, and those of random problems up to 13 rtol κ instead of 1.
 SAFETY, LAG_SAFETY, LARGEST_FACTOR, SMALLEST_FACTOR = 0.5, 0.9, 2.0, 0.2
 #: A run that in this many steps gains less than this factor of time is held up by a stiffness that is not slowed.
 STALL_STEPS, STALL_GAIN = 1500, 1.05

@@ -1,4 +1,4 @@
-"""`feature-emergence compile`: which jobs it runs, and what it says of those that fail."""
+"""Tests of `feature-emergence compile`: it runs the jobs that are named, and reports each job that fails."""
 
 from __future__ import annotations
 

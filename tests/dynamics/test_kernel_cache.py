@@ -1,4 +1,4 @@
-"""Machine code on disk: what a second process reads, what an edit drops, what is mended, and what is left aside."""
+"""Tests of the cache of machine code: a second process reads it, an edit drops it, and damaged files are mended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems of a user's own, by public names: exact solutions, events, errors, files, sweeps, and what is refused."""
+"""Tests of systems that a user writes: exact solutions, events, error estimates, files, sweeps and refusals."""
 
 from __future__ import annotations
 

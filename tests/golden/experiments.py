@@ -1,4 +1,4 @@
-"""Questions to every engine of SGD, and to what is concluded from runs."""
+"""Questions that the golden answers hold: runs of every engine of SGD, and verdicts on runs."""
 
 from __future__ import annotations
 

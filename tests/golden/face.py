@@ -34,7 +34,7 @@ ASKED = {**FLOWS, **LAWS, **TOKENS, **SGD}
 
 
 def file_format(name: str) -> dict[str, Any]:
-    """Return how an answer is laid out in its file, read by netCDF4 alone, for every variable and every group."""
+    """Return the dims, type and attributes of every variable and group of a file, read by netCDF4 alone."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answer.nc"
@@ -106,7 +106,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 
 
 def command(words: str, before: tuple[str, ...]) -> dict[str, Any]:
-    """Return the exit code of a command, the numbers that it prints as JSON, and what it refuses."""
+    """Return the exit code of a command, the JSON that it prints, and its sentence of refusal."""
     with tempfile.TemporaryDirectory() as folder:
         for line in before:
             _run(line, folder)

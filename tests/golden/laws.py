@@ -33,7 +33,7 @@ LAWS = {
         quietly(
             dynamics.transfer_study, directions=2, dimension=12, widths=(2, 3, 4, 6), steps=60, starts=2, workers=1
         ),
-        # Fits of few points, whose exponents have errors of order one.
+        # These are fits of few points: the errors of their exponents are of order one.
         1e-6,
     ),
     "laws-quadratic": Case(
