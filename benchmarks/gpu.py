@@ -5,8 +5,8 @@
 * `speed`: steps per second of each way, beside the projected engine, and beside what the peaks allow;
 * `flow`: the method "stiff" on the device beside the CPU, its time and the largest difference of the loss.
 
-The ways are torch's calls one by one ("eager"), the same recorded as a CUDA graph ("graphs"), and the Triton kernel
-("triton"). The Triton kernel has parts of its own, `law-triton` and `speed-triton`.
+The ways are torch's calls for blocks of steps ("blocks"; a CUDA graph on a GPU) and the Triton kernel ("triton"), which
+has parts of its own, `law-triton` and `speed-triton`.
 
 Every part runs in a process of its own and has a share of `--seconds`; what an earlier part leaves over is added. So a
 kernel that fails or hangs ends its part alone. The JSON file is written after every measurement, and the table beside
@@ -59,15 +59,13 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 ROOT = Path(__file__).resolve().parent.parent
-WAYS = ("eager", "graphs", "triton")
+WAYS = ("blocks", "triton")
 #: Share of the time that each part may take, in their order.
 SHARES = {"peaks": 0.06, "law": 0.14, "law-triton": 0.12, "speed": 0.26, "speed-triton": 0.12, "flow": 0.30}
 #: A part stops by itself at this share of its time, so that what it has measured is complete.
 OWN_SHARE = 0.9
 #: Probability that any of the tests of `law` says "differs" although all laws are equal.
 FALSE_ALARM_RATE = 0.01
-#: A way stays if it is so many times as fast as the best other way somewhere.
-ENOUGH = 1.5
 LAW_DIMENSION, LAW_STEPS, LAW_RATE = 320, 256, 1e-4
 NO_RATE = 1e-12
 #: Letters of an entry that are printed.
@@ -124,12 +122,12 @@ def quick(device: str) -> Plan:
 
 def absent(way: str, device: str, cuda_devices: int, triton: str | None) -> str | None:
     """Return why a way cannot be measured on a device at all, or None if it can."""
-    if way != "eager" and device == "cpu":
+    if way != "triton":
+        return None
+    if device == "cpu":
         found = "PyTorch finds no CUDA device" if cuda_devices == 0 else "The device asked for is the CPU"
-        return f"{found}, so that CUDA graphs and the Triton kernel are left out."
-    if way == "triton" and triton is None:
-        return "Triton is not installed, so that its kernel is left out."
-    return None
+        return f"{found}, so that the Triton kernel is left out."
+    return "Triton is not installed, so that its kernel is left out." if triton is None else None
 
 
 class LeftOutError(Exception):
@@ -181,13 +179,21 @@ class Session:
         return self._end - time.monotonic()
 
     def attempt(
-        self, name: str, what: dict[str, Any], measured: Callable[..., dict[str, Any]], *arguments: Any
+        self,
+        name: str,
+        what: dict[str, Any],
+        measured: Callable[..., dict[str, Any]],
+        *arguments: Any,
+        in_time: bool = True,
     ) -> dict[str, Any] | None:
-        """Note and return what a function measures; where it is left out or fails, note why, and return None."""
+        """Note and return what a function measures; where it is left out or fails, note why, and return None.
+
+        With `in_time` it is left out when the time of the part is over.
+        """
         label = ", ".join([name, *(f"{key} {value}" for key, value in what.items())])
         entry = None
         try:
-            if self.left() <= 0:
+            if in_time and self.left() <= 0:
                 msg = "The time of the part was over."
                 raise LeftOutError(msg)
             entry = {**what, **measured(*arguments)}
@@ -272,7 +278,7 @@ def stepper(way: str, problem: dynamics.Problem, seeds: Sequence[int], precision
         batch=1,
         free=False,
     )
-    return BlockStepper(setting, weights, make_streams(seeds, dtype, device), graph=way == "graphs")
+    return BlockStepper(setting, weights, make_streams(seeds, dtype, device))
 
 
 def finish(device: torch.device) -> None:
@@ -346,10 +352,10 @@ def law(plan: Plan, what: dict[str, Any], runs: int, reference: dict[int, Array]
 
 
 def same_samples(plan: Plan, what: dict[str, Any]) -> dict[str, Any]:
-    """Return the largest difference from eager steps in float64 on the same samples, and how far these move."""
+    """Return the largest difference from blocks in float64 on the same samples, and how far these move."""
     way, precision, size = what.values()
     ends = []
-    for name, number in ((way, precision), ("eager", "float64")):
+    for name, number in ((way, precision), ("blocks", "float64")):
         taken = stepper(name, law_problem(size), (3, 2**32 - 1), number, plan.torch_device)
         with taken.running():
             start = taken.current().to(torch.float64, copy=True)
@@ -367,7 +373,7 @@ def same_samples(plan: Plan, what: dict[str, Any]) -> dict[str, Any]:
 def measure_speed(session: Session, ways: Sequence[str]) -> None:
     """Note seed-steps per second of every way, precision, size and number of seeds, and of the projected engine."""
     plan, peaks = session.plan, session.results.read()["peaks"]
-    for size in plan.sizes if "eager" in ways else ():
+    for size in plan.sizes if "blocks" in ways else ():
         what = {"way": "projected", "precision": "float64", "size": size, "seeds": 2 * (os.cpu_count() or 1)}
         session.attempt("speed", what, projected_speed, plan, what)
     for setting in session.settings(ways):
@@ -528,28 +534,24 @@ def measure_flow(session: Session) -> None:
     A run that the clock ends is compared at the times that it has reached.
     """
     plan, peaks = session.plan, session.results.read()["peaks"]
-    solvers = ("device", "device, graph", "CPU") if plan.device != "cpu" else ("device", "CPU")
-    waiting = len(plan.flows) * len(solvers)
+    waiting = 2 * len(plan.flows)
     for size, dimension, rtol in plan.flows:
-        setting, done = {"size": size, "dimension": dimension, "rtol": rtol}, {}
-        for solver in solvers:
+        setting, done = {"size": size, "dimension": dimension, "rtol": rtol}, []
+        for solver in ("device", "CPU"):
             limit = session.left() / waiting
             what = {"solver": solver, **setting}
-            done[solver] = session.attempt("flow", what, solve, plan, *what.values(), limit, peaks)
+            done.append(session.attempt("flow", what, solve, plan, *what.values(), limit, peaks))
             waiting -= 1
-        for solver in solvers[:-1]:
-            if done[solver] and done["CPU"]:
-                what = {"solver": solver, **setting}
-                session.attempt("flow_compared", what, compared, done[solver], done["CPU"])
+        if all(done):
+            session.attempt("flow_compared", setting, compared, *done, in_time=False)
 
 
 def make_flow(
     plan: Plan, solver: str, problem: dynamics.Problem, rtol: float
 ) -> tuple[Stepper, Callable[[float], float]]:
     """Return the stepper of the method "stiff", and what gives its loss at a time within the last step."""
-    if solver != "CPU":
-        graph = solver.endswith("graph")
-        on_device = TorchFlowStepper(problem, rtol=rtol, atol=1e-2 * rtol, device=plan.device, graph=graph)
+    if solver == "device":
+        on_device = TorchFlowStepper(problem, rtol=rtol, atol=1e-2 * rtol, device=plan.device)
         return on_device, on_device.loss
     system, on_cpu = OverlapSystem(problem), LargeFlowStepper(problem, rtol=rtol, atol=1e-2 * rtol)
     return on_cpu, lambda t: float(system.loss(*system.unpack(on_cpu.interpolate(t))))
@@ -614,7 +616,8 @@ def compared(device: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
         raise LeftOutError(msg)
     difference = float(np.max(np.abs(np.subtract(device["loss"][:count], cpu["loss"][:count]))))
     return {
-        "share": device["times"][count - 1] / device["last"],
+        "reached": device["times"][count - 1],
+        "last": device["last"],
         "seconds": device["seconds"][count - 1],
         "seconds_on_cpu": cpu["seconds"][count - 1],
         "floor_share": max(device["floor_seconds"].values(), default=0.0) / device["spent"],
@@ -629,7 +632,7 @@ def compared(device: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
 
 def table(found: dict[str, Any]) -> str:
     """Return what was measured as Markdown, for docs/gpu.md."""
-    parts = (_heading, _speed_table, _ways, _law_table, _flow_table, _left_out)
+    parts = (_heading, _speed_table, _law_table, _flow_table, _left_out)
     return "\n\n".join(text for part in parts if (text := part(found))) + "\n"
 
 
@@ -662,8 +665,8 @@ def _speed_table(found: dict[str, Any]) -> str:
     lines = [
         "Seed-steps a second, median of three, and the share of what the floor of bytes and operations allows:",
         "",
-        "| m = P | precision | seeds | eager | CUDA graphs | Triton | projected, CPU |",
-        "|---|---|---|---|---|---|---|",
+        "| m = P | precision | seeds | blocks | Triton | projected, CPU |",
+        "|---|---|---|---|---|---|",
     ]
     for size, precision, seeds in rows:
         cells = [_speed_cell(speeds.get((size, precision, seeds, way))) for way in WAYS]
@@ -682,32 +685,6 @@ def _speed_cell(entry: dict[str, Any] | None) -> str:
     return f"{rate:.2e} ({100 * rate / most[least]:.2g} % of {least})"
 
 
-def advantages(speeds: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """Return by way how many times as fast as the best other way it is where that is most; None if never beside one."""
-    found: dict[str, float | None] = dict.fromkeys(WAYS)
-    rates: dict[tuple[Any, ...], dict[str, float]] = {}
-    for entry in speeds:
-        if entry["way"] in WAYS:
-            key = entry["size"], entry["precision"], entry["seeds"]
-            rates.setdefault(key, {})[entry["way"]] = entry["steps_per_second"][1]
-    for together in rates.values():
-        for way, rate in together.items():
-            others = [other for name, other in together.items() if name != way]
-            if others:
-                found[way] = max(rate / max(others), found[way] or 0.0)
-    return found
-
-
-def _ways(found: dict[str, Any]) -> str:
-    words = []
-    for way, ratio in advantages(found["speed"]).items():
-        if ratio is None:
-            words.append(f"{way} was not measured beside another and stays")
-        else:
-            words.append(f"{way} is {ratio:.2g} times as fast and {'stays' if ratio >= ENOUGH else 'goes'}")
-    return f"A way stays on a GPU if it is {ENOUGH} times as fast as the best other one somewhere: {'; '.join(words)}."
-
-
 def _law_table(found: dict[str, Any]) -> str:
     if not found["law"]:
         return ""
@@ -716,7 +693,7 @@ def _law_table(found: dict[str, Any]) -> str:
         "Agreement in law with the projected engine on the CPU: the loss at the end of each run, by Kolmogorov and "
         f"Smirnov's test of two samples. Each has the level {FALSE_ALARM_RATE:g}/{tests}, so that {tests} together "
         f"give a false alarm with probability {FALSE_ALARM_RATE:g} at most. Where samples can be the same, the last "
-        "column is the largest difference from eager steps in float64, over their largest move:",
+        "column is the largest difference from blocks in float64, over their largest move:",
         "",
         "| way | precision | m = P | runs on each side | p | verdict | on the same samples |",
         "|---|---|---|---|---|---|---|",
@@ -736,11 +713,11 @@ def _flow_table(found: dict[str, Any]) -> str:
         "The method `stiff` on the device beside the CPU, to the last saved time that both reached; the floor of bytes "
         "and operations of its evaluations is a share of the time on the device:",
         "",
-        "| m = P, d | rtol | solver | share of T | seconds | on the CPU | ratio | difference of the loss | floor |",
+        "| m = P, d | rtol | to t | of T | seconds | on the CPU | ratio | difference of the loss | floor |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for e in found["flow_compared"]:
-        cells = [f"{e['size']}, {e['dimension']}", f"{e['rtol']:g}", e["solver"], f"{e['share']:.2g}"]
+        cells = [f"{e['size']}, {e['dimension']}", f"{e['rtol']:g}", f"{e['reached']:.2g}", f"{e['last']:.2g}"]
         cells += [f"{e['seconds']:.3g}", f"{e['seconds_on_cpu']:.3g}", f"{e['seconds_on_cpu'] / e['seconds']:.2g}"]
         cells += [f"{e['difference']:.1e}, {'within' if e['agrees'] else 'beyond'} {e['tolerance']:.0e}"]
         lines.append(_row([*cells, f"{100 * e['floor_share']:.2g} %" if e["floor_share"] else "not measured"]))
@@ -766,7 +743,7 @@ def _left_out(found: dict[str, Any]) -> str:
 def measure(part: str, session: Session) -> None:
     """Measure one part and note it."""
     kind, _, triton = part.partition("-")
-    ways = WAYS[2:] if triton else WAYS[:2]
+    ways = WAYS[1:] if triton else WAYS[:1]
     if kind == "peaks":
         measure_peaks(session)
     elif kind == "law":

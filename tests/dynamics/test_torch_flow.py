@@ -365,11 +365,6 @@ def test_the_module_is_imported_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_graph_needs_cuda():
-    with pytest.raises(ValueError, match="`graph` must be False on the device 'cpu'"):
-        stepper(problem(), graph=True)
-
-
 def test_operations_are_run_once_and_recorded_once_before_they_are_replayed():
     """With a recorder in the place of torch, whose calls are written down."""
     calls = []
@@ -402,12 +397,10 @@ def test_operations_are_run_once_and_recorded_once_before_they_are_replayed():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("graph", [False, True])
-def test_a_graphics_processor_gives_the_same_solution(graph):
-    """Up to the rounding of sums in another order, which the step control amplifies."""
+def test_a_graphics_processor_gives_the_same_solution():
+    """Sums are rounded in another order, and so are steps chosen; each solution has an error of the tolerance."""
     question = problem(P=4, m=6, d=64)
-    host, device = stepper(question), TorchFlowStepper(question, rtol=1e-7, atol=1e-9, device="cuda", graph=graph)
+    host, device = stepper(question), TorchFlowStepper(question, rtol=1e-7, atol=1e-9, device="cuda")
     for flow in (host, device):
         reached(flow, 50.0)
-    assert device.time == pytest.approx(host.time, rel=1e-9)
-    np.testing.assert_allclose(device.interpolate(50.0), host.interpolate(50.0), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(device.interpolate(50.0), host.interpolate(50.0), rtol=0, atol=2e-7)

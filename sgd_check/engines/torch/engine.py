@@ -111,14 +111,13 @@ def _recursion(setting: Setting, steps: int, weights: torch.Tensor) -> Recursion
 class BlockStepper:
     """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
 
-    With `graph`, blocks are recorded as a graph on a CUDA device.
+    On a CUDA device whole blocks are recorded once as a graph.
     """
 
-    def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams, *, graph: bool = True) -> None:
+    def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams) -> None:
         self._setting, self._weights, self._streams = setting, weights, streams
         self._lanes, width, columns = weights.shape
         self._cuda = weights.device.type == "cuda"
-        self._graphed = self._cuda and graph
         batch = setting.batch
         self._steps = block_steps(width, setting.dimension, batch)
         drawn = drawn_steps(width, setting.dimension, batch, weights.device)
@@ -147,7 +146,7 @@ class BlockStepper:
     @property
     def kernel(self) -> str:
         """How steps are taken: "graph" (a CUDA graph of torch's kernels) or "plain"."""
-        return "graph" if self._graphed else "plain"
+        return "graph" if self._cuda else "plain"
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context in which groups of seeds share threads."""
@@ -165,7 +164,7 @@ class BlockStepper:
                 self._block += 1
             last = min(self._steps, first + count - done)
             self._recursion.rates[first:last, 0, 0] = rates[done : done + last - first]
-            if self._graphed and last - first == self._steps:
+            if self._cuda and last - first == self._steps:
                 self._replay()
             else:
                 self._take(first, last)

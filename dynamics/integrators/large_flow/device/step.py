@@ -33,7 +33,7 @@ class DeviceStep:
 
     `begin` and `now` (m, W) are the states at both ends, as in `field`, `now_rates` the rates at the end with nothing
     slowed, `length` that of the step, None at the start, and `evaluations` those of the field so far. `tolerance` holds
-    the absolute and relative one of a coordinate and the absolute one of ln n. With `graph` operations are recorded.
+    the absolute and relative one of a coordinate and the absolute one of ln n.
     """
 
     def __init__(
@@ -44,8 +44,6 @@ class DeviceStep:
         U: Array,
         log_norm: Array,
         tolerance: tuple[float, float, float],
-        *,
-        graph: bool,
     ) -> None:
         self._torch, self._device = torch, device
         link, a = problem.activation, np.array(problem.teacher.coefficients, dtype=np.float64)
@@ -72,7 +70,9 @@ class DeviceStep:
         self._error, self._h = zeros(), zeros()
         self._weights = self.tensor(DOP853_WEIGHTS)
         self._scaled_weights = self.tensor(DOP853_WEIGHTS)
-        self._try: Callable[[], None] = Replay(torch, device, self._compute) if graph else self._compute
+        self._try: Callable[[], None] = (
+            Replay(torch, device, self._compute) if device.type == "cuda" else self._compute
+        )
         self._dense: Tensor | None = None
         self.length: float | None = None
         self.evaluations = 0

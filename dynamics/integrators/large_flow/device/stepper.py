@@ -45,19 +45,16 @@ if TYPE_CHECKING:
 class TorchFlowStepper(ClusterStepper):
     """Steps of the coupled flow of many neurons on a device: "cpu", "cuda" or "cuda:<number>".
 
-    Problem and tolerances are as for `LargeFlowStepper`. With `graph`, on CUDA only, the operations of a step start as
-    one recorded graph. Raises ImportError if torch is not installed, ValueError if there is no such device.
+    Problem and tolerances are as for `LargeFlowStepper`. On a CUDA device the operations of a step are recorded once as
+    a graph. Raises ImportError if torch is not installed, ValueError if there is no such device.
     """
 
     #: Nothing is compiled.
     compile_seconds = 0.0
 
-    def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str, graph: bool = False) -> None:
+    def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str) -> None:
         super().__init__(2 * problem.num_directions)
         torch = self._torch = load_torch(device)
-        if graph and device == "cpu":
-            msg = "Argument `graph` must be False on the device 'cpu', but is True."
-            raise ValueError(msg)
         self._part = problem.learned_part
         self._value = problem.activation.kernel_at_one
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
@@ -65,7 +62,7 @@ class TorchFlowStepper(ClusterStepper):
         U, log_norm = unit_vectors(problem)
         self._m, self._D = U.shape
         tolerance = tolerances(problem, rtol, atol)
-        self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance, graph=graph)
+        self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance)
         self._accepted = self._rejected = 0
         self._time_last = self._length_before = 0.0
         self._events = self._step.start()
