@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from dynamics.integrators.replay import Replay
 from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
@@ -141,7 +142,8 @@ class BlockStepper:
             share = -(-self._lanes // max(self.threads, len(self._groups)))
             self._groups = [range(first, min(first + share, self._lanes)) for first in range(0, self._lanes, share)]
         self._shared = RunThreads(self.threads)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        moving = (weights, self._recursion.layers)
+        self._whole_block = Replay(torch, weights.device, lambda: self._take(0, self._steps), moving)
 
     @property
     def kernel(self) -> str:
@@ -165,7 +167,7 @@ class BlockStepper:
             last = min(self._steps, first + count - done)
             self._recursion.rates[first:last, 0, 0] = rates[done : done + last - first]
             if self._cuda and last - first == self._steps:
-                self._replay()
+                self._whole_block()
             else:
                 self._take(first, last)
             done += last - first
@@ -280,21 +282,6 @@ class BlockStepper:
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""
         self._shared.each(torch.inference_mode()(work), self._groups)
-
-    def _replay(self) -> None:
-        """Take a whole block as one CUDA graph, recorded the first time after a rehearsal on a stream of its own."""
-        if self._graph is None:
-            kept = self._weights.clone()
-            stream = torch.cuda.Stream(self._weights.device)  # type: ignore[no-untyped-call]
-            stream.wait_stream(torch.cuda.current_stream(self._weights.device))
-            with torch.cuda.stream(stream):
-                self._take(0, self._steps)
-            torch.cuda.current_stream(self._weights.device).wait_stream(stream)
-            self._weights.copy_(kept)
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._take(0, self._steps)
-        self._graph.replay()
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:

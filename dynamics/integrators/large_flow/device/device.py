@@ -1,15 +1,12 @@
-"""The import of torch, which no other module of dynamics makes, and the replay of device operations."""
+"""The import of torch, which no other module of dynamics makes."""
 
 from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hermite.text.messages import shown, suggestion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
@@ -36,37 +33,3 @@ def load_torch(device: str) -> Any:
             )
             raise ValueError(msg)
     return torch
-
-
-class Replay:
-    """A fixed sequence of operations on fixed tensors of a CUDA device, recorded there and started as a whole.
-
-    Launching a kernel takes the host about 5 µs, as long as a kernel on a matrix of 500 rows runs; a CUDA graph
-    launches hundreds at once. The work must give the same when run twice, and must not look at a value on the host.
-    """
-
-    def __init__(self, torch: Any, device: Any, work: Callable[[], None]) -> None:
-        self._torch = torch
-        self._device = device
-        self._work = work
-        self._graph: Any = None
-
-    def __call__(self) -> None:
-        """Run the operations."""
-        with self._torch.cuda.device(self._device):
-            if self._graph is None:
-                self._graph = self._record()
-            self._graph.replay()
-
-    def _record(self) -> Any:
-        cuda = self._torch.cuda
-        # Libraries allocate their work space on first use, which is not allowed while recording.
-        stream = cuda.Stream()
-        stream.wait_stream(cuda.current_stream())
-        with cuda.stream(stream):
-            self._work()
-        cuda.current_stream().wait_stream(stream)
-        graph = cuda.CUDAGraph()
-        with cuda.graph(graph, capture_error_mode="thread_local"):
-            self._work()
-        return graph

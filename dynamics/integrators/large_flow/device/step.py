@@ -12,8 +12,8 @@ import numpy as np
 from dynamics.integrators.clusters import DISPLACED_SHARE, KAPPA
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.large_flow.device.clusters import DeviceClusters
-from dynamics.integrators.large_flow.device.device import Replay
 from dynamics.integrators.large_flow.device.field import DeviceField, padded
+from dynamics.integrators.replay import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,9 +70,7 @@ class DeviceStep:
         self._error, self._h = zeros(), zeros()
         self._weights = self.tensor(DOP853_WEIGHTS)
         self._scaled_weights = self.tensor(DOP853_WEIGHTS)
-        self._try: Callable[[], None] = (
-            Replay(torch, device, self._compute) if device.type == "cuda" else self._compute
-        )
+        self._try: Callable[[], None] = Replay(torch, device, self._compute) if device.type == "cuda" else self._compute
         self._dense: Tensor | None = None
         self.length: float | None = None
         self.evaluations = 0
