@@ -10,7 +10,13 @@ import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer, require
-from dynamics.theory.learning_rates import checked_learning_rate, descent_limit, learning_rate_limit, warn_descent_limit
+from dynamics.theory.learning_rates import (
+    checked_learning_rate,
+    descent_limit,
+    learning_rate_limit,
+    neurons_decouple,
+    warn_descent_limit,
+)
 from dynamics.theory.step_noise import escape_bias
 from hermite.text.messages import shown, suggestion
 
@@ -126,10 +132,11 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
         return descent_limit(problem)
     try:
         noise = learning_rate_limit(problem, batch_size=settings.batch_size)
-    except ValueError:  # oblique directions, or c_1 ≠ 0
+    except ValueError:
         return None
-    # With `inputs` the drift of batches is in the limit itself.
-    if settings.step_theory == "infinite-d" or settings.batch_size == 1 or problem.inputs is not None:
+    # With `inputs`, and where neurons do not decouple, the drift of batches is in the limit itself.
+    is_whole = problem.inputs is not None or not neurons_decouple(problem)
+    if settings.step_theory == "infinite-d" or settings.batch_size == 1 or is_whole:
         return noise
     return 1.0 / (1.0 / noise + (1.0 - 1.0 / settings.batch_size) / descent_limit(problem))
 

@@ -28,8 +28,17 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem import LEARNED_SHARE, check_problem, checked_integer, checked_number, is_frame
+from dynamics.problem import (
+    LEARNED_SHARE,
+    check_problem,
+    checked_integer,
+    checked_number,
+    is_frame,
+    is_homogeneous,
+)
 from dynamics.problem.checks import require
+from dynamics.problem.student import HOMOGENEOUS
+from dynamics.theory.converged import fitted_limit
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
@@ -142,15 +151,20 @@ def warn_descent_limit(learning_rate: float, limit: float) -> None:
 
 
 def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
-    r"""Return the learning rate at which the converged student loses stability as d → ∞.
+    r"""Return the learning rate at which a student that fits its teacher loses stability under SGD.
+
+    For the homogeneous student of orthonormal directions and c_1 = 0, as d → ∞,
 
     .. math:: \eta^* = B\, \frac{c^*}{d}, \qquad c^* = \frac{2 g'(1)}{\lambda_{\max}(M\,\mathrm{diag}(a))}, \qquad
-        M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2
+        M_{ii} = E\,\sigma'(z)^4, \quad M_{ij} = (E\,\sigma'(z)^2)^2 = g'(1)^2 ,
+
+    and else the rate from which on second moments of deviations grow by the map of `dynamics.theory.stability`.
 
     Parameters
     ----------
     problem : Problem
-        Orthonormal teacher, link with c_1 = 0.
+        Of SGD on the squared error, with a student that can be its teacher: m ≥ P; for a committee a link
+        σ(tz) = t^q σ(z) and m = P, or whole coefficients and m = Σ a_p; for the spherical student Σ a_p = 1.
     batch_size : int
         Number B of samples per step, over which the gradient is averaged.
 
@@ -165,7 +179,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Raises
     ------
     TypeError, ValueError
-        If the teacher is not orthonormal or c_1 ≠ 0: the covariances of different neurons do not decouple then.
+        If no student of that width is the teacher, or its directions are oblique, or c_1 ≠ 0, with `inputs`.
 
     Notes
     -----
@@ -194,15 +208,9 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         check_quadratic(problem)
         require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
         return float(rate_limits(problem).max())
-    check_problem(problem, fields=("inputs",))
-    c = problem.activation.coefficients
-    require(
-        problem.teacher.is_orthonormal,
-        "Argument `problem` must have an orthonormal teacher for a learning-rate limit, but it has not.",
-    )
-    if c.size > 1 and c[1] != 0.0:
-        msg = f"Argument `problem` must have a link with c_1 = 0 for a learning-rate limit, but c_1 is {c[1]:.3g}."
-        raise ValueError(msg)
+    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=("inputs",))
+    if not neurons_decouple(problem):
+        return fitted_limit(problem, size)
     if problem.inputs is not None:
         return whitened_limit(problem, size)
     a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
@@ -219,6 +227,12 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
         largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
     return size * 2.0 * slope / largest / problem.dimension
+
+
+def neurons_decouple(problem: Problem) -> bool:
+    """Return whether squares of deviations of converged neurons move alone: orthonormal directions and c_1 = 0."""
+    link, teacher = problem.activation, problem.teacher
+    return is_homogeneous(problem) and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
 
 
 def whitened_limit(problem: Problem, batch_size: int) -> float:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import SaveAt, checked_integer, checked_number
+from dynamics.problem import SaveAt, checked_integer, checked_number, is_correlation, is_frame
 from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
 
@@ -210,15 +210,25 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
-    """Return the limit of stability of the learning rate, None where theory gives none; a batch divides the noise."""
-    from dynamics.theory import learning_rate_limit
-
+    """Return the limit of stability of the learning rate for steps of B samples, None where theory gives none."""
     try:
-        if problem.inputs is not None:  # some eigenvalues may be so large that drift counts as noise does
-            return float(learning_rate_limit(problem, batch_size=batch_size))
-        return batch_size * float(learning_rate_limit(problem))
+        return None if is_correlation(problem) else known_limit(problem, batch_size)
     except ValueError:
         return None
+
+
+def known_limit(problem: Problem, batch_size: int) -> float:
+    """Return the limit of stability of the learning rate for steps of B samples, or raise one sentence: none is known.
+
+    That of frames, and of a neuron on its correlation, is in proportion to B.
+    """
+    from dynamics.theory import largest_rate, learning_rate_limit
+
+    if is_correlation(problem):
+        return batch_size * float(largest_rate(problem))
+    if is_frame(problem):
+        return batch_size * float(learning_rate_limit(problem))
+    return float(learning_rate_limit(problem, batch_size=batch_size))
 
 
 def _sums_before(table: Array, steps: Integers) -> Array:

@@ -32,6 +32,7 @@ from dynamics.problem import checked_integer, checked_number, is_correlation, is
 from dynamics.runs import also_interrupted, uninterrupted
 from hermite.text.messages import not_a_choice
 from sgd_check.engines import SpanEngine, make_engine
+from sgd_check.runs.plan import known_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import check_prediction, checked_rate, decided_by_curves, has_step, with_emergence
 from sgd_check.verdicts.comparison import compare
@@ -367,11 +368,8 @@ def _safe_rate(
     false_alarm_rate: float,
 ) -> float:
     """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
-    from dynamics import theory
-
-    find = theory.largest_rate if is_correlation(problem) else theory.learning_rate_limit
     try:
-        limit = batch_size * float(find(problem))
+        limit = known_limit(problem, batch_size)
     except ValueError as error:
         msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
         raise ValueError(msg) from None

@@ -450,7 +450,7 @@ def test_limit_lies_between_that_of_single_samples_and_that_of_descent():
     assert limit_of(problem, StepSettings(0.1, "finite-d", 10**9)) == pytest.approx(descent_limit(problem), rel=1e-4)
     oblique = problem_of(activation="he4")
     unknown = StepSettings(0.1, "finite-d")
-    assert limit_of(oblique, unknown) is None
+    assert limit_of(oblique, unknown) == learning_rate_limit(oblique)
     warn_limit(unknown, None)
     assert "no limit is known" in step_notes(oblique, unknown, None, None)[0]
     with pytest.warns(RuntimeWarning, match="Gradient descent loses stability"):

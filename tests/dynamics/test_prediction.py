@@ -368,16 +368,6 @@ def test_limit_counts_no_more_pairs_than_neurons():
     assert wide < alone
 
 
-@pytest.mark.parametrize(
-    ("link", "directions", "sentence"),
-    [("he1", None, "c_1 = 0"), ("he4", [[1.0, 0.0], [0.6, 0.8]], "orthonormal teacher")],
-)
-def test_limit_is_refused_where_neurons_do_not_decouple(link, directions, sentence):
-    teacher = Teacher([1.0, 1.0], directions=directions)
-    with pytest.raises(ValueError, match=sentence):
-        learning_rate_limit(Problem(activation=link, teacher=teacher, width=2, dimension=8))
-
-
 def test_fourth_moment_of_high_degree_stays_finite():
     exact = 40.0**2 * fourth_moment(39)
     assert fourth_moment_of_derivative(hermite.expand("he40")) == pytest.approx(exact, rel=1e-10)

@@ -294,7 +294,6 @@ def test_weights_rebuilt_from_overlaps_have_those_overlaps(dimension):
         dynamics.solve_decoupled,
         dynamics.solve_overlaps,
         dynamics.one_step_moments,
-        dynamics.learning_rate_limit,
         descent_limit,
     ],
 )
