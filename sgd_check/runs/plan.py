@@ -222,13 +222,13 @@ def known_limit(problem: Problem, batch_size: int) -> float:
 
     That of frames, and of a neuron on its correlation, is in proportion to B.
     """
-    from dynamics.theory import largest_rate, learning_rate_limit
+    from dynamics import theory  # whose functions are imported as they are asked for: not all run without a compiler
 
     if is_correlation(problem):
-        return batch_size * float(largest_rate(problem))
+        return batch_size * float(theory.largest_rate(problem))
     if is_frame(problem):
-        return batch_size * float(learning_rate_limit(problem))
-    return float(learning_rate_limit(problem, batch_size=batch_size))
+        return batch_size * float(theory.learning_rate_limit(problem))
+    return float(theory.learning_rate_limit(problem, batch_size=batch_size))
 
 
 def _sums_before(table: Array, steps: Integers) -> Array:
