@@ -29,7 +29,10 @@ import numpy as np
 import hermite
 from dynamics.equations import committee_kernels as kernels
 from dynamics.equations.committee_kernels import ERF, POLYNOMIAL
+from dynamics.equations.degrees import by_degree, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.overlaps import teacher_term
+from dynamics.problem.emergence import LOWEST_DEGREE
 from hermite.moments import mean_derivatives
 
 if TYPE_CHECKING:
@@ -91,6 +94,7 @@ class CommitteeSystem(FlowSystem):
         self.num_events = 2 * P
         self._gram, self._inverse_gram = gram, np.linalg.pinv(gram)
         self._weights = np.concatenate([np.ones(m), -teacher.coefficients])
+        self.teacher_by_degree = teacher_parts(problem, teacher_term(problem))
 
     def stiffness(self) -> float:
         """Return a bound on the rates of the flow at norms 1, 2 m E[σ'² (1 + z²)]; the step's terms are not in it."""
@@ -110,31 +114,32 @@ class CommitteeSystem(FlowSystem):
         """Return C = R_ip/√S_ii, G = S_ij/√(S_ii S_jj), n = S_ii, loss, and the realisability margin."""
         R, S = self.unpack(state)
         C, G, n = _normalised(R, S)
-        return {
-            "teacher_overlap": C,
-            "student_overlap": G,
-            "squared_norm": n,
-            "loss": self.loss(R, S),
-            "gram_margin": self.gram_margin(C, G),
-        }
+        record = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n}
+        return record | self._losses(self._all_products(R, S)) | {"gram_margin": self.gram_margin(C, G)}
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return per direction the largest overlap and the learned mass, n, loss and margin."""
         R, S = self.unpack(state)
         C, G, n = _normalised(R, S)
-        means = self._link.products(self._all_products(R, S))
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
-        return {
-            "max_overlap": size.max(axis=0),
-            "learned_mass": self.learned_mass(R, n),
-            "squared_norm": n,
-            "loss": float(self._weights @ means @ self._weights),
-            "gram_margin": self.gram_margin(C, G),
-        }
+        record = {"max_overlap": size.max(axis=0), "learned_mass": self.learned_mass(R, n), "squared_norm": n}
+        return record | self._losses(self._all_products(R, S)) | {"gram_margin": self.gram_margin(C, G)}
+
+    def _losses(self, gram: Array) -> dict[str, Array | float]:
+        """Return the loss and, where it is told by degree, E of the squares of the parts of f − f*, (4,)."""
+        loss = self._squared(self._link.products(gram))
+        if self.teacher_by_degree is None:
+            return {"loss": loss}
+        parts = [self._squared(self._link.part(gram, degree)) for degree in range(LOWEST_DEGREE)]
+        return {"loss": loss, "degree_loss": by_degree(parts, loss)}
+
+    def _squared(self, means: Array) -> float:
+        """Return the mean square of f − f*, or of a part of it, of the means of products of all its units."""
+        return float(self._weights @ means @ self._weights)
 
     def loss(self, R: Array, S: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
-        return float(self._weights @ self._link.products(self._all_products(R, S)) @ self._weights)
+        return self._squared(self._link.products(self._all_products(R, S)))
 
     def learned_mass(self, R: Array, n: Array) -> Array:
         """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, of the degrees that count; NaN where the link has none of them.
@@ -202,6 +207,11 @@ class ErfLink:
         means: Array = 2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio)
         return means
 
+    def part(self, gram: Array, degree: int) -> Array:
+        """Return what degree 0, 1 or 2 has of E σ_a σ_b, shape (M, M); the link is odd."""
+        width = np.sqrt(1.0 + np.diag(gram))
+        return np.asarray((2.0 / math.pi if degree == 1 else 0.0) * gram / np.outer(width, width))
+
 
 @dataclass(frozen=True)
 class PolynomialLink:
@@ -221,15 +231,18 @@ class PolynomialLink:
 
     def products(self, gram: Array, first: int = 0) -> Array:
         """Return E σ_a σ_b of all pairs, shape (M, M), of the degrees from `first` on."""
-        lack = 0.5 * (np.diag(gram) - 1.0)
-        total, power = np.zeros_like(gram), np.ones_like(gram)
-        for k in range(self.degree + 1):
-            later = self.numbers[k::2]
-            mean = sum(F * lack**j / math.factorial(j) for j, F in enumerate(later))
-            if k >= first:
-                total += power * np.outer(mean, mean)
-            power = power * gram / (k + 1)
+        total = np.zeros_like(gram)
+        for degree in range(first, self.degree + 1):
+            total += self.part(gram, degree)
         return total
+
+    def part(self, gram: Array, degree: int) -> Array:
+        """Return what one degree k has of E σ_a σ_b, F_ak F_bk C_ab^k / k!, shape (M, M)."""
+        lack = 0.5 * (np.diag(gram) - 1.0)
+        mean = np.zeros_like(lack)
+        for j, F in enumerate(self.numbers[degree::2].tolist()):
+            mean += F * lack**j / math.factorial(j)
+        return np.asarray(gram**degree / math.factorial(degree) * np.outer(mean, mean))
 
 
 def diagram_size(vectors: int, degree: int) -> int:

@@ -81,6 +81,8 @@ class System:
         Numbers of scratch that they need.
     num_events : int
         Numbers that `event_values` writes.
+    teacher_by_degree : ndarray, optional
+        E of the squares of the parts of f* by `dynamics.equations.degrees.DEGREES`, where the loss is told by degree.
     """
 
     name: str
@@ -91,6 +93,7 @@ class System:
     sizes: Integers
     work_size: int = 0
     num_events: int = 0
+    teacher_by_degree: Array | None = None
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component of the state, in units of 1/√d, the size of a random overlap."""

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.equations.degrees import by_degree, link_parts, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.problem.emergence import LearnedPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dynamics.equations.degrees import DegreePart
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
@@ -63,6 +65,8 @@ class OverlapSystem(FlowSystem):
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self.teacher_term = teacher_term(problem)
+        self.teacher_by_degree = teacher_parts(problem, self.teacher_term)
+        self._parts = link_parts(problem)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
@@ -110,12 +114,9 @@ class OverlapSystem(FlowSystem):
     def observe(self, state: Array) -> dict[str, Array]:
         """Return the full observables of a state, or of a stack: overlaps, as views of it, squared norms, loss."""
         C, G, n = self.unpack(state)
-        return {
-            "teacher_overlap": C,
-            "student_overlap": G,
-            "squared_norm": n,
-            "loss": self.loss(C, G, n),
-        }
+        loss = self.loss(C, G, n)
+        record = {"teacher_overlap": C, "student_overlap": G, "squared_norm": n, "loss": loss}
+        return record | self._losses_by_degree(C, G, n, loss)
 
     def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
@@ -126,12 +127,22 @@ class OverlapSystem(FlowSystem):
         # Where all of the link counts, the learned mass is made of what the loss is made of.
         whole = np.array_equal(part.coefficients, link.coefficients)
         mass = carried if whole else weighed_kernel(n, part, C)
-        return {
+        loss = self.teacher_term - 2.0 * np.sum(carried * a, axis=-1) + student_term(link, G, n)
+        record = {
             "max_overlap": np.maximum(C.max(axis=-2), opposite),
             "learned_mass": mass / part.kernel_at_one,
             "squared_norm": n,
-            "loss": self.teacher_term - 2.0 * np.sum(carried * a, axis=-1) + student_term(link, G, n),
+            "loss": loss,
         }
+        return record | self._losses_by_degree(C, G, n, loss)
+
+    def _losses_by_degree(self, C: Array, G: Array, n: Array, loss: Array) -> dict[str, Array]:
+        """Return E of the squares of the parts of f − f*, (…, 4), where the loss is told by degree."""
+        if self.teacher_by_degree is None:
+            return {}
+        a, parts = self.problem.teacher.coefficients, zip(self._parts, self.teacher_by_degree[:-1], strict=True)
+        found = [population_loss(part, constant, a, C, G, n) for part, constant in parts]
+        return {"degree_loss": by_degree(found, loss)}
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
@@ -164,7 +175,7 @@ def teacher_term(problem: Problem) -> float:
 
 
 def population_loss(
-    link: HermiteExpansion,
+    link: HermiteExpansion | DegreePart,
     constant: float,
     a: Array,
     C: Array,
@@ -175,12 +186,12 @@ def population_loss(
     return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_term(link, G, n)
 
 
-def student_term(link: HermiteExpansion, G: Array, n: Array) -> Any:
+def student_term(link: HermiteExpansion | DegreePart, G: Array, n: Array) -> Any:
     """Return Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
     return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
 
 
-def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart, overlaps: Array) -> Array:
+def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
     """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
 
     It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would

@@ -13,6 +13,7 @@ from dynamics.problem.checks import check_switch
 from dynamics.report.chart import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
 from dynamics.report.figures import (
     BAND,
+    IDEAL,
     MEASURED,
     PREDICTED,
     REFERENCE,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from hermite.arrays import Array
 
@@ -88,6 +90,11 @@ TIMES = (
     "emergence_time",
     "learned_time",
 )
+#: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
+DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
+DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
+#: Part of the whole below which a part of a degree is empty.
+NEGLIGIBLE = 1e-12
 #: Least number of emergence times whose power law in the direction is fitted.
 FEWEST_TIMES = 8
 #: Number of samples above which it is written with a power of ten.
@@ -128,6 +135,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
         ],
         tables=[
             _times(dataset, values),
+            *degree_table(values),
             *exponent_table(laws, in_words, expected, " ".join([note, *limits])),
             *level_table(values),
         ],
@@ -167,6 +175,7 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
         dataset,
         directions=records({name: dataset[name] for name in TIMES}),
         learned_undefined=dataset["learned_time"].attrs.get("undefined", ""),
+        degrees=degree_rows(dataset),
         exponents=exponents(dataset),
         loss_levels=records({key: dataset[name] for key, name in levels.items()}),
     )
@@ -227,6 +236,50 @@ def level_table(values: Mapping[str, Any]) -> list[Table]:
             in_words=[f"loss below {row['level']:g} E f*^2: t = {number_text(row['time'])}" for row in levels],
         )
     ]
+
+
+def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Return the parts of f* by degree, without empty ones: mean square, when half of it is left, and what in the end.
+
+    Between saved times a part is taken to be exponential; inf: it is never below half. None where the loss is not told
+    by degree.
+    """
+    if "degree_loss" not in dataset:
+        return []
+    known = np.isfinite(dataset["loss"].values)
+    time, left, whole = (
+        dataset["time"].values[known],
+        dataset["degree_loss"].values[known],
+        dataset["teacher_by_degree"],
+    )
+    return [
+        {
+            "degree": DEGREE_NAMES[degree],
+            "in_teacher": value,
+            "half_time": _first_below(time, part, 0.5 * value),
+            "left": max(float(part[-1]), 0.0) if part.size else math.nan,
+        }
+        for degree, value, part in zip(dataset["degree"].values.tolist(), whole.values.tolist(), left.T, strict=True)
+        if value > NEGLIGIBLE * float(whole.sum())
+    ]
+
+
+def _first_below(time: Array, curve: Array, level: float) -> float:
+    """Return the first time at which a curve is at most a level, inf if it never is."""
+    below = np.flatnonzero(curve <= level)
+    if not below.size or not below[0]:
+        return float(time[0]) if below.size else math.inf
+    ends = slice(below[0] - 1, below[0] + 1)
+    high, low = np.log(np.maximum(curve[ends], NEGLIGIBLE * level))
+    return float(np.interp(math.log(level), [low, high], time[ends][::-1]))
+
+
+def degree_table(values: Mapping[str, Any]) -> list[Table]:
+    """Return the table of the parts of f* by degree, if the loss is told by degree."""
+    columns = {"degree": "degree", "E f*²": "in_teacher", "half is left at": "half_time", "left in the end": "left"}
+    note = "Half is left: E(f - f*)² of the degree is half of its E f*². Degrees 0 to 2 tell no directions apart."
+    rows = renamed(values["degrees"], columns)
+    return [Table(caption="Parts of the teacher by Hermite degree", rows=rows, note=note)] if rows else []
 
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
@@ -436,6 +489,8 @@ def count_text(count: float) -> str:
 def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, style: str | None = None) -> Axes:
     """Draw loss against time on log axes, with the sum formula, the fitted exponent and the asymptotic slope.
 
+    Where the answer has `degree_loss`, the parts of the loss of each Hermite degree are drawn below it.
+
     The fit is drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference
     line beside it and never part of the fit.
 
@@ -469,11 +524,32 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, 
         law = fit_power_law(time[shown], loss[shown], window=window)
         slope = stored_exponents(dataset).loss_time
         draw_fit(ax, law.window, law.prefactor, (law.exponent, law.standard_error), slope, LIMIT)
-    positive_loss = loss[shown][loss[shown] > 0]
-    if positive_loss.size:
-        ax.set_ylim(max(positive_loss.min() * 0.5, 1e-7 * positive_loss.max()), 2.0 * positive_loss.max())
+    drawn = [loss[shown], *_draw_degrees(dataset, ax, time, shown)]
+    positive = np.concatenate([curve[curve > 0] for curve in drawn])
+    if positive.size:
+        ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())
     finish_panel(ax, axis_label("time"), axis_label("loss"))
     return ax
+
+
+def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.bool_]) -> list[Array]:
+    """Draw the parts of the loss of each degree that f* has, and return them."""
+    if "degree_loss" not in dataset:
+        return []
+    parts, told = [], {row["degree"] for row in degree_rows(dataset)}
+    for degree, values in zip(dataset["degree"].values.tolist(), dataset["degree_loss"].values.T, strict=True):
+        if DEGREE_NAMES[degree] in told:
+            (colour, line), part = DEGREE_LINES[degree], values[shown]
+            ax.loglog(
+                time[shown],
+                np.maximum(part, 1e-300),
+                color=colour,
+                ls=line,
+                lw=1.2,
+                label=f"degree {DEGREE_NAMES[degree]}",
+            )
+            parts.append(part)
+    return parts
 
 
 def draw_fit(

@@ -36,6 +36,8 @@ from dynamics.report.findings import Findings, Table, drawing_of, records, renam
 from dynamics.report.flows import (
     RESUME_SOLVE,
     asymptotic_in_words,
+    degree_rows,
+    degree_table,
     draw_fit,
     exponent_table,
     fit_in_words,
@@ -110,7 +112,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     attrs = dataset.attrs
     parts = {"components": rows, "directions": axes}
     values = run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
-    values["scaling_notes"] = ""
+    values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
     times = "component_learned_time" if rows else "emergence_time"
     done = sum(np.isfinite(row[times]) for row in rows or axes)
     outcome = f"{done} of {len(rows or axes)} {'components' if rows else 'axes'} by t = {values['end_time']:.5g}"
@@ -147,6 +149,8 @@ def network_findings(dataset: xr.Dataset) -> Findings:
             digits=5,
         )
         tables.insert(0, table)
+    else:
+        tables += degree_table(values)
         facts, history = renamed(rows, COMPONENT_FACTS), COMPONENTS
     return run_findings(
         dataset,

@@ -142,9 +142,8 @@ class Records:
         return records
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record of the same observables."""
-        if not self.columns:
-            self._allocate(record)
+        """Add a record; an observable that those before have not, since an older file has not, is NaN there."""
+        self._allocate({name: value for name, value in record.items() if name not in self.columns})
         for name, value in record.items():
             self.columns[name][self._count] = value
         self._count += 1
@@ -154,8 +153,7 @@ class Records:
         count = len(next(iter(records.values())))
         if count == 0:
             return
-        if not self.columns:
-            self._allocate({name: values[0] for name, values in records.items()})
+        self._allocate({name: values[0] for name, values in records.items() if name not in self.columns})
         for name, values in records.items():
             self.columns[name][self._count : self._count + count] = values
         self._count += count
@@ -171,7 +169,8 @@ class Records:
         return Records.of(self.columns, self._count)
 
     def _allocate(self, record: Mapping[str, Any]) -> None:
-        self.columns = {name: np.full((self._capacity, *np.shape(value)), np.nan) for name, value in record.items()}
+        """Make room for the observables of a record."""
+        self.columns |= {name: np.full((self._capacity, *np.shape(value)), np.nan) for name, value in record.items()}
 
     def __len__(self) -> int:
         return self._count

@@ -63,6 +63,9 @@ neuron_2 | neuron_2 | student neuron | j
 seed | seed | seed of the samples | s
 loss | time | mean squared error E(f - f*)^2 | L
 predicted_loss | time | loss by the sum formula | L^{\mathrm{pairs}}
+degree | degree | Hermite degree: 0, 1, 2, and what is left of them | j
+degree_loss | time degree | mean square of the part of f - f* of one Hermite degree | L_j
+teacher_by_degree | degree | mean square of the part of f* of one Hermite degree | L^*_j
 teacher_coefficient | direction | second-layer weight of the teacher | a_p
 teacher_direction | direction teacher_axis | teacher direction | \theta_p
 unit | unit | unit of the teacher network | p

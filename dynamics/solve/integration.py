@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from dynamics.equations.degrees import DEGREES
 from dynamics.integrators import check_method, stepper_of
 from dynamics.integrators.stepper import end_threads
 from dynamics.problem import check_problem
@@ -221,18 +222,25 @@ class Integration:
         """Return the integration of a system by a method for any system, with the observables of the system.
 
         Unless `values` differ, its events are the times at which each direction emerges and is learned, its
-        coordinates are the neurons of the observables, and its errors are estimated by the loss among them.
+        coordinates are the neurons of the observables, and its errors are estimated by the loss among them. Degrees are
+        added where the loss is told by them.
         """
         P, summary, neurons = run.problem.num_directions, system.observer("summary"), np.arange(run.problem.width)
+        given = {
+            "coords": {"neuron": neurons} | ({"neuron_2": neurons} if run.keep == "full" else {}),
+            **values,
+        }
+        if system.teacher_by_degree is not None:
+            given["coords"] = {**given["coords"], "degree": list(DEGREES)}
+            given["constants"] = {**given["constants"], "teacher_by_degree": system.teacher_by_degree}
         return cls(
             **{
                 "method": PlainMethod(system, run.method, run.atol),
                 "observe": system.observer(run.keep),
                 "start": system.initial_state,
                 "events": {"emergence_time": P, "learned_time": P},
-                "coords": {"neuron": neurons} | ({"neuron_2": neurons} if run.keep == "full" else {}),
                 "loss": (lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
-                **values,
+                **given,
             }
         )
 

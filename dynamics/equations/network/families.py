@@ -167,6 +167,21 @@ def mean_of_product(
     )
 
 
+def hermite_coefficients(link: HermiteExpansion, lengths: Array, biases: Array) -> Array:
+    """Return E σ(ρ z + b) h_j(z), j = 0, 1, 2, of units of lengths ρ and biases b, shape (units, 3).
+
+    By quadrature over pieces that begin and end where a link may have a kink, at 0, and grow from WIDEST/ρ there.
+    """
+    narrow = WIDEST / max(float(lengths.max(initial=1.0)), 1.0)
+    steps = narrow * 2.0 ** np.arange(int(np.log2(2.0 * MEANS_REACH / narrow)) + 1)
+    kink = np.divide(-biases, lengths, out=np.zeros_like(biases), where=lengths > 0.0)[:, None]
+    even = np.arange(-MEANS_REACH, MEANS_REACH, WIDEST) + np.zeros_like(kink)
+    edges = np.hstack([even, kink - steps, kink, kink + steps, np.full_like(kink, MEANS_REACH)])
+    z, density = _rule(np.sort(np.clip(edges, -MEANS_REACH, MEANS_REACH), axis=1))
+    value = density * link.value(lengths[:, None] * z + biases[:, None])
+    return np.stack([np.sum(value * h, axis=1) for h in (1.0, z, (z**2 - 1.0) / math.sqrt(2.0))], axis=1)
+
+
 def _nodes(kinks: Array, narrow: float) -> tuple[Array, Array]:
     """Return nodes and weights of E over a standard normal, in pieces that grow from `narrow` with their distance."""
     steps = narrow * 2.0 ** np.arange(int(np.log2(WIDEST / narrow)) + 1)

@@ -26,6 +26,7 @@ import numpy as np
 from numba import types
 
 from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.network.degrees import NetworkDegrees
 from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher
 from dynamics.equations.network.network_kernels import (
     BIASED_ERF,
@@ -54,6 +55,8 @@ from dynamics.kernels.jit import callback
 from dynamics.threads.stopping import with_slot
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dynamics.equations.network.families import Link
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array, Integers
@@ -107,6 +110,8 @@ class NetworkSystem(FlowSystem):
         changes = n * n + means + 3 * m + m * m + 3 * m * n
         self.work_size = int(parts[-1]) + MOMENTS + teacher.degree + FURTHER + changes
         self.num_events = r + teacher.components.size
+        self._degrees = NetworkDegrees(problem, teacher)
+        self.teacher_by_degree = self._degrees.teacher
 
     # --- states ---------------------------------------------------------------------------------------------
 
@@ -148,6 +153,17 @@ class NetworkSystem(FlowSystem):
         return bool(self.sizes[THEORY] == FLOW) and not any(self.student.decay)
 
     # --- observables ----------------------------------------------------------------------------------------
+
+    def observer(self, keep: str) -> Callable[[Array], dict[str, Any]]:
+        """Return what observes a state, with the loss by degree where it is told so."""
+        observe = super().observer(keep)
+
+        def observed(state: Array) -> dict[str, Any]:
+            record, (v, b, _, _) = observe(state), self.unpack(state)
+            weights = self.student.output_scale * v
+            return {**record, "degree_loss": self._degrees(weights, b, self._normalised(state), record)}
+
+        return observe if self.teacher_by_degree is None else observed
 
     def observe(self, state: Array) -> dict[str, Any]:
         """Return what `summarise` does but for the largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
