@@ -149,9 +149,9 @@ def network_findings(dataset: xr.Dataset) -> Findings:
             digits=5,
         )
         tables.insert(0, table)
+        facts, history = renamed(rows, COMPONENT_FACTS), COMPONENTS
     else:
         tables += degree_table(values)
-        facts, history = renamed(rows, COMPONENT_FACTS), COMPONENTS
     return run_findings(
         dataset,
         cautions=[f"{lead} times are unknown (censored)."] if late else [],

@@ -8,6 +8,8 @@ import pytest
 import dynamics
 import hermite
 from dynamics import Problem, SaveAt, Student, Teacher
+from dynamics.report.findings import find_findings
+from dynamics.report.flows import degree_rows
 from dynamics.runs.result import Records
 
 TIMES = SaveAt.at([0.0, 1.0, 4.0, 20.0])
@@ -145,3 +147,21 @@ def test_an_observable_that_older_records_have_not_is_unknown_there():
     records.append({"loss": 1.0})
     records.append({"loss": 0.5, "degree_loss": np.array([0.2, 0.3])})
     np.testing.assert_array_equal(records.columns["degree_loss"][:2], [[np.nan, np.nan], [0.2, 0.3]])
+
+
+def test_the_command_and_the_figure_tell_the_parts_by_degree():
+    # Degree 1 falls like e^(-2t), degree 3 not at all.
+    time = np.linspace(0.0, 2.0, 21)
+    left = np.stack([np.zeros(21), 0.5 * np.exp(-2.0 * time), np.zeros(21), np.full(21, 0.3)], axis=1)
+    problem = Problem(activation={1: 0.6, 3: 0.8}, teacher=Teacher([1.0, 0.6]), width=3, dimension=8)
+    flow = dynamics.solve_overlaps(problem, save_at=SaveAt.at(time), progress=False)
+    whole = [0.0, 0.4, 0.0, 0.31]
+    toy = flow.assign(degree_loss=(("time", "degree"), left), teacher_by_degree=("degree", whole))
+    first, rest = degree_rows(toy)
+    assert (first["degree"], rest["degree"]) == ("1", "3 and above")
+    assert first["half_time"] == pytest.approx(0.5 * np.log(0.5 / 0.2), rel=1e-12)
+    assert rest["half_time"] == np.inf
+    lines = find_findings(toy).as_text({})
+    assert "never" in next(line for line in lines.splitlines() if line.startswith("3 and above"))
+    named = [line.get_label() for line in dynamics.plot_loss(toy).get_lines()]
+    assert [name for name in named if "degree" in name] == ["degree 1", "degree 3 and above"]
