@@ -123,6 +123,8 @@ def _announce(plan: CheckPlan, seconds: float | None, seeds: int) -> None:
         say(f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs.")
     if seconds is not None and seconds > LONG_RUN_SECONDS:
         say(LONG_RUN_ADVICE)
+    elif plan.beyond:
+        say(plan.costs("--t-max"))
     elif plan.checked < plan.emerging:
         say(f"More directions would take over ten minutes; --directions {plan.emerging} checks all.")
 
@@ -151,7 +153,8 @@ def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPla
     from sgd_check.engines import EngineOptions
     from sgd_check.verdicts.check import plan_check
 
-    choice = {name: settings[name] for name in ("directions", "theory", "learning_rate", "steps", "false_alarm_rate")}
+    names = ("directions", "theory", "learning_rate", "steps", "t_max", "false_alarm_rate")
+    choice = {name: settings[name] for name in names}
     options = EngineOptions(
         seeds=tuple(range(settings["seeds"])), **{name: settings[name] for name in ("batch_size", "device", "dtype")}
     )
@@ -190,6 +193,7 @@ def _simulate(
             tested,
             checkpoint=file,
             announce=announce,
+            option="--t-max",
             progress=False if settings["quiet"] else None,
             **{name: settings[name] for name in names},
         )

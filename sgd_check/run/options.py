@@ -115,6 +115,7 @@ OPTIONS = (
         "ETA",
     ),
     Option("steps", _count, "SGD steps [up to 2.5 times the last checked emergence]", "N"),
+    Option("t-max", _amount, "time until which the runs last, whatever it costs, in place of steps", "T"),
     Option(
         "directions",
         _count,

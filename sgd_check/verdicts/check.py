@@ -2,11 +2,7 @@
 
 *By times* the learning rate follows from the limit of stability and the expected delay and scatter.
 
-*By curves* theory has no limit of stability and no scatter to offer. So eight pilot runs are made with more and more
-steps to the same end, until the very test that will be made, of finite steps or of the flow, would see an error of 30 %
-in time in all curves that move. If that takes over a minute, as where noise chooses the neuron that learns the last
-direction, the plan ends with the last curve in which it can be seen. Only the scatter of the pilot and its distance
-from theory are used, and its samples are others than those of the check.
+*By curves* pilot runs choose (`sgd_check.verdicts.curve_plan`).
 
 *The theory.* The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is
 the sharper theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter
@@ -22,7 +18,7 @@ import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -36,7 +32,16 @@ from sgd_check.runs.plan import known_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import check_prediction, checked_rate, decided_by_curves, has_step, with_emergence
 from sgd_check.verdicts.comparison import compare
-from sgd_check.verdicts.curves import allowance_of, curves_over_time, paired_runs, places_of, power_of, quantities_of
+from sgd_check.verdicts.curve_plan import (
+    AFFORDABLE_SECONDS,
+    Beyond,
+    Pilot,
+    awaited_ends,
+    first_end,
+    left_out,
+    piloted,
+    possible_ends,
+)
 from sgd_check.verdicts.expectation import expectation
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, reach_factor
 
@@ -58,31 +63,11 @@ BURST_STEPS = 300
 BURST_SECONDS = 0.03
 LONGEST_BURST = 256 * BURST_STEPS
 BURST_RATE = 1e-12
-AFFORDABLE_SECONDS = 600.0
 #: The sample's scatter is itself uncertain by a fifth at sixteen runs.
 MARGIN = 0.8
 SMALLEST_SHARE = 1e-6
-PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
-PILOT_STEPS, PILOT_FACTOR = 500, 2
-#: A curve is followed until it has made this part of its way, and 30 % longer.
-FOLLOWED = 0.9
-#: Standard deviation over runs of twice a run at half of the learning rate less one at the whole.
-EXTRAPOLATED_SCATTER = float(np.sqrt(3.0))
-#: The scatter of eight runs is itself uncertain by a quarter.
-SCATTER_MARGIN = 1.25
-#: The same for the equation of finite steps: its band grows with the square of the scatter.
-STEPPED_MARGIN = 1.15
-#: Power that the pilot asks for, so that the check has 0.8.
-PILOT_POWER = 0.9
-#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation: the
-#: effect that two simulations show has half of their scatter as its error.
-PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
-#: Part of the band around the equation of finite steps that the mean of the pilot may use up.
-PILOT_BAND = 0.75
 #: Steps of all runs, at the learning rate and at half of it, per step at the learning rate.
 BOTH_RATES = 3
-#: Beyond so many seconds of simulation a plan is shortened to the curves that can be seen, if any.
-LONG_SECONDS = 60.0
 THEORIES = ("auto", "finite-step", "flow")
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
 #: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
@@ -94,6 +79,7 @@ def check(
     *,
     learning_rate: float | None = None,
     steps: int | None = None,
+    t_max: float | None = None,
     directions: int | None = None,
     seeds: int | Sequence[int] = DEFAULT_SEEDS,
     engine: str | None = None,
@@ -134,8 +120,11 @@ def check(
         predicted time would be seen; where curves decide (see `compare`), by pilot runs, so that such an error would be
         seen in every curve.
     steps : int, optional
-        Number of SGD steps. By default up to 2.5 times the last emergence of the checked directions, or until the
-        curves have made nine tenths of their way, and 30 % longer.
+        Number of SGD steps. By default up to 2.5 times the last emergence of the checked directions. Where curves
+        decide, until the last direction that a minute of simulation reaches would have emerged if it were 30 % late, or
+        ten minutes for the first one; or until all curves have made nine tenths of their way, and 30 % longer.
+    t_max : float, optional
+        Time Σ η until which the runs last, dimensionless, whatever it costs; in place of `steps` or of `learning_rate`.
     directions : int, optional
         Choose learning rate and steps for so many directions, the first to emerge. By default for as many as ten
         minutes of simulation allow, which is measured on this machine: give it, or `learning_rate` and `steps`, for
@@ -206,6 +195,7 @@ def check(
     choice = {
         "learning_rate": _if_given("learning_rate", learning_rate, checked_number, positive=True),
         "steps": _if_given("steps", steps, checked_integer, minimum=1),
+        "t_max": _if_given("t_max", t_max, checked_number, positive=True),
         "false_alarm_rate": checked_rate(false_alarm_rate),
     }
     count = _if_given("directions", directions, checked_integer, minimum=1)
@@ -261,7 +251,7 @@ class CheckPlan:
     """Learning rate and steps of a check, for the `checked` first directions of those `emerging` in the prediction.
 
     `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
-    gives none.
+    gives none. `beyond` is what curves leave out, with its cost.
     """
 
     problem: Problem
@@ -270,17 +260,23 @@ class CheckPlan:
     largest_delay: float
     checked: int
     emerging: int
+    beyond: tuple[Beyond, ...] = ()
 
     def describe(self) -> str:
         """Return one line for the reader."""
+        horizon = f"{self.learning_rate * self.steps:.4g}"
         if decided_by_curves(self.problem):
-            horizon = f"{self.learning_rate * self.steps:.4g}"
-            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}."
+            within = f", after which {self.checked} of {self.emerging} directions have emerged" * (self.emerging > 0)
+            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}{within}."
         delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
         return (
             f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
-            f"horizon {self.learning_rate * self.steps:.4g}, made for {self.checked} of {self.emerging} directions."
+            f"horizon {horizon}, made for {self.checked} of {self.emerging} directions."
         )
+
+    def costs(self, option: str) -> str:
+        """Return what it would take to test more, and the option that asks for it; empty if all is tested."""
+        return " ".join(one.sentence(option) for one in self.beyond)
 
 
 def plan_by_times(
@@ -292,13 +288,15 @@ def plan_by_times(
     seeds: int = DEFAULT_SEEDS,
     false_alarm_rate: float = 0.01,
     directions: int | None = None,
+    t_max: float | None = None,
 ) -> CheckPlan:
     """Return the plan to check a prediction; a missing learning rate or number of steps is chosen safely.
 
     By default the learning rate is the largest, up to a tenth of the limit of stability, at which every direction that
     emerges has an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds`
     runs, and the steps last up to 2.5 times the last emergence. `directions` asks that of so many directions alone, the
-    first to emerge. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe rate.
+    first to emerge, and `t_max` of those that emerge until this time, at which the runs end. Raises ValueError if
+    nothing emerges and `steps` is not given, or theory gives no safe rate.
     """
     from dynamics.problem import Problem
 
@@ -306,8 +304,11 @@ def plan_by_times(
     problem = Problem.from_dataset(prediction)
     time = expectation(problem, prediction, 1e-9).time
     emerging = int(np.isfinite(time).sum())
-    chosen = np.argsort(time)[: min(directions or emerging, emerging)]  # NaN, never, is sorted last
+    until = emerging if t_max is None else max(int(np.count_nonzero(time <= t_max)), 1)
+    chosen = np.argsort(time)[: min(directions or until, emerging)]  # NaN, never, is sorted last
     rate = learning_rate or _safe_rate(problem, prediction, chosen, batch_size, seeds, false_alarm_rate)
+    if steps is None and t_max is not None:
+        steps = int(np.ceil(t_max / rate))
     if steps is None:
         if not emerging:
             msg = "Argument `steps` must be given, because no direction emerges in the prediction."
@@ -320,11 +321,15 @@ def plan_by_times(
 def affordable_plan(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> CheckPlan:
     """Return the plan for as many directions as ten minutes allow, the first to emerge, and at least for one.
 
-    A step of all runs takes `seconds_per_step`; `options` are those of `plan_by_times`. With `steps` given, all
-    directions count.
+    A step of all runs takes `seconds_per_step`; `options` are those of `plan_by_times`. With `steps` or `t_max` given,
+    all directions count.
     """
     plan = plan_by_times(prediction, **options)
-    if options.get("steps") is not None or plan.steps * seconds_per_step <= AFFORDABLE_SECONDS:
+    if (
+        options.get("steps") is not None
+        or options.get("t_max") is not None
+        or plan.steps * seconds_per_step <= AFFORDABLE_SECONDS
+    ):
         return plan
 
     def seconds(directions: int) -> float:
@@ -335,19 +340,32 @@ def affordable_plan(prediction: xr.Dataset, seconds_per_step: float, **options: 
 
 
 def plan_check(
-    prediction: xr.Dataset, name: str, options: EngineOptions, *, directions: int | None, theory: str, **choice: Any
+    prediction: xr.Dataset,
+    name: str,
+    options: EngineOptions,
+    *,
+    directions: int | None,
+    theory: str,
+    t_max: float | None = None,
+    **choice: Any,
 ) -> tuple[CheckPlan, float | None]:
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` a plan
-    by times is for as many as ten minutes allow. Raises ValueError or ImportError if the engine `name` cannot run it.
+    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` or
+    `t_max` the plan is for as many as the time allows. Raises ValueError or ImportError if the engine `name` cannot run
+    it.
     """
     from dynamics.problem import Problem
 
     check_prediction(prediction)
+    if t_max is not None and choice["steps"] is not None:
+        if choice["learning_rate"] is not None:
+            msg = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
+            raise ValueError(msg)
+        choice["learning_rate"] = t_max / choice["steps"]
     if decided_by_curves(Problem.from_dataset(prediction)):
-        return plan_by_curves(prediction, name, options, **choice, theory=theory)
-    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds)}
+        return plan_by_curves(prediction, name, options, **choice, theory=theory, directions=directions, t_max=t_max)
+    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds), "t_max": t_max}
     engine = make_engine(name, plan_by_times(prediction, **choice, directions=1).problem, options)
     if isinstance(engine, SpanEngine):
         return plan_by_times(prediction, **choice, directions=directions), None
@@ -357,6 +375,55 @@ def plan_check(
     else:
         plan = plan_by_times(prediction, **choice, directions=directions)
     return plan, per_step * plan.steps
+
+
+def plan_by_curves(
+    prediction: xr.Dataset,
+    name: str,
+    options: EngineOptions,
+    *,
+    learning_rate: float | None,
+    steps: int | None,
+    directions: int | None,
+    t_max: float | None,
+    false_alarm_rate: float,
+    theory: str,
+) -> tuple[CheckPlan, float | None]:
+    """Return the plan and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    `t_max`, or else the last of the first `directions` to emerge, sets the end; else with a learning rate ten minutes
+    do, and without one pilot runs with the engine `name`, which also choose the rate for the `theory` that will be
+    tested. Raises ValueError if nothing moves in the prediction and learning rate and steps are not both given.
+    """
+    from dynamics.problem import Problem
+
+    problem = Problem.from_dataset(prediction)
+    engine = make_engine(name, problem, options)
+    stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
+    per_step = 0.0
+    if not isinstance(engine, SpanEngine):
+        per_step = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
+    pilot = Pilot(problem, prediction, name, options, false_alarm_rate, stepped, per_step)
+    awaited, ends, sees = list(awaited_ends(prediction).values()), list[float](), True
+    if learning_rate is None or steps is None:
+        ends = possible_ends(problem, prediction)
+        end = t_max
+        if end is None and directions is not None and awaited:
+            end = awaited[min(directions, len(awaited)) - 1]
+        if learning_rate is None and steps is None:
+            within = ends if end is None else [*(one for one in ends if one < end), end]
+            learning_rate, latest, sees = piloted(pilot, within)
+            end = latest if end is None else end
+        elif learning_rate is not None and end is None:
+            within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
+            end = within[-1] if within else first_end(prediction, ends)
+        end = ends[-1] if end is None else end
+        learning_rate = learning_rate or end / (steps or 1)
+        steps = steps or int(np.ceil(end / learning_rate * (1.0 - 1e-9)))
+    beyond = left_out(pilot, learning_rate, learning_rate * steps, ends, seen=sees)
+    met = sum(end <= learning_rate * steps * (1.0 + 1e-9) for end in awaited)
+    plan = CheckPlan(problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
+    return plan, per_step * steps if per_step else None
 
 
 def _safe_rate(
@@ -403,76 +470,6 @@ def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float
             steps *= 4
 
 
-class Pilot(NamedTuple):
-    """The check that pilot runs are made for: its prediction, its engine, its runs, and how it will test theory.
-
-    `stepped` says whether that is the equation of finite steps; `seconds` are those of one step of the check.
-    """
-
-    problem: Problem
-    prediction: xr.Dataset
-    name: str
-    options: EngineOptions
-    false_alarm_rate: float
-    stepped: bool
-    seconds: float
-
-
-def plan_by_curves(
-    prediction: xr.Dataset,
-    name: str,
-    options: EngineOptions,
-    *,
-    learning_rate: float | None,
-    steps: int | None,
-    false_alarm_rate: float,
-    theory: str = "auto",
-) -> tuple[CheckPlan, float | None]:
-    """Return the plan and about how many seconds it takes, None for an engine whose cost is not in steps.
-
-    Without `steps` the prediction sets the end, without `learning_rate` pilot runs with the engine `name` set it for
-    the `theory` that will be tested. Raises ValueError if nothing moves in the prediction and learning rate and steps
-    are not both given.
-    """
-    from dynamics.problem import Problem
-
-    check_prediction(prediction)
-    problem = Problem.from_dataset(prediction)
-    engine = make_engine(name, problem, options)
-    stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
-    seconds = None
-    if not isinstance(engine, SpanEngine):
-        seconds = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
-    if learning_rate is None or steps is None:
-        end = ends_of_curves(problem, prediction)[-1]
-        if learning_rate is not None:
-            steps = int(np.ceil(end / learning_rate))
-        elif steps is None:
-            pilot = Pilot(problem, prediction, name, options, false_alarm_rate, stepped, seconds or 0.0)
-            learning_rate, steps = _piloted(pilot)
-        learning_rate = learning_rate or end / steps
-    emerging = int(np.isfinite(prediction["emergence_time"].values).sum())
-    plan = CheckPlan(problem, learning_rate, steps, np.inf, emerging, emerging)
-    return plan, None if seconds is None else seconds * steps
-
-
-def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
-    """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
-    found = []
-    times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
-    for quantity in quantities_of(problem, prediction):
-        known = np.isfinite(quantity.values)
-        values = quantity.values[known]
-        way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
-        if way.size and np.ptp(values) >= quantity.scale:
-            found.append(float(times[known][np.searchsorted(way, FOLLOWED * way[-1])]))
-    if not max(found, default=0.0) > 0.0:
-        msg = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
-        raise ValueError(msg)
-    last = float(times[np.isfinite(prediction["loss"].values)][-1])
-    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
-
-
 def carry_out(
     plan: CheckPlan,
     prediction: xr.Dataset,
@@ -482,13 +479,14 @@ def carry_out(
     max_runtime: float | None,
     checkpoint: str | os.PathLike[str] | RunFile | None,
     announce: Callable[[int], object] = int,
+    option: str = "t_max",
     **arguments: Any,
 ) -> tuple[xr.DataTree, str]:
     """Simulate a plan, at half of the learning rate too where a flow is tested by curves, and compare.
 
     `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation, which is made
     only after all of the first. Returns the tree of `compare`, with the prediction as /given where another one was
-    tested, and why the last simulation ended.
+    tested, and why the last simulation ended. An undecided verdict also says what would test more, by `option`.
     """
     started = clock.perf_counter()
 
@@ -502,74 +500,12 @@ def carry_out(
         left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
         runs.append(run(0.5 * plan.learning_rate, 2 * plan.steps, max_runtime=left))
     tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
+    found = tree["comparison"].attrs
+    if found["verdict"] == "undecided" and (costs := plan.costs(option)):
+        found["reasons"] = f"{found['reasons']} {costs}"
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
     return tree, str(runs[-1].attrs["stop_reason"])
-
-
-def _piloted(pilot: Pilot) -> tuple[float, int]:
-    """Return the largest learning rate at which pilot runs let all tests see, and the steps to the end of the curves.
-
-    Where that takes over a minute the end is the last one until which they do; else as far as ten minutes allow.
-    """
-    ends = ends_of_curves(pilot.problem, pilot.prediction)
-    steps = PILOT_STEPS
-    while True:
-        rate = ends[-1] / steps
-        runs = _pilot_runs(pilot, rate, steps)
-        slow = pilot.seconds * steps * PILOT_FACTOR > LONG_SECONDS
-        seen = next((end for end in (ends[::-1] if slow else ends[-1:]) if _sees(pilot, runs, end)), None)
-        if seen is not None:
-            return rate, int(np.ceil(seen / rate))
-        if pilot.seconds * steps * PILOT_FACTOR > AFFORDABLE_SECONDS:
-            return rate, steps
-        steps *= PILOT_FACTOR
-
-
-def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
-    """Return the pilot runs at a learning rate."""
-    options = pilot.options
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return simulate(
-            pilot.problem,
-            learning_rate=rate,
-            steps=steps,
-            seeds=PILOT_SEEDS,
-            engine=pilot.name,
-            batch_size=options.batch_size,
-            device=options.device,
-            dtype=options.dtype,
-            progress=False,
-        )
-
-
-def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
-    """Return whether a check until `end`, at the learning rate of pilot runs, would see an error of 30 % in time."""
-    if runs.attrs["stop_reason"] != "reached_end" or paired_runs([runs]).size < len(PILOT_SEEDS):
-        return False
-    curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=runs["time"] <= end * (1 + 1e-9))])
-    places = [places_of(curve.theory, curve.saved) for curve in curves]
-    level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
-    count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
-    for curve, part in zip(curves, places, strict=True):
-        scatter = curve.runs.std(axis=0, ddof=1)
-        shift = np.abs(curve.runs.mean(axis=0) - curve.theory)
-        if pilot.stepped:
-            spread = STEPPED_MARGIN * scatter
-            tested = curve._replace(effect=spread)
-            largest = PILOT_BAND * allowance_of(tested, part)
-        else:
-            tested = curve._replace(effect=np.maximum(shift, SCATTER_MARGIN * scatter))
-            spread, largest = EXTRAPOLATED_SCATTER * SCATTER_MARGIN * scatter, PILOT_EFFECT * curve.range
-            if curve.moves and SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range:
-                return False
-        if curve.moves and np.max(shift[part]) > largest:
-            return False
-        powers.append(power_of(tested, part, float(spread[part].max()), count, level))
-    return any(power >= PILOT_POWER for power in powers) and all(
-        np.isnan(power) or power >= PILOT_POWER for power in powers
-    )
 
 
 class NoFiniteStepError(ValueError):

@@ -1,5 +1,6 @@
 """The verdict by curves: rates of error on synthetic ensembles, relu against SGD, and what it says."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,9 @@ import dynamics
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
-from sgd_check.verdicts.check import ends_of_curves
+from sgd_check.engines import EngineOptions
+from sgd_check.verdicts.check import plan_check
+from sgd_check.verdicts.curve_plan import ends_of_curves
 from sgd_check.verdicts.curves import TOLERANCE, Curve, assess_curves, places_of, power_of
 
 QUIET = {"progress": False}
@@ -313,6 +316,53 @@ def test_the_end_is_where_curves_have_made_most_of_their_way(relu, flow):
     still = flow.isel(time=slice(0, 3))
     with pytest.raises(ValueError, match="because nothing moves in the prediction"):
         ends_of_curves(relu, still)
+
+
+def plan_at(flow, seconds, monkeypatch, **given):
+    """The plan for 8 runs on a machine that takes so many seconds for a step of one simulation."""
+    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: seconds)
+    options = EngineOptions(seeds=tuple(range(8)), batch_size=1, device="auto", dtype="auto")
+    choice = {"learning_rate": None, "steps": None, "false_alarm_rate": 0.01, "directions": None, "theory": "flow"}
+    return plan_check(flow, "projected", options, **(choice | given))[0]
+
+
+def test_a_plan_lasts_until_the_emergences_that_it_can_pay_for(flow, monkeypatch):
+    times = np.sort(flow["emergence_time"].values)
+    fast = plan_at(flow, 1e-6, monkeypatch)
+    assert (fast.checked, fast.emerging, fast.beyond) == (2, 2, ())
+    assert fast.learning_rate * fast.steps >= 1.3 * times[-1]
+    # Ten minutes are 20 000 steps of both simulations.
+    slow = plan_at(flow, 1e-2, monkeypatch)
+    assert (slow.checked, slow.emerging) == (1, 2)
+    assert slow.learning_rate * slow.steps == pytest.approx(1.3 * times[0], rel=1e-3)
+    (later,) = slow.beyond
+    assert later.end == pytest.approx(1.3 * times[1], rel=0.01)
+    assert later.end >= 1.3 * times[1]
+    steps = 1.3 * times[1] / slow.learning_rate
+    assert (later.samples, later.seconds) == (np.ceil(steps), pytest.approx(0.03 * steps))
+    for asked in ({"t_max": later.end}, {"directions": 2}):
+        assert plan_at(flow, 1e-2, monkeypatch, learning_rate=slow.learning_rate, **asked).checked == 2
+
+
+def test_a_horizon_or_learning_rate_that_is_given_is_kept(flow, monkeypatch):
+    for given in ({"t_max": 8.0, "learning_rate": 0.01}, {"t_max": 8.0, "steps": 800}):
+        plan = plan_at(flow, 1e-6, monkeypatch, **given)
+        assert (plan.learning_rate, plan.steps) == (pytest.approx(0.01), 800)
+    assert plan_at(flow, 1.0, monkeypatch, learning_rate=0.01).checked == 1, "ten minutes do not reach an emergence"
+    with pytest.raises(ValueError, match="Argument `t_max` must be absent beside `learning_rate` and `steps`"):
+        plan_at(flow, 1e-6, monkeypatch, t_max=8.0, steps=800, learning_rate=0.01)
+
+
+@pytest.mark.filterwarnings("ignore:The flow sees relu", "ignore:The times in the prediction are tested")
+def test_a_check_that_cannot_reach_an_emergence_says_what_it_would_take(relu, monkeypatch):
+    """A machine of 10 s a step: nothing is agreed on, and the sentence has direction, samples, time and argument."""
+    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 10.0)
+    attrs = sgd_check.check(relu, seeds=8, **QUIET)["comparison"].attrs
+    assert attrs["verdict"] == "undecided"
+    assert re.search(
+        r"Direction 1 would take over \d+ samples of every run: [\d.]+ (min|h); t_max [\d.]+ and a smaller",
+        attrs["reasons"],
+    )
 
 
 def test_every_curve_that_moves_has_an_end_of_its_own(relu, flow):

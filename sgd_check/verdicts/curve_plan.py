@@ -1,0 +1,253 @@
+"""Learning rate and end of a check by curves, from pilot runs and what a step costs.
+
+Theory has no scatter to offer where curves decide. So eight pilot runs are made at smaller and smaller learning rates,
+until the very test that will be made, of finite steps or of the flow, would see an error of 30 % in time in all curves
+that move. Only the scatter of the pilot and its distance from theory are used, and its samples are others than those of
+the check.
+
+*The end.* A check may end where a direction that is predicted to emerge, 30 % late, would have emerged, or where a
+curve has made nine tenths of its way, 30 % late. At each learning rate the pilot lasts until the latest of these ends
+that a minute of the check reaches, and the plan is the latest end at which the test would see. If it is before the
+first emergence, up to ten minutes are spent for this one. What the plan leaves out is said with its cost (`Beyond`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from sgd_check.runs.simulation import simulate
+from sgd_check.verdicts.curves import allowance_of, curves_over_time, paired_runs, places_of, power_of, quantities_of
+from sgd_check.verdicts.expectation import predicted_times
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from dynamics.problem import Problem
+    from sgd_check.engines import EngineOptions
+
+PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
+PILOT_STEPS, PILOT_FACTOR = 500, 2
+#: A curve is followed until it has made this part of its way, and 30 % longer.
+FOLLOWED = 0.9
+#: Standard deviation over runs of twice a run at half of the learning rate less one at the whole.
+EXTRAPOLATED_SCATTER = float(np.sqrt(3.0))
+#: The scatter of eight runs is itself uncertain by a quarter.
+SCATTER_MARGIN = 1.25
+#: The same for the equation of finite steps: its band grows with the square of the scatter.
+STEPPED_MARGIN = 1.15
+#: Power that the pilot asks for, so that the check has 0.8.
+PILOT_POWER = 0.9
+#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation: the
+#: effect that two simulations show has half of their scatter as its error.
+PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
+#: Part of the band around the equation of finite steps that the mean of the pilot may use up.
+PILOT_BAND = 0.75
+#: Seconds of simulation for as many curves and directions as they reach, and for the first direction.
+LONG_SECONDS, AFFORDABLE_SECONDS = 60.0, 600.0
+
+
+class Pilot(NamedTuple):
+    """The check that pilot runs are made for: its prediction, its engine, its runs, and how it will test theory.
+
+    `stepped` says whether that is the equation of finite steps; `seconds` are those of one step of the check, of both
+    simulations if there are two, and 0 where the cost is not in steps.
+    """
+
+    problem: Problem
+    prediction: xr.Dataset
+    name: str
+    options: EngineOptions
+    false_alarm_rate: float
+    stepped: bool
+    seconds: float
+
+    def cost(self, rate: float, end: float) -> float:
+        """Return the seconds that a check takes until a time."""
+        return self.seconds * end / rate
+
+    def affordable(self, rate: float, ends: list[float], budget: float) -> list[float]:
+        """Return the ends that a check reaches within a budget in seconds."""
+        return [end for end in ends if self.cost(rate, end) <= budget]
+
+
+class Beyond(NamedTuple):
+    """What a plan leaves out: the `samples` of every run and the `seconds` until the time `end` that tests it.
+
+    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan, and lower bounds where an
+    error of 30 % is not `seen` at it.
+    """
+
+    what: str
+    samples: float
+    seconds: float
+    end: float
+    seen: bool
+
+    def sentence(self, option: str) -> str:
+        """Return what it would take, and the option that asks for it."""
+        from dynamics.commands import duration
+
+        size = f"{self.samples / 1e6:.2g} million" if self.samples >= 1e5 else f"{self.samples:.0f}"
+        time = f": {duration(self.seconds)}" if self.seconds else ""
+        over, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")
+        return f"{self.what} would take {over}{size} samples of every run{time}; {option} {self.end:.4g}{finer}."
+
+
+def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
+    """Return the times at which directions emerge if they are 30 % late, by direction (from 0), the first one first."""
+    times = (1.0 + VISIBLE_ERROR) * predicted_times(prediction, "emergence_time")
+    order = np.argsort(times)[: np.count_nonzero(np.isfinite(times))]
+    return dict(zip(order.tolist(), times[order].tolist(), strict=True))
+
+
+def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
+    """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
+    found = []
+    times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
+    for quantity in quantities_of(problem, prediction):
+        known = np.isfinite(quantity.values)
+        values = quantity.values[known]
+        way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
+        if way.size and np.ptp(values) >= quantity.scale:
+            found.append(float(times[known][np.searchsorted(way, FOLLOWED * way[-1])]))
+    if not max(found, default=0.0) > 0.0:
+        msg = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
+        raise ValueError(msg)
+    last = _last_time(prediction)
+    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
+
+
+def possible_ends(problem: Problem, prediction: xr.Dataset) -> list[float]:
+    """Return the times at which a check may end, ascending."""
+    last = _last_time(prediction)
+    emerged = {end for end in awaited_ends(prediction).values() if end <= last}
+    return sorted(emerged | set(ends_of_curves(problem, prediction)))
+
+
+def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
+    """Return the time at which the first direction emerges if it is 30 % late; if none emerges, the first end."""
+    return next(iter(awaited_ends(prediction).values()), ends[0])
+
+
+def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], *, seen: bool) -> list[Beyond]:
+    """Return the next direction that emerges beyond an end, and the last one, or else the last of `ends`.
+
+    If no error is `seen` at the learning rate that is the first direction.
+    """
+    end = end if seen else 0.0
+    later = {p: time for p, time in awaited_ends(pilot.prediction).items() if time > end * (1.0 + 1e-9)}
+    named = [(f"Direction {p + 1}", time) for p, time in later.items()]
+    if not named:
+        named = [("All curves", last) for last in ends[-1:] if last > end * (1.0 + 1e-9)]
+    size = pilot.options.batch_size
+    return [
+        Beyond(what, size * np.ceil(time / rate), pilot.cost(rate, time), _rounded_up(time), seen)
+        for what, time in dict.fromkeys([*named[:1], *named[-1:]])
+    ]
+
+
+def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
+    """Return learning rate and end of the check that pilot runs let see most, and whether they do.
+
+    The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
+    neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows.
+    """
+    rate, best = min(ends[-1] / PILOT_STEPS, stable_rate(pilot)), None
+    first = min(first_end(pilot.prediction, ends), ends[-1])
+    while within := pilot.affordable(rate, ends, LONG_SECONDS):
+        if best is not None and within[-1] <= best[1]:
+            break
+        seen = _latest_seen(pilot, rate, within)
+        if seen is not None and (best is None or seen > best[1]):
+            best = rate, seen
+        if seen == within[-1]:
+            break
+        rate /= PILOT_FACTOR
+    if best is not None and best[1] >= first:
+        return *best, True
+    while pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
+        if _latest_seen(pilot, rate, [first]) is not None:
+            return rate, first, True
+        rate /= PILOT_FACTOR
+    if best is not None:
+        return *best, True
+    if pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
+        return PILOT_FACTOR * rate, first, False
+    return rate, LONG_SECONDS * rate / pilot.seconds, False
+
+
+def stable_rate(pilot: Pilot) -> float:
+    """Return the learning rate at which theory says that SGD loses stability, inf if it does not say."""
+    from dynamics import theory
+
+    try:
+        return theory.learning_rate_limit(pilot.problem, batch_size=pilot.options.batch_size)
+    except (TypeError, ValueError):
+        return np.inf
+
+
+def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
+    """Return the latest of some ends until which a check at a learning rate would see, None if it would at none."""
+    runs = _pilot_runs(pilot, rate, int(np.ceil(ends[-1] / rate * (1.0 - 1e-9))))
+    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
+
+
+def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
+    """Return the pilot runs at a learning rate."""
+    options = pilot.options
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return simulate(
+            pilot.problem,
+            learning_rate=rate,
+            steps=steps,
+            seeds=PILOT_SEEDS,
+            engine=pilot.name,
+            batch_size=options.batch_size,
+            device=options.device,
+            dtype=options.dtype,
+            progress=False,
+        )
+
+
+def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
+    """Return whether a check until `end`, at the learning rate of pilot runs, would see an error of 30 % in time."""
+    if runs.attrs["stop_reason"] != "reached_end" or paired_runs([runs]).size < len(PILOT_SEEDS):
+        return False
+    curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=runs["time"] <= end * (1 + 1e-9))])
+    places = [places_of(curve.theory, curve.saved) for curve in curves]
+    level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
+    count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
+    for curve, part in zip(curves, places, strict=True):
+        scatter = curve.runs.std(axis=0, ddof=1)
+        shift = np.abs(curve.runs.mean(axis=0) - curve.theory)
+        if pilot.stepped:
+            spread = STEPPED_MARGIN * scatter
+            tested = curve._replace(effect=spread)
+            largest = PILOT_BAND * allowance_of(tested, part)
+        else:
+            tested = curve._replace(effect=np.maximum(shift, SCATTER_MARGIN * scatter))
+            spread, largest = EXTRAPOLATED_SCATTER * SCATTER_MARGIN * scatter, PILOT_EFFECT * curve.range
+            if curve.moves and SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range:
+                return False
+        if curve.moves and np.max(shift[part]) > largest:
+            return False
+        powers.append(power_of(tested, part, float(spread[part].max()), count, level))
+    return any(power >= PILOT_POWER for power in powers) and all(
+        np.isnan(power) or power >= PILOT_POWER for power in powers
+    )
+
+
+def _last_time(prediction: xr.Dataset) -> float:
+    """Return the last time that a prediction reached."""
+    return float(prediction["time"].values[np.isfinite(prediction["loss"].values)][-1])
+
+
+def _rounded_up(time: float) -> float:
+    """Return a time with three digits, not less than it was."""
+    unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)
+    return float(np.ceil(time / unit) * unit)
