@@ -8,7 +8,8 @@ the check.
 *The end.* A check may end where a direction that is predicted to emerge, 30 % late, would have emerged, or where a
 curve has made nine tenths of its way, 30 % late. At each learning rate the pilot lasts until the latest of these ends
 that a minute of the check reaches, and the plan is the latest end at which the test would see. If it is before the
-first emergence, up to ten minutes are spent for this one. What the plan leaves out is said with its cost (`Beyond`).
+first emergence, up to ten minutes are spent for this one. Ends until which theory moves too little to tell an error
+even without noise are none. What the plan leaves out is said with its cost (`Beyond`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sgd_check.runs.simulation import simulate
-from sgd_check.verdicts.curves import allowance_of, curves_over_time, paired_runs, places_of, power_of, quantities_of
+from sgd_check.verdicts.curves import (
+    Curve,
+    allowance_of,
+    curves_over_time,
+    paired_runs,
+    places_of,
+    power_of,
+    quantities_of,
+)
 from sgd_check.verdicts.expectation import predicted_times
+from sgd_check.verdicts.path_tests import interpolated
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR
 
 if TYPE_CHECKING:
@@ -46,6 +56,8 @@ PILOT_POWER = 0.9
 PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
 #: Part of the band around the equation of finite steps that the mean of the pilot may use up.
 PILOT_BAND = 0.75
+#: A level that rounding alone does not reach.
+ROUNDING = 1e-6
 #: Seconds of simulation for as many curves and directions as they reach, and for the first direction.
 LONG_SECONDS, AFFORDABLE_SECONDS = 60.0, 600.0
 
@@ -122,15 +134,17 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
 
 
 def possible_ends(problem: Problem, prediction: xr.Dataset) -> list[float]:
-    """Return the times at which a check may end, ascending."""
+    """Return the times at which a check may end, ascending, if runs without noise would tell an error until then."""
     last = _last_time(prediction)
     emerged = {end for end in awaited_ends(prediction).values() if end <= last}
-    return sorted(emerged | set(ends_of_curves(problem, prediction)))
+    ends = sorted(emerged | set(ends_of_curves(problem, prediction)))
+    return [*(end for end in ends[:-1] if _tells(problem, prediction, end)), ends[-1]]
 
 
 def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
-    """Return the time at which the first direction emerges if it is 30 % late; if none emerges, the first end."""
-    return next(iter(awaited_ends(prediction).values()), ends[0])
+    """Return the first of some ends after which a direction has emerged even if it is 30 % late, or else the last."""
+    awaited = next(iter(awaited_ends(prediction).values()), 0.0)
+    return next((end for end in ends if end >= awaited), ends[-1])
 
 
 def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], *, seen: bool) -> list[Beyond]:
@@ -157,7 +171,7 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
     neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows.
     """
     rate, best = min(ends[-1] / PILOT_STEPS, stable_rate(pilot)), None
-    first = min(first_end(pilot.prediction, ends), ends[-1])
+    first = first_end(pilot.prediction, ends)
     while within := pilot.affordable(rate, ends, LONG_SECONDS):
         if best is not None and within[-1] <= best[1]:
             break
@@ -188,6 +202,25 @@ def stable_rate(pilot: Pilot) -> float:
         return theory.learning_rate_limit(pilot.problem, batch_size=pilot.options.batch_size)
     except (TypeError, ValueError):
         return np.inf
+
+
+def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
+    """Return whether theory until `end` with times 30 % longer or shorter leaves the band of every curve that moves."""
+    times = np.asarray(prediction["time"].values)
+    kept = times[(times > 0.0) & (times <= end * (1 + 1e-9)) & np.isfinite(prediction["loss"].values)]
+    grid, powers = np.array([kept, kept / (1.0 + VISIBLE_ERROR), kept * (1.0 + VISIBLE_ERROR)]), []
+    for one in quantities_of(problem, prediction) if kept.size else ():
+        theory, *dilated = interpolated(times, one.values, grid)
+        if np.isfinite(theory).all():
+            still, runs = np.zeros(kept.size), theory[np.newaxis]
+            curve = Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
+            powers.append(power_of(curve, places_of(theory), 0.0, FEWEST_RUNS, ROUNDING))
+    return _all_seen(powers)
+
+
+def _all_seen(powers: list[float]) -> bool:
+    """Return whether the pilot's power is reached for all curves that move, whose power is a number, and for one."""
+    return any(power >= PILOT_POWER for power in powers) and not any(power < PILOT_POWER for power in powers)
 
 
 def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
@@ -237,9 +270,7 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
         if curve.moves and np.max(shift[part]) > largest:
             return False
         powers.append(power_of(tested, part, float(spread[part].max()), count, level))
-    return any(power >= PILOT_POWER for power in powers) and all(
-        np.isnan(power) or power >= PILOT_POWER for power in powers
-    )
+    return _all_seen(powers)
 
 
 def _last_time(prediction: xr.Dataset) -> float:

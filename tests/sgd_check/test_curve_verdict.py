@@ -319,9 +319,9 @@ def test_the_end_is_where_curves_have_made_most_of_their_way(relu, flow):
 
 
 def plan_at(flow, seconds, monkeypatch, **given):
-    """The plan for 8 runs on a machine that takes so many seconds for a step of one simulation."""
+    """The plan for 32 runs on a machine that takes so many seconds for a step of one simulation."""
     monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: seconds)
-    options = EngineOptions(seeds=tuple(range(8)), batch_size=1, device="auto", dtype="auto")
+    options = EngineOptions(seeds=tuple(range(32)), batch_size=1, device="auto", dtype="auto")
     choice = {"learning_rate": None, "steps": None, "false_alarm_rate": 0.01, "directions": None, "theory": "flow"}
     return plan_check(flow, "projected", options, **(choice | given))[0]
 
@@ -331,17 +331,17 @@ def test_a_plan_lasts_until_the_emergences_that_it_can_pay_for(flow, monkeypatch
     fast = plan_at(flow, 1e-6, monkeypatch)
     assert (fast.checked, fast.emerging, fast.beyond) == (2, 2, ())
     assert fast.learning_rate * fast.steps >= 1.3 * times[-1]
-    # Ten minutes are 20 000 steps of both simulations.
-    slow = plan_at(flow, 1e-2, monkeypatch)
+    # At 1.3 times the first emergence no learned mass has moved enough to tell an error: the end is that of its curve.
+    slow = plan_at(flow, 5e-3, monkeypatch)
     assert (slow.checked, slow.emerging) == (1, 2)
-    assert slow.learning_rate * slow.steps == pytest.approx(1.3 * times[0], rel=1e-3)
+    assert 1.3 * times[0] < slow.learning_rate * slow.steps < times[1]
     (later,) = slow.beyond
     assert later.end == pytest.approx(1.3 * times[1], rel=0.01)
     assert later.end >= 1.3 * times[1]
     steps = 1.3 * times[1] / slow.learning_rate
-    assert (later.samples, later.seconds) == (np.ceil(steps), pytest.approx(0.03 * steps))
+    assert (later.samples, later.seconds) == (np.ceil(steps), pytest.approx(0.015 * steps))
     for asked in ({"t_max": later.end}, {"directions": 2}):
-        assert plan_at(flow, 1e-2, monkeypatch, learning_rate=slow.learning_rate, **asked).checked == 2
+        assert plan_at(flow, 5e-3, monkeypatch, learning_rate=slow.learning_rate, **asked).checked == 2
 
 
 def test_a_horizon_or_learning_rate_that_is_given_is_kept(flow, monkeypatch):
