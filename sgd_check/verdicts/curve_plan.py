@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sgd_check.runs.plan import stability_limit
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.curves import (
     Curve,
@@ -195,13 +196,9 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
 
 
 def stable_rate(pilot: Pilot) -> float:
-    """Return the learning rate at which theory says that SGD loses stability, inf if it does not say."""
-    from dynamics import theory
-
-    try:
-        return theory.learning_rate_limit(pilot.problem, batch_size=pilot.options.batch_size)
-    except (TypeError, ValueError):
-        return np.inf
+    """Return half of the learning rate at which SGD loses stability, inf if theory does not say."""
+    limit = stability_limit(pilot.problem, pilot.options.batch_size)
+    return np.inf if limit is None else 0.5 * limit
 
 
 def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
