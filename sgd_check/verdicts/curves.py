@@ -188,7 +188,7 @@ def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], fl
     places = [places_of(curve.theory, curve.saved) for curve in curves]
     count = sum(part.size for part in places)
     tests = [_test(curve, part, rate / count) for curve, part in zip(curves, places, strict=True)]
-    return tests, min(1.0, count * min((test.p for test in tests if test.curve.known), default=1.0))
+    return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
 def power_of(curve: Curve, places: Integers, spread: float, runs: int, level: float) -> float:

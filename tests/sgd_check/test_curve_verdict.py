@@ -128,6 +128,10 @@ def test_what_lies_within_the_band_is_no_difference_and_what_lies_beyond_is():
     assert assess_curves([curve_of(theory, theory + noise + 0.03, effect=0.1)], 0.01)[1] == 1.0
 
 
+def test_nothing_to_test_refutes_nothing():
+    assert assess_curves([], 0.01) == ([], 1.0)
+
+
 def test_runs_without_noise_are_compared_too():
     theory = SHAPES["logistic"](TIMES)
     dilated = np.array([theory * 0.5, theory * 0.5])
