@@ -20,7 +20,7 @@ from hermite.text.messages import suggestion
 from hermite.text.signals import EXIT_INTERRUPTED, heard, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 #: The one console command, of which every module with a command line is a part.
 PROGRAM = "feature-emergence"
@@ -59,7 +59,23 @@ def typed_name(module: str) -> str:
 
 
 class PlainParser(argparse.ArgumentParser):
-    """An argument parser that raises instead of printing its usage and exiting."""
+    """An argument parser that raises its errors, and takes values such as -1,0.5."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._flags: dict[str, argparse.Action] = {}
+        self._has_commands = False
+        super().__init__(**settings)
+
+    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
+        """Add an argument, and note its flags."""
+        action = super().add_argument(*names, **settings)
+        self._flags |= dict.fromkeys(action.option_strings, action)
+        return action
+
+    def add_subparsers(self, **settings: Any) -> Any:
+        """Add commands, whose parsers read what follows them."""
+        self._has_commands = True
+        return super().add_subparsers(**settings)
 
     def parse_known_args(  # type: ignore[override]  # generic overloads of the base class
         self, args: Any = None, namespace: Any = None
@@ -69,7 +85,29 @@ class PlainParser(argparse.ArgumentParser):
         for word in given:
             if word.startswith("--") and word.endswith("=--"):
                 self.error(f"argument {word.removesuffix('=--')}: expected one argument")
-        return super().parse_known_args(given, namespace)
+        return super().parse_known_args(given if self._has_commands else self._with_values(given), namespace)
+
+    def _with_values(self, words: Sequence[str]) -> list[str]:
+        """Return words in which one that begins with a minus and is no flag is a value for the base class, too.
+
+        It is the value of the option before it, `--option=value`, or else an argument, behind a last `--`.
+        """
+        end = words.index("--") if "--" in words else len(words)
+        read: list[str] = []
+        arguments = list(words[end + 1 :])
+        for word in words[:end]:
+            before = self._flags.get(read[-1]) if read else None
+            # A word of letters alone may be a flag that does not exist.
+            is_value = word[1:] != "" and not word[1:].isalpha()
+            if not word.startswith("-") or word.startswith("--") or word in self._flags:
+                read.append(word)
+            elif before is not None and (before.nargs is None or (before.nargs == "?" and is_value)):
+                read[-1] = f"{read[-1]}={word}"
+            elif is_value:
+                arguments.append(word)
+            else:
+                read.append(word)
+        return [*read, "--", *arguments] if arguments or end < len(words) else read
 
     def error(self, message: str) -> NoReturn:
         """Raise the parser's message, with the flag or the choice that was meant where one was misspelt."""
@@ -77,7 +115,7 @@ class PlainParser(argparse.ArgumentParser):
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
         hint = ""
         if flag:
-            hint = flag_suggestion(flag[1], self._option_string_actions)
+            hint = flag_suggestion(flag[1], self._flags)
         elif choice:
             hint = suggestion(choice[1], re.findall(r"[^\s',]+", choice[2]))
         raise UsageError(f"{message}.{hint}" if hint else message)
