@@ -9,14 +9,24 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
+def masked_entries(values: object) -> int:
+    """Return the number of masked entries of a masked array, 0 of anything else."""
+    return int(np.count_nonzero(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
+
+
 def as_numpy(values: Any) -> Any:
     """Return a tensor of torch as numpy reads it, off its graph and its device; anything else as it is.
+
+    ValueError is raised for a masked array of which an entry is masked: numpy would forget the mask.
 
     Examples
     --------
     >>> as_numpy([1.0, 2.0])
     [1.0, 2.0]
     """
+    if masked := masked_entries(values):
+        msg = f"An array must have no masked entries, but {masked} of {values.size} are masked."
+        raise ValueError(msg)
     detach = getattr(values, "detach", None)
     if not callable(detach):
         return values

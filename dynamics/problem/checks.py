@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.arrays import Array, as_numpy, as_scalar
+from hermite.arrays import Array, as_numpy, as_scalar, masked_entries
 from hermite.integers import as_integer
 from hermite.text.messages import not_a_choice, renamed, shown
 
@@ -98,6 +98,7 @@ def checked_list(values: object, name: str) -> list[object]:
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         msg = f"Argument `{name}` must be a list of numbers, but is {shown(values)}."
         raise TypeError(msg)
+    refuse_masked(values, name)
     return list(values)
 
 
@@ -134,8 +135,15 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
     return chosen
 
 
+def refuse_masked(values: object, name: str) -> None:
+    """Raise ValueError for a masked array of which an entry is masked."""
+    masked = masked_entries(values)
+    require(not masked, f"Argument `{name}` must have no masked entries, but {masked} are masked.")
+
+
 def float_array(values: ArrayLike, name: str) -> Array:
     """Return `values` as a float64 array, or raise one sentence that names the argument."""
+    refuse_masked(values, name)
     try:
         found = np.asarray(as_numpy(values))
         # A mask, complex numbers, times of a clock, or texts that happen to spell real numbers.

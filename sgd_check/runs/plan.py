@@ -6,7 +6,7 @@ A learning rate may be any function of the step. A `Schedule` is one with a name
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.problem import SaveAt, checked_integer, checked_number, is_correlation, is_frame
+from dynamics.problem.checks import checked_list
 from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
 
@@ -103,12 +104,8 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     >>> piecewise([0.1, 0.01], [50]).table(100)[[49, 50]].tolist()
     [0.1, 0.01]
     """
-    for name, given in (("rates", rates), ("boundaries", boundaries)):
-        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
-            msg = f"Argument `{name}` must be a sequence of numbers, but is {shown(given)}."
-            raise TypeError(msg)
-    values = [checked_number(rate, "rates", positive=True) for rate in rates]
-    edges = [checked_integer(edge, "boundaries", minimum=1) for edge in boundaries]
+    values = [checked_number(rate, "rates", positive=True) for rate in checked_list(rates, "rates")]
+    edges = [checked_integer(edge, "boundaries", minimum=1) for edge in checked_list(boundaries, "boundaries")]
     if len(edges) != len(values) - 1:
         msg = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
         raise ValueError(msg)

@@ -81,6 +81,24 @@ def test_a_column_and_a_tensor_mean_what_the_list_means(call, given):
     assert call(given) == call(list)
 
 
+def masked_first(values):
+    """A masked array of which the first entry is masked."""
+    made = np.ma.masked_array(np.array(values, dtype=float))
+    made[(0,) * made.ndim] = np.ma.masked
+    return made
+
+
+def unmasked(values):
+    return np.ma.masked_array(np.array(values, dtype=float))
+
+
+@pytest.mark.parametrize("call", [call for name, call in CALLS.items() if name != "scalars"])
+def test_a_masked_entry_is_refused_and_an_empty_mask_changes_nothing(call):
+    with pytest.raises((ValueError, TypeError), match="masked"):
+        call(masked_first)
+    assert call(unmasked) == call(list)
+
+
 @pytest.mark.parametrize("made", [torch.tensor, np.array, parameter])
 def test_a_link_by_its_coefficients(made):
     assert hermite.expand(made([0.0, 0.0, 0.0, 0.5])) == hermite.expand({3: 0.5})
