@@ -35,7 +35,7 @@ DEFAULT_ORDER = 60
 """Order of links that are no polynomials, where none is asked for."""
 
 # A norm whose error is this part of it is no norm.
-UNCERTAIN_NORM = 0.5
+UNCERTAIN_NORM = 1e-6
 
 
 def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
@@ -251,6 +251,10 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
         j = int(np.argmin(np.isfinite(coefficients)))
         msg = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
         raise ValueError(msg)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.sum(coefficients**2)):
+            msg = f"Argument `x` must have a norm within float64, but E σ(z)² of {name!r} is not."
+            raise ValueError(msg)
     if degree is not None:
         return _series(name, tuple(coefficients.tolist()), form, text, order)
     rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))

@@ -59,7 +59,7 @@ def _three_term(degree_max: int, z: Array, first: Array) -> Array:
 
 
 def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
-    """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar.
+    """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar. What overflows is ±inf.
 
     Examples
     --------
@@ -71,10 +71,15 @@ def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
     total = np.full_like(points, c[0])
     before, now = np.zeros_like(points), np.ones_like(points)
     # Stop at the last nonzero coefficient: beyond it h_j may overflow although the sum is representable.
-    for j in range(int(np.max(np.nonzero(c)[0], initial=0))):
-        before, now = now, (points * now - math.sqrt(j) * before) / math.sqrt(j + 1)
-        if c[j + 1] != 0.0:
-            total = total + c[j + 1] * now
+    degree = int(np.max(np.nonzero(c)[0], initial=0))
+    with np.errstate(all="ignore"):
+        for j in range(degree):
+            before, now = now, (points * now - math.sqrt(j) * before) / math.sqrt(j + 1)
+            if c[j + 1] != 0.0:
+                total = total + c[j + 1] * now
+        # After an overflow the recurrence subtracts infinities. So far out the term of the highest degree decides.
+        lost = np.isnan(total) & ~np.isnan(points)
+        total = np.where(lost, np.copysign(np.inf, c[degree] * np.sign(points) ** degree), total)
     value: Array = total[()]
     return value
 

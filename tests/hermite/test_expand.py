@@ -288,6 +288,7 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
         ([1.0, "a"], None, TypeError, "Argument `x` must have real numbers as coefficients, but has 'a' at degree 1."),
         ({2.5: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 2.5."),
         ("He301", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'He301'."),
+        ("exp(26*z)", None, ValueError, "Argument `x` must have a norm within float64, but E σ(z)² of 'exp(26*z)' is not."),
         ("H300", None, ValueError, "Argument `x` must have Hermite coefficients within float64, but c_0 of 'H300' is inf."),
         ({2: 0.0}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {2: 0.0}."),
         ({-1: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has -1."),
@@ -315,6 +316,13 @@ def test_refusals_are_single_sentences(given, order, kind, sentence):
     with pytest.raises(kind) as caught:
         hermite.expand(given, order=order)
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("link", ["abs(z)**(-0.49)", "abs(z)**(-0.5)", "1/abs(z)"])
+def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
+    """E |z|^(-0.98) is 39.9, of which panels that are halved sixty times see a half."""
+    with pytest.raises(ValueError, match=r"must be (square-integrable under N\(0, 1\), but the integral|finite) "):
+        hermite.expand(link)
 
 
 def test_a_vectorised_function_of_numbers_has_no_type_of_its_own():

@@ -61,6 +61,17 @@ def test_degree_300_agrees_with_120_digits(z):
         assert abs(float(polynomials.series_value(unit, z) - exact)) <= 2e-13 * scale
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_overflows_is_infinite_with_the_sign_of_the_highest_degree(sign):
+    """h_150(10³) is about 10^450/√(150!) = 10^318; He_150(z) and He_151(z) are even and odd."""
+    even, odd = np.append(np.zeros(150), sign), np.append(np.zeros(151), sign)
+    assert polynomials.series_value(even, [1e3, -1e3, 1.0])[:2].tolist() == [sign * np.inf, sign * np.inf]
+    assert polynomials.series_value(odd, [1e3, -1e3]).tolist() == [sign * np.inf, -sign * np.inf]
+    assert np.isnan(polynomials.series_value(even, np.nan))
+    assert np.isfinite(polynomials.series_value(even, 30.0))
+
+
 def test_series_of_low_degree_does_not_overflow_at_huge_points():
     padded = np.zeros(301)
     padded[2] = math.sqrt(2.0)
