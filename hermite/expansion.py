@@ -469,6 +469,10 @@ class CallableLink:
             raise pickle.PicklingError(msg) from error
         return CallableLink, (self.function,)
 
+    def __deepcopy__(self, memo: object) -> CallableLink:
+        """Return the link itself, which cannot change: a copy of a function is the function."""
+        return self
+
 
 #: A real function of one real variable, with its derivative.
 Link: TypeAlias = SeriesLink | FormulaLink | CallableLink

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 
@@ -231,3 +232,8 @@ def test_printing_shows_mathematics(given, text):
 def test_cut_polynomial_and_latex():
     assert str(hermite.expand({1: 1.0, 4: 2.0}, order=2)) == "h1 + 2 h4 = h1 (order 2, truncation error 2)"
     assert hermite.expand({4: 0.8, 6: 0.6})._repr_latex_() == r"$0.8\,h_{4} + 0.6\,h_{6}$"
+
+
+def test_an_expansion_of_a_function_without_a_name_can_be_copied():
+    link = hermite.expand(lambda z: z**3 - 3.0 * z)
+    assert copy.deepcopy(link) == copy.copy(link) == link
