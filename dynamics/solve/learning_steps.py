@@ -282,7 +282,8 @@ def _effect_of_steps(
         limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
         notes = (f"the learning rate is above the limit of stability, {limit:.3g}",) if rate > limit else ()
         if event == "learned":
-            found = None if notes else learned_bias(problem, rate / size, pairs, bias, place)
+            known_noise = not notes and problem.inputs is None
+            found = learned_bias(problem, rate / size, pairs, bias, place) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
         return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)
@@ -302,7 +303,7 @@ def _exchanged(
         return None, ()
     if rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
         return None, ()
-    drawn = exchanged_times(problem, pairs, place, noise_rate)
+    drawn = None if problem.inputs is not None else exchanged_times(problem, pairs, place, noise_rate)
     if drawn is None:
         return None, (f"{_EXCHANGED}: the interval does not hold these runs",)
     return drawn, (f"{_EXCHANGED}: the interval holds these runs too",)

@@ -9,13 +9,14 @@ Noise may also change which neuron has a direction, `rivals_of_pairs`. Greedy ma
 moves every overlap of a neuron by about as much as the one with its own direction, whose ln T scatters by s. So a pair
 (i, p) may come second to one of overlap C_r and coefficient a_r if
 
-.. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{1 + (C^*/C_{ip})^2}{2}},
-    \qquad C^* = |C_{ip}| \Big(\frac{a_p}{a_r}\Big)^{1/(k-2)},
+.. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{(s_r/s_p)^2 + (C^*/C_{ip})^2}{2}},
+    \qquad C^* = |C_{ip}| \Big(\frac{a_p s_p}{a_r s_r}\Big)^{1/(k-2)},
 
-C* the overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two near ones. A
-choice is *settled* if no pair that shares its neuron or its direction is so near, but for those that a settled choice
-before it has excluded: it takes its neuron, and its direction from the time at which that is learned. Until then the
-direction still draws other neurons. Where a choice is not settled,
+s_p the eigenvalue of the inputs along direction p, which multiplies both speed and noise of its overlaps (1 without
+`inputs`), and C* the overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two
+near ones. A choice is *settled* if no pair that shares its neuron or its direction is so near, but for those that a
+settled choice before it has excluded: it takes its neuron, and its direction from the time at which that is learned.
+Until then the direction still draws other neurons. Where a choice is not settled,
 
 - another neuron may be first: the first of several times is earlier than each of them. With x_j the distance above,
   over s, the mean of ln T is less by at most
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import polynomial
@@ -41,6 +42,7 @@ from numpy.polynomial.polynomial import polyval
 
 from dynamics.equations.transit import logit_of_square, transit_time
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, checked_number, is_correlation
+from dynamics.theory.pairs import direction_speeds
 from dynamics.theory.prediction import sorted_stairs
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.problem import Problem
+    from dynamics.problem import Axes, Problem
     from dynamics.theory.prediction import EmergencePrediction
     from hermite import HermiteExpansion
     from hermite.arrays import Array
@@ -72,7 +74,10 @@ EARLY_NOISE = 1.3
 LARGEST_DELAY = 0.6
 
 NOTE_CONSTANT = "the link has c_0 != 0, which the noise of the search ignores: the bias is NaN"
-NOTE_INPUTS = "the inputs are not isotropic, as the noise of the search takes them to be: the bias is NaN"
+NOTE_INPUTS = (
+    "the inputs are not isotropic and the teacher's directions not on their axes, as the noise of the search takes "
+    "them to be: the bias is NaN"
+)
 NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise of the search ignores: the bias is NaN"
 
 
@@ -122,7 +127,7 @@ class SearchNoise:
     `unseen` is the part of B that the finite-step equation leaves out.
     """
 
-    dimension: int
+    dimension: float
     rate: Array
     stretch: Array
     cross: Array
@@ -246,6 +251,15 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     independent of z, C_iq ≈ 0. Not modelled: higher orders in η, and the student's own output once it has grown. The
     mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
     O(500) evaluations per direction.
+
+    With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C
+
+    .. math:: b = s_p\, b_{\mathrm{iso}}, \qquad D = s_p^2\, D_{\mathrm{iso}}, \qquad
+        B = \tfrac12\, C\, V\, \mathrm{tr}\, \Sigma^2 :
+
+    in the time s_p t these are the numbers of isotropic inputs at the learning rate s_p η and the dimension tr Σ²/s_p².
+    Corrections are of relative order C² (S/s_p − 1), S = uᵀΣu, and count where most of the time has passed. Delay and
+    scatter are divided by the time of the pair itself, which has them.
     """
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
@@ -254,13 +268,17 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     reasons = {
         NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
         NOTE_DIRECTIONS: not problem.teacher.is_orthonormal,
-        NOTE_INPUTS: problem.inputs is not None,
+        NOTE_INPUTS: problem.inputs is not None and problem.teacher.directions is not None,
     }
     if notes := tuple(note for note, holds in reasons.items() if holds):
         return EscapeBias(*(np.full(a.size, np.nan),) * 6, np.zeros(a.size, dtype=bool), notes)
     noise = SearchNoise.of(problem)
     parts = np.full((5, a.size), np.nan)
     emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
+    if problem.inputs is not None:
+        for p in emerging.tolist():
+            parts[:, p] = _whitened_delay(problem, noise, learning_rate, prediction, p)
+        emerging = emerging[:0]
     for begin in range(0, emerging.size, _CHUNK):
         part = emerging[begin : begin + _CHUNK]
         parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
@@ -271,6 +289,22 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     time = start.copy()
     time[waits] = start[waits] * (1.0 + bias[waits])
     return EscapeBias(bias, drift, stepped, scatter, time, growth, np.isinf(drift))
+
+
+def _whitened_delay(
+    problem: Problem, noise: SearchNoise, learning_rate: float, prediction: EmergencePrediction, p: int
+) -> Array:
+    """Return the numbers of `pair_delays`, shape (5,), of a direction on an axis of inputs that are not isotropic."""
+    axes, speed = cast("Axes", problem.input_axes()), float(direction_speeds(problem)[p])
+    overlap, a = prediction.matched_overlap[p : p + 1], problem.teacher.coefficients[p : p + 1]
+    seen = replace(noise, dimension=float(axes.eigenvalue**2 @ axes.sizes) / speed**2)
+    found = np.array(pair_delays(problem, seen, speed * learning_rate, a, overlap))[:, 0]
+    goal = np.copysign(np.maximum(np.abs(overlap), np.sqrt(EMERGENCE_LEVEL)), overlap)
+    alone = float(transit_time(problem.activation.coefficients, overlap, goal)[0] / (a[0] * speed))
+    time = float(prediction.predicted_emergence_time[p])
+    # Drift, its part in the finite-step equation, fluctuations and scatter are relative to the time.
+    found[:4] *= alone / time if time > 0.0 else 1.0
+    return found
 
 
 def pair_delays(
@@ -305,7 +339,7 @@ def pair_delays(
 
     fluctuation = 0.5 * learning_rate * np.sum(dt * D * turn / flow**2, axis=1) / time
     scatter = np.sqrt(learning_rate * np.sum(dt * D / flow**2, axis=1)) / time
-    growth = learning_rate * problem.dimension * np.sum(dt * V, axis=1)
+    growth = learning_rate * noise.dimension * np.sum(dt * V, axis=1)
     return slowed(B), slowed(B - noise.unseen(C, a[:, None])), fluctuation, scatter, growth
 
 
@@ -563,6 +597,8 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
     neurons, learned = pairs.matched_neuron, pairs.predicted_learned_time
     free = np.ones(problem.width, dtype=bool)
     matched = np.flatnonzero((neurons >= 0) & np.isfinite(scatter))
+    speed = direction_speeds(problem)
+    a = a * speed
     rates = a[matched] * np.abs(overlap[neurons[matched], matched]) ** power
     for p in matched[np.argsort(-rates, kind="stable")].tolist():
         i, s = int(neurons[p]), max(float(scatter[p]), 1e-12)
@@ -571,7 +607,7 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
         others[i] = False
         behind = power * (1.0 - overlap[others, p] / own) / s
         even = (a[p] / a) ** (1.0 / power)
-        ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 + 0.5 * even**2))
+        ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 * (speed / speed[p]) ** 2 + 0.5 * even**2))
         draws = (ahead < FAR_APART) & (logs[i] < closed + FAR_APART * s) & np.isfinite(logs[i])
         found.elsewhere[p] = np.delete(draws, p).any()
         found.earlier[p] = s * np.sum(_mean_excess(behind))
@@ -591,7 +627,8 @@ def _alone(problem: Problem, overlap: Array) -> Array:
     """Return the times of emergence of pairs alone from overlaps (…, m, P)."""
     there = np.sqrt(EMERGENCE_LEVEL)
     goal = np.copysign(np.maximum(np.abs(overlap), there), overlap)
-    times = transit_time(problem.activation.coefficients, overlap, goal) / problem.teacher.coefficients
+    a = problem.teacher.coefficients * direction_speeds(problem)
+    times = transit_time(problem.activation.coefficients, overlap, goal) / a
     return np.asarray(np.where(np.abs(overlap) < there, times, 0.0))
 
 

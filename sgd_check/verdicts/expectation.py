@@ -139,7 +139,8 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     lost = np.nan_to_num(scatter) > NOISE_DECIDES
     low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
-    isolated = known & rivals.settled & first
+    # What the samples of a run, its path and its learned time say is known for isotropic inputs alone.
+    isolated = known & rivals.settled & first & (problem.inputs is None)
     low, high = _narrow_band(low, high, isolated, lateness, scatter, scatter)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
 
@@ -163,7 +164,7 @@ def learned_expectation(
 
     time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
-    known = emergence.scatter <= LARGEST_SCATTER
+    known = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
     if known.any():
         pairs = theory.predict(problem)
         bias = theory.escape_bias(problem, noise_rate, pairs)
