@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_switch
+from dynamics.problem.checks import check_choice, check_switch, checked_integer, checked_number, require
 from dynamics.report.chart import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
 from dynamics.report.figures import (
     BAND,
@@ -53,6 +53,14 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
+
+class Axis(NamedTuple):
+    """An axis: the name of its quantity in the table of labels, and its symbol."""
+
+    name: str
+    symbol: str
+
+
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
 #: Columns of the table of times: title, title if times are of the linearised flow (k <= 2), title in a terminal, key.
 COLUMNS = (
@@ -93,6 +101,8 @@ TIMES = (
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
+#: Choices of `plot_loss` for its axis -> quantity and symbol.
+AXES_OF_LOSS = {"time": Axis("time", "t"), "steps": Axis("step", "s"), "samples": Axis("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
 NEGLIGIBLE = 1e-12
 #: Least number of emergence times whose power law in the direction is fitted.
@@ -486,8 +496,17 @@ def count_text(count: float) -> str:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, style: str | None = None) -> Axes:
-    """Draw loss against time on log axes, with the sum formula, the fitted exponent and the asymptotic slope.
+def plot_loss(
+    dataset: xr.Dataset,
+    ax: Axes | None = None,
+    *,
+    fit: bool = True,
+    x: Literal["time", "steps", "samples"] = "time",
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    style: str | None = None,
+) -> Axes:
+    """Draw loss against time, steps or samples on log axes, with the sum formula, the fit and the asymptotic slope.
 
     Where the answer has `degree_loss`, the parts of the loss of each Hermite degree are drawn below it.
 
@@ -500,18 +519,30 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, 
         Any answer with `loss(time)`.
     ax : Axes, optional
     fit : bool, default True
-        Draw the fitted power law.
+        Draw the fitted power law, whose exponent is the same along each axis.
+    x : {"time", "steps", "samples"}, default "time"
+        Flow time t, steps t/η of SGD, or their samples B t/η.
+    learning_rate : float, optional
+        η > 0, dimensionless; by default that of the answer. Steps and samples of a flow, which has none, need it.
+    batch_size : int, optional
+        B ≥ 1, by default that of the answer, or else 1.
     style : {"screen", "paper", "talk"}, optional
         Of new axes; see `figure_style`.
 
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the learning rate is unknown, is not that of the answer, or is given for an axis of time.
     """
     check_switch("fit", fit)
     check_drawable(dataset, loss=("time",))
+    scale = _scale_of_axis(dataset, x, learning_rate, batch_size)
     ax = axes_or_new(ax, style)
-    time, loss = dataset["time"].values, dataset["loss"].values
+    time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
     ax.loglog(time[shown], np.maximum(loss[shown], 1e-300), color=MEASURED, lw=1.8, label=label)
@@ -521,15 +552,37 @@ def plot_loss(dataset: xr.Dataset, ax: Axes | None = None, *, fit: bool = True, 
         ax.loglog(time[positive], sums[positive], color=PREDICTED, lw=1.0, drawstyle="steps-post", label="sum formula")
     window = default_window(dataset) if fit else None
     if window is not None:
-        law = fit_power_law(time[shown], loss[shown], window=window)
-        slope = stored_exponents(dataset).loss_time
-        draw_fit(ax, law.window, law.prefactor, (law.exponent, law.standard_error), slope, LIMIT)
+        law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
+        slope, symbol = stored_exponents(dataset).loss_time, AXES_OF_LOSS[x].symbol
+        draw_fit(ax, law.window, law.prefactor, (law.exponent, law.standard_error), slope, LIMIT, symbol)
     drawn = [loss[shown], *_draw_degrees(dataset, ax, time, shown)]
     positive = np.concatenate([curve[curve > 0] for curve in drawn])
     if positive.size:
         ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())
-    finish_panel(ax, axis_label("time"), axis_label("loss"))
+    finish_panel(ax, axis_label(AXES_OF_LOSS[x].name), axis_label("loss"))
     return ax
+
+
+def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_size: object) -> float:
+    """Return the steps or samples in one unit of flow time, 1 for an axis of time; refuse what does not fit."""
+    check_choice("x", x, tuple(AXES_OF_LOSS))
+    given = {"learning_rate": learning_rate, "batch_size": batch_size}
+    for name, value in given.items():
+        require(x != "time" or value is None, f"Argument `{name}` must be None where `x` is 'time', but is {value}.")
+        own = dataset.attrs.get(name)
+        require(
+            value is None or own is None or value == own,
+            f"Argument `{name}` must be that of the answer, {own}, but is {value}.",
+        )
+        given[name] = own if value is None else value
+    if x == "time":
+        return 1.0
+    if given["learning_rate"] is None:
+        msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
+        raise TypeError(msg)
+    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
+    steps = 1.0 / checked_number(given["learning_rate"], "learning_rate", positive=True)
+    return steps if x == "steps" else size * steps
 
 
 def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.bool_]) -> list[Array]:
@@ -553,15 +606,24 @@ def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.
 
 
 def draw_fit(
-    ax: Axes, window: Sequence[float], prefactor: float, fitted: tuple[float, float], asymptotic: float, limit: str
+    ax: Axes,
+    window: Sequence[float],
+    prefactor: float,
+    fitted: tuple[float, float],
+    asymptotic: float,
+    limit: str,
+    symbol: str = "t",
 ) -> None:
-    """Draw a fitted power law of time over its window, and the asymptotic slope, named `limit`, above it if any."""
+    """Draw a fitted power law over its window, and the asymptotic slope, named `limit`, above it if any.
+
+    `symbol` is that of the axis.
+    """
     span, (exponent, error) = np.array(window), fitted
-    ax.loglog(span, prefactor * span**exponent, "k--", lw=1.2, label=f"fit: {power('t', exponent, error)}")
+    ax.loglog(span, prefactor * span**exponent, "k--", lw=1.2, label=f"fit: {power(symbol, exponent, error)}")
     if np.isfinite(asymptotic):
         middle = np.sqrt(span[0] * span[1])
         line = 2.5 * prefactor * middle**exponent * (span / middle) ** asymptotic
-        ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {power('t', asymptotic)}")
+        ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {power(symbol, asymptotic)}")
 
 
 def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:

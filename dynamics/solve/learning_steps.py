@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import Problem, check_choice, checked_integer, checked_number, decouples, is_correlation
+from dynamics.problem import (
+    Problem,
+    check_choice,
+    checked_integer,
+    checked_number,
+    decouples,
+    is_correlation,
+    is_homogeneous,
+)
 from dynamics.problem.checks import require
 from dynamics.theory import (
+    DRAWN_SEED,
+    LONGEST,
+    RunPlan,
+    drawn_times,
     escape_bias,
     exchanged_times,
     learned_bias,
@@ -38,6 +50,10 @@ _EVENTS = {"emergence": "emergence_time", "learned": "learned_time"}
 _WIDTH_95, _TAIL = 1.959963984540054, 0.025
 #: Seed of the scatter that learned times have and emergence times have not.
 DRAW_SEED = 1
+#: Operations of drawn runs that take about a minute of one core (measured).
+MOST_OPERATIONS = 6e10
+#: What steps without a known effect of their size are.
+_ALONE = "the steps are those of the answer's time alone"
 #: Note where noise may exchange neurons, or directions.
 _EXCHANGED = "noise may give the direction another neuron, or its neuron another direction"
 
@@ -61,8 +77,8 @@ class LearningSteps:
     time_error: float
     #: Flow time that steps of finite size add on the mean, as far as the answer does not have it; NaN if unknown.
     delay: float
-    #: Mean number of steps over the runs in which the direction has the neuron that matching gives it; without the
-    #: delay where that is unknown.
+    #: Mean number of steps over the runs in which the direction has the neuron that matching gives it, or over drawn
+    #: runs; without the delay where that is unknown.
     steps: float
     #: Standard deviation of the number of steps over these runs, of other samples from the same start.
     steps_deviation: float
@@ -136,6 +152,10 @@ def learning_steps(
     φ the relative delay and s the relative scatter of `dynamics.theory.escape_bias` at the rate η/B for an emergence,
     of `dynamics.theory.learned_bias` for the time at which the direction is learned.
 
+    At k ≤ 2 directions do not decouple, and noise exchanges neurons: 128 runs with the mean motion and the noise of SGD
+    are drawn (`dynamics.theory.drawn_times`, a fixed seed), and times are T times those of the runs over that of a run
+    without noise. The interval goes from the third time to the third from the end.
+
     Parameters
     ----------
     answer : Dataset
@@ -171,6 +191,10 @@ def learning_steps(
     the objective "correlation". Elsewhere, where the scatter of the emergence exceeds 0.6, and of the learned time
     above the limit of stability, there is no interval, and `notes` says why.
 
+    Runs are drawn for the homogeneous student at k ≤ 2 on isotropic inputs with any teacher, below the limit of
+    stability, if that takes less than about a minute: some seconds up to 16 neurons. A run without the event by eight
+    times T counts as later than all others, and is left out of mean and deviation.
+
     Examples
     --------
     >>> import dynamics
@@ -191,19 +215,17 @@ def learning_steps(
     name = _EVENTS[event]
     time, error = (_at(answer, key, place) for key in (name, f"{name}_error"))
     problem = Problem.from_dataset(answer)
-    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, stepped=stepped)
+    if not is_drawn(problem):
+        found = _of_pair(problem, place, event, rate, size, time, stepped=stepped)
+    elif 0.0 < time < math.inf:
+        found = _of_drawn_runs(problem, place, event, rate, size, time, stepped=stepped)
+    else:
+        found = _Times(time, math.nan, 0.0 * time, (time, time))
+    notes = found.notes
     if math.isnan(time):
         undefined = answer[name].attrs.get("undefined")
         why = "it ends before, no neuron is matched, or no formula holds" if undefined is None else str(undefined)
         notes = (f"the answer has no time for it: {why}",)
-    delay = time * lateness
-    mean = time + (0.0 if math.isnan(delay) else delay)
-    ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
-    if drawn is not None:
-        # Among others the pair may take longer than alone, which the answer has and the draws have not.
-        low, middle, high = np.quantile(drawn, [_TAIL, 0.5, 1.0 - _TAIL], method="inverted_cdf").tolist()
-        longer = mean / middle if 0.0 < middle < math.inf else 1.0
-        ends = [min(ends[0], low, longer * low), max(ends[1], high, longer * high)]
     margin = 0.0 if math.isnan(error) else error
     return LearningSteps(
         direction=place + 1,
@@ -212,11 +234,11 @@ def learning_steps(
         batch_size=size,
         time=time,
         time_error=error,
-        delay=delay,
-        steps=mean / rate,
-        steps_deviation=mean * scatter / rate,
-        steps_low=(ends[0] - margin) / rate,
-        steps_high=(ends[1] + margin) / rate,
+        delay=found.delay,
+        steps=found.mean / rate,
+        steps_deviation=found.deviation / rate,
+        steps_low=(found.ends[0] - margin) / rate,
+        steps_high=(found.ends[1] + margin) / rate,
         notes=notes,
     )
 
@@ -262,6 +284,69 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
     return checked_number(given["learning_rate"], "learning_rate", positive=True), size, stepped
 
 
+class _Times(NamedTuple):
+    """Times of an event in runs of SGD, in flow time: mean, delay, standard deviation, and ends of the interval."""
+
+    mean: float
+    delay: float
+    deviation: float
+    ends: tuple[float, float]
+    notes: tuple[str, ...] = ()
+
+
+def is_drawn(problem: Problem) -> bool:
+    """Return whether times of a problem are those of drawn runs: homogeneous, k ≤ 2, on isotropic inputs."""
+    alone = is_correlation(problem) or decouples(problem)
+    return is_homogeneous(problem) and problem.inputs is None and not alone
+
+
+def _of_drawn_runs(
+    problem: Problem, place: int, event: str, rate: float, size: int, time: float, *, stepped: bool
+) -> _Times:
+    """Return the times of drawn runs, relative to the run without noise where the answer has no noise in its times."""
+    unknown = _Times(time, math.nan, math.nan, (math.nan, math.nan))
+    if (note := _above_limit(problem, rate, size)) is not None:
+        return unknown._replace(notes=(f"{note}: {_ALONE}",))
+    plan = RunPlan.of(problem, rate / size, time)
+    if plan.operations(problem) > MOST_OPERATIONS:
+        return unknown._replace(notes=(f"to draw runs for an interval takes longer than a minute: {_ALONE}",))
+    found = drawn_times(problem, plan, place, event, rate / size)
+    times = np.sort(found.drawn if stepped else found.drawn * (time / found.quiet))
+    seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
+    if seen.size < 2 or not math.isfinite(found.quiet):
+        return unknown._replace(notes=(f"drawn runs do not have it by {LONGEST:g} times that time: {_ALONE}",))
+    notes = [f"the interval is drawn: {times.size} runs, seed {DRAWN_SEED}"]
+    if late := times.size - seen.size:
+        notes.append(
+            f"{late} of them do not have it by {LONGEST:g} times the flow's time, and are left out of the mean"
+        )
+    mean, deviation = float(seen.mean()), float(seen.std(ddof=1))
+    return _Times(mean, mean - time, deviation, (float(times[last - 1]), float(times[-last])), tuple(notes))
+
+
+def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
+    """Return a note if the learning rate is above the limit of stability, where one is known."""
+    try:
+        limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
+    except ValueError:  # no student of this width is the teacher
+        return None
+    return f"the learning rate is above the limit of stability, {limit:.3g}" if rate > limit else None
+
+
+def _of_pair(problem: Problem, place: int, event: str, rate: float, size: int, time: float, *, stepped: bool) -> _Times:
+    """Return the times of a matched pair, with those of runs that noise gives another neuron within the interval."""
+    lateness, scatter, drawn, notes = _effect_of_steps(problem, place, event, rate, size, stepped=stepped)
+    delay = time * lateness
+    mean = time + (0.0 if math.isnan(delay) else delay)
+    ends = [mean * math.exp(side * scatter - 0.5 * scatter**2) for side in (-_WIDTH_95, _WIDTH_95)]
+    if drawn is not None:
+        # Among others the pair may take longer than alone, which the answer has and the draws have not.
+        low, middle, high = np.quantile(drawn, [_TAIL, 0.5, 1.0 - _TAIL], method="inverted_cdf").tolist()
+        longer = mean / middle if 0.0 < middle < math.inf else 1.0
+        ends = [min(ends[0], low, longer * low), max(ends[1], high, longer * high)]
+    return _Times(mean, delay, mean * scatter, (ends[0], ends[1]), notes)
+
+
 def _effect_of_steps(
     problem: Problem, place: int, event: str, rate: float, size: int, *, stepped: bool
 ) -> tuple[float, float, Array | None, tuple[str, ...]]:
@@ -269,9 +354,10 @@ def _effect_of_steps(
 
     There are draws (flow time) only where noise may exchange neurons or directions.
     """
-    unknown, alone = (math.nan, math.nan, None), "the steps are those of the answer's time alone"
+    unknown, alone = (math.nan, math.nan, None), _ALONE
     if not (is_correlation(problem) or decouples(problem)):
-        return *unknown, (f"what the size of a step adds is known for matched pairs at k >= 3 only: {alone}",)
+        where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
+        return *unknown, (f"what the size of a step adds is known {where}: {alone}",)
     pairs = predict(problem)
     bias = escape_bias(problem, rate / size, pairs)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
@@ -279,8 +365,8 @@ def _effect_of_steps(
         return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {alone}",)
     notes = bias.notes
     if math.isfinite(lateness):
-        limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
-        notes = (f"the learning rate is above the limit of stability, {limit:.3g}",) if rate > limit else ()
+        above = _above_limit(problem, rate, size)
+        notes = () if above is None else (above,)
         if event == "learned":
             known_noise = not notes and problem.inputs is None
             found = learned_bias(problem, rate / size, pairs, bias, place) if known_noise else None

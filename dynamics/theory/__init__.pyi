@@ -3,6 +3,10 @@ from .components import blind_components as blind_components
 from .components import predicted_component_times as predicted_component_times
 from .correlation import largest_rate as largest_rate
 from .correlation import mean_time as mean_time
+from .drawn_runs import DRAWN_SEED as DRAWN_SEED
+from .drawn_runs import LONGEST as LONGEST
+from .drawn_runs import RunPlan as RunPlan
+from .drawn_runs import drawn_times as drawn_times
 from .fits import fit_slope as fit_slope
 from .fits import inverse_fit as inverse_fit
 from .learning_rates import learning_rate_limit as learning_rate_limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 
@@ -51,6 +52,51 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
     dashed, low_high = ax.lines[2], find_findings(flow).values["exponents"][0]["window"]
     np.testing.assert_allclose(dashed.get_xdata(), low_high)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "symbol", "label"),
+    [
+        ("steps", 500.0, "s", "number of SGD steps $s$"),
+        ("samples", 4000.0, "n", "samples $n$"),
+    ],
+)
+def test_loss_is_drawn_over_steps_and_samples_with_the_same_exponents(flow, ax, x, scale, symbol, label):
+    dynamics.plot_loss(flow, ax, x=x, learning_rate=2e-3, batch_size=8)
+    over_time = Figure().subplots()
+    dynamics.plot_loss(flow, over_time)
+    for line, other in zip(ax.lines, over_time.lines, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), scale * np.asarray(other.get_xdata()), rtol=1e-12)
+        np.testing.assert_allclose(line.get_ydata(), other.get_ydata(), rtol=1e-9)
+    assert labels(ax) == [text.replace("$t^", f"${symbol}^") for text in labels(over_time)]
+    assert (over_time.get_xlabel(), ax.get_xlabel()) == ("flow time $t$", label)
+
+
+def test_steps_and_samples_need_the_rate_of_the_answer(flow):
+    stepped = flow.assign_attrs(learning_rate=1e-3, batch_size=4)
+    ends = [
+        dynamics.plot_loss(stepped, Figure().subplots(), x=x).lines[0].get_xdata()[-1] for x in ("steps", "samples")
+    ]
+    np.testing.assert_allclose(ends, float(flow.time[-1]) * np.array([1e3, 4e3]))
+    for answer, given, error, said in [
+        (flow, {"x": "steps"}, TypeError, "Argument `learning_rate` must be given for `x` = 'steps' of an answer that"),
+        (
+            flow,
+            {"learning_rate": 0.1},
+            ValueError,
+            "Argument `learning_rate` must be None where `x` is 'time', but is 0",
+        ),
+        (flow, {"x": "epochs"}, ValueError, "Argument `x` must be "),
+        (flow, {"x": "steps", "learning_rate": -1.0}, ValueError, "Argument `learning_rate` must be "),
+        (
+            stepped,
+            {"x": "samples", "batch_size": 2},
+            ValueError,
+            "Argument `batch_size` must be that of the answer, 4, but",
+        ),
+    ]:
+        with pytest.raises(error, match=f"^{re.escape(said)}"):
+            dynamics.plot_loss(answer, **given)
 
 
 def test_fit_can_be_left_out_and_predictions_have_no_second_curve(flow, ax):

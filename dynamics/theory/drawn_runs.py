@@ -1,0 +1,220 @@
+r"""Times of events in drawn runs of SGD, for links whose directions do not decouple, such as relu and erf.
+
+A step of SGD moves w_i by −η e ∇_i, with ∇_i = |w_i| [(2σ − z_i σ') u_i + σ' x] and e = f − f* − label noise. In a flow
+time h of many steps the weights move by −h E[ē ∇] and by noise of covariance h (η/B) E[e² ∇∇ᵀ]. The first is known from
+the overlaps Q of neurons and directions, which have the weights w_b, n_i and −a_p,
+
+.. math:: E[\bar e\,\nabla_i] = |w_i| \Big(\kappa_i u_i + \sum_b N_{ib} v_b\Big), \qquad N_{ib} = w_b\, g'(Q_{ib}),
+   \qquad \kappa_i = \sum_b [2 w_b\, g(Q_{ib}) - N_{ib} Q_{ib}];
+
+the second is drawn as √(h η/(B M)) Σ_s ξ_s e_s ∇_s over M samples with random signs ξ, which have that covariance: the
+Euler–Maruyama method in the weights, of weak order 1. One run has no noise. The time of an event in the others over
+that in this one is free of most of what steps of the size h change.
+
+Weights are carried on the teacher's r axes, on m more that hold the rest of the neurons, and on those that are new in
+the samples: what M samples have on the d − r − m axes left over is a triangular matrix (Bartlett). When there is no
+room for more, a QR factorisation brings the rest of the neurons back to m axes. Where d is not larger all are carried.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.theory.learning_rates import descent_limit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+
+#: Drawn runs, and the seed of the draws.
+DRAWS, DRAWN_SEED = 128, 0
+#: Steps until the event at least, and the largest step over the shortest time scale of the converged flow.
+FEWEST_STEPS, LARGEST_STEP = 400, 0.4
+#: Samples of a step at most, and room for new axes, in steps.
+MOST_SAMPLES, ROOM = 8, 4
+#: Multiple of the time of the flow at which runs without the event are given up.
+LONGEST = 8.0
+#: Intervals of the table of g and g' over the angle.
+INTERVALS = 8192
+#: Multiple of Σ a beyond which squared norms have diverged.
+DIVERGED = 1e3
+
+
+class DrawnTimes(NamedTuple):
+    """Times of an event, in flow time, inf where it is not by `LONGEST` times that of the flow."""
+
+    #: Of runs with noise, (DRAWS,).
+    drawn: Array
+    #: Of the run without noise.
+    quiet: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Sizes of a simulation: flow time of a step, number of steps at most, samples of each, and axes."""
+
+    step: float
+    steps: int
+    samples: int
+    axes: int
+
+    @classmethod
+    def of(cls, problem: Problem, noise_rate: float, time: float) -> RunPlan:
+        """Return the plan for an event at a time of the flow."""
+        step = min(LARGEST_STEP * descent_limit(problem) / 2.0, time / FEWEST_STEPS)
+        samples = int(np.clip(round(step / noise_rate), 1, MOST_SAMPLES))
+        held = problem.teacher.span + problem.width
+        return cls(
+            step=step,
+            steps=math.ceil(LONGEST * time / step),
+            samples=samples,
+            axes=min(problem.dimension, held + ROOM * samples),
+        )
+
+    def operations(self, problem: Problem) -> float:
+        """Return the number of operations up to the time of the flow: products of matrices and entries of the table."""
+        m, units = problem.width, problem.width + problem.num_directions
+        of_one = m * units * (4 * self.axes + 100) + self.samples * (4 * units * self.axes + 60 * units)
+        return DRAWS * self.steps / LONGEST * of_one
+
+
+def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> DrawnTimes:
+    """Return drawn times at which a direction, numbered from 0, has the event "emergence" or "learned".
+
+    `noise_rate` is the learning rate over the batch size.
+    """
+    times = np.full(DRAWS + 1, np.inf)
+    runs = _Runs(problem, plan, noise_rate)
+    reached = runs.reached(direction, event)
+    times[reached >= 0.0] = 0.0
+    alive = np.flatnonzero(reached < 0.0)
+    runs.keep(reached < 0.0)
+    before = reached[alive]
+    for number in range(plan.steps):
+        if not alive.size:
+            break
+        sound = runs.advance()
+        after = runs.reached(direction, event)
+        passed = sound & (after >= 0.0)
+        share = before[passed] / (before[passed] - after[passed])
+        times[alive[passed]] = plan.step * (number + share)
+        stay = sound & ~passed
+        if not stay.all():
+            runs.keep(stay)
+        alive, before = alive[stay], after[stay]
+    return DrawnTimes(times[1:], float(times[0]))
+
+
+class _Runs:
+    """Weights of runs (runs, m, axes), the first without noise."""
+
+    def __init__(self, problem: Problem, plan: RunPlan, noise_rate: float) -> None:
+        start = problem.reduced_weights()
+        m, r, d = problem.width, problem.teacher.span, problem.dimension
+        self._problem, self._plan, self._span = problem, plan, r
+        self._a = problem.teacher.coefficients
+        rows = np.eye(r) if problem.teacher.directions is None else problem.teacher.directions
+        self._theta = np.asarray(rows)
+        self._whole = plan.axes == d
+        #: Axes in use; those beyond are empty.
+        self._used = d if self._whole else start.shape[1]
+        self._W = np.zeros((DRAWS + 1, m, plan.axes))
+        self._W[:, :, : start.shape[1]] = start
+        self._size = np.full((DRAWS + 1, 1), math.sqrt(plan.step * noise_rate / plan.samples))
+        self._size[0] = 0.0
+        self._rng = np.random.default_rng(DRAWN_SEED)
+        nodes = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1))
+        link = problem.activation
+        self._table = [link.kernel(nodes), link.kernel_derivative(nodes)]
+        self._rises = [np.diff(column) for column in self._table]
+        self._look()
+
+    def keep(self, stay: NDArray[np.bool_]) -> None:
+        """Leave out runs."""
+        self._W, self._size = self._W[stay], self._size[stay]
+        self._look()
+
+    def _look(self) -> None:
+        """Find norms, unit vectors and overlaps of neurons with neurons and directions."""
+        W, r = self._W[:, :, : self._used], self._span
+        self._norm = np.sqrt(np.sum(W**2, axis=2))
+        self._U = W / np.maximum(self._norm, 1e-300)[:, :, None]
+        to_teacher = self._U[:, :, :r] @ self._theta.T
+        self._Q = np.concatenate([self._U @ np.swapaxes(self._U, 1, 2), to_teacher], axis=2)
+
+    def reached(self, direction: int, event: str) -> Array:
+        """Return what is at least 0 once a direction has the event, (runs,)."""
+        C, problem = self._Q[:, :, self._W.shape[1] + direction], self._problem
+        if event == "emergence":
+            size = np.maximum(C, 0.0) if problem.information_exponent % 2 else C
+            return np.asarray(np.max(size**2, axis=1) - EMERGENCE_LEVEL)
+        part = problem.learned_part
+        mass = np.sum(self._norm**2 * part.kernel(C), axis=1) / part.kernel_at_one
+        return np.asarray(mass - LEARNED_SHARE * self._a[direction])
+
+    def advance(self) -> NDArray[np.bool_]:
+        """Move all runs by a step; return which of them have not diverged."""
+        problem, plan, r, m = self._problem, self._plan, self._span, self._W.shape[1]
+        U, n, theta = self._U, self._norm**2, self._theta
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = np.concatenate([n, np.broadcast_to(-self._a, (len(n), self._a.size))], axis=1)[:, None, :]
+            value, slope = self._kernels()
+            slope *= weights
+            along = plan.step * np.sum(2.0 * weights * value - slope * self._Q, axis=2)
+            moved = plan.step * (slope[:, :, :m] @ U)
+            moved[:, :, :r] += plan.step * (slope[:, :, m:] @ theta)
+            x, new = self._samples()
+            z, y = (units @ np.swapaxes(x[:, :, : units.shape[-1]], 1, 2) for units in (U, theta))
+            output, gain = problem.activation.value(z), problem.activation.derivative(z)
+            error = np.sum(n[:, :, None] * output, axis=1) - self._a @ problem.activation.value(y)
+            error += problem.label_noise * self._rng.standard_normal(error.shape)
+            error *= self._size * self._rng.choice((-1.0, 1.0), error.shape)
+            along += np.sum(error[:, None, :] * (2.0 * output - z * gain), axis=2)
+            gain *= error[:, None, :]
+            moved += along[:, :, None] * U + gain @ x
+            self._W[:, :, : self._used] -= self._norm[:, :, None] * moved
+            if new is not None:
+                self._W[:, :, self._used : self._used + plan.samples] = -self._norm[:, :, None] * (gain @ new)
+                self._used += plan.samples
+            norm = np.sum(self._W**2, axis=2).max(axis=1)
+        sound: NDArray[np.bool_] = norm <= DIVERGED * self._a.sum()
+        if new is not None and self._used + plan.samples > plan.axes:
+            self._W[~sound] = 0.0
+            self._gather()
+        self._look()
+        return sound
+
+    def _kernels(self) -> tuple[Array, Array]:
+        """Return g and g' of all overlaps, from the table."""
+        place = INTERVALS * (1.0 - np.arccos(np.clip(self._Q, -1.0, 1.0)) / np.pi)
+        at = np.minimum(place.astype(np.int64), INTERVALS - 1)
+        share = place - at
+        low = [column[at] for column in self._table]
+        value, slope = (each + share * rise[at] for each, rise in zip(low, self._rises, strict=True))
+        return value, slope
+
+    def _samples(self) -> tuple[Array, Array | None]:
+        """Return samples on the axes in use, (runs, M, used), and on new ones, (runs, M, M) or None."""
+        M, runs, used = self._plan.samples, len(self._W), self._used
+        x = self._rng.standard_normal((runs, M, used))
+        if self._whole:
+            return x, None
+        new = np.tril(self._rng.standard_normal((runs, M, M)), -1)
+        left = self._problem.dimension - used - np.arange(M)
+        np.einsum("rii->ri", new)[...] = np.sqrt(self._rng.chisquare(left, (runs, M)))
+        return x, new
+
+    def _gather(self) -> None:
+        """Turn the axes beyond the teacher's, so that the first m of them hold all that neurons have there."""
+        r, m = self._span, self._W.shape[1]
+        rest = np.linalg.qr(np.swapaxes(self._W[:, :, r:], 1, 2), mode="r")
+        self._W[:, :, r:] = 0.0
+        self._W[:, :, r : r + m] = np.swapaxes(rest, 1, 2)
+        self._used = r + m
