@@ -27,8 +27,7 @@ import numpy as np
 import dynamics
 from benchmarks.journal import Journal, machine
 from benchmarks.sgd import on_threads
-from dynamics.equations.mean_field import start_particles
-from dynamics.equations.sphere_moments import coordinate_moments, zonal_coefficients, zonal_powers
+from dynamics.equations.mean_field import coordinate_moments, start_particles, zonal_coefficients, zonal_powers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

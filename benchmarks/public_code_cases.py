@@ -10,7 +10,7 @@ import numpy as np
 
 import dynamics
 from dynamics.equations.committee import CommitteeSystem
-from dynamics.equations.network.step_system import NetworkStepSystem
+from dynamics.equations.network.steps import NetworkStepSystem
 from dynamics.equations.network.system import NetworkSystem
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.overlaps import population_loss, teacher_term
+from dynamics.equations.losses import population_loss, teacher_term
 from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:

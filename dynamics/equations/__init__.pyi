@@ -3,10 +3,10 @@ from .correlation import gradient_table as gradient_table
 from .decoupled import LARGEST_HISTORY as LARGEST_HISTORY
 from .decoupled import solve_pairs as solve_pairs
 from .interface import System as System
+from .losses import learned_mass as learned_mass
+from .losses import population_loss as population_loss
+from .losses import squared_error as squared_error
+from .losses import teacher_term as teacher_term
 from .network.system import NetworkSystem as NetworkSystem
-from .overlaps import learned_mass as learned_mass
-from .overlaps import population_loss as population_loss
-from .overlaps import teacher_term as teacher_term
 from .spherical import followers_in_space as followers_in_space
 from .spherical import make_particle_system as make_particle_system
-from .spherical import squared_error as squared_error

@@ -11,6 +11,10 @@ with A = a g'(C), B = n g'(G), e_i = 2 S_i − Σ_p A_ip C_ip + Σ_j B_ij G_ij, 
 Axes of one eigenvalue are a class. Within it neurons stay in the span of their start and the teacher, so that r_c + m
 axes carry it however many there are: the flow of R_c = Ŵ_cΘ̂_cᵀ and Q_c = Ŵ_cŴ_cᵀ in fewer numbers, and of vectors in
 R^d where all eigenvalues are distinct.
+
+State y = [U (m, D) | ln n (m)], parameters = [a (P) | Θ (P, r) | s (D) | data of the link], sizes = [m, P, D, r,
+sign_matters, place of the link]. The equations are those of `dynamics.equations.classes`. One right-hand side
+costs 4 m² D + 4 m P r operations.
 """
 
 from __future__ import annotations
@@ -19,14 +23,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations import class_step_kernels as step_kernels
-from dynamics.equations import classes_kernels as kernels
-from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial
 from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.link import g0, learned_kernel, link_at, link_data, write_both, write_g2
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.link import link_data
-from dynamics.problem.inputs import MOST_WEIGHTS
-from hermite.moments import count_diagrams, mean_derivatives
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product_until
+from dynamics.kernels.views import matrix, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +38,169 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
+LINK = 5
 
-FUNCTIONS = Functions(kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal)
+
+@kernel
+def class_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector, e: Vector, n: Vector) -> None:
+    """Write e of the system and n, and C, G, A = a g'(C), B = n g'(G), g(C) and g(G) to `work`."""
+    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    mP, mm = m * P, m * m
+    both = mP + mm
+    U, rows, link = matrix(y, 0, m, D), matrix(parameters, P, P, r), link_at(parameters, sizes[LINK])
+    C, G = matrix(work, 0, m, P), matrix(work, mP, m, m)
+    A, B = matrix(work, both, m, P), matrix(work, both + mP, m, m)
+    toward, apart = matrix(work, 2 * both, m, P), matrix(work, 2 * both + mP, m, m)
+    product_until(U, U.T, G, sizes)
+    for i in range(m):
+        n[i] = np.exp(y[m * D + i])
+        for p in range(P):
+            c = 0.0
+            for k in range(r):
+                c += rows[p, k] * U[i, k]
+            C[i, p] = c
+    write_both(link, vector(work, 0, both), vector(work, 2 * both, both), vector(work, both, both))
+    for i in range(m):
+        total = 0.0
+        for p in range(P):
+            A[i, p] *= parameters[p]
+            total += 2.0 * parameters[p] * toward[i, p] - A[i, p] * C[i, p]
+        for j in range(m):
+            B[i, j] *= n[j]
+            total += B[i, j] * G[i, j] - 2.0 * n[j] * apart[i, j]
+        e[i] = total
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """U' = Y diag(s) − diag(ℓ'/2) U, ℓ' = (ln n)' = 2 Σ_l s_l U_il Y_il, Y = diag(e) U − B U + A Θ."""
+    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    both = m * P + m * m
+    A, B = matrix(work, both, m, P), matrix(work, both + m * P, m, m)
+    o = 3 * both
+    BU, toward = matrix(work, o, m, D), matrix(work, o + m * D, m, r)
+    o += m * D + m * r
+    e, n = vector(work, o, m), vector(work, o + m, m)
+    class_forces(y, parameters, sizes, work, e, n)
+    U, dU = matrix(y, 0, m, D), matrix(out, 0, m, D)
+    product_until(B, U, BU, sizes)
+    product_until(A, matrix(parameters, P, P, r), toward, sizes)
+    first = P + P * r
+    for i in range(m):
+        growth = 0.0
+        for k in range(D):
+            rate = e[i] * U[i, k] - BU[i, k]
+            if k < r:
+                rate += toward[i, k]
+            dU[i, k] = parameters[first + k] * rate
+            growth += dU[i, k] * U[i, k]
+        for k in range(D):
+            dU[i, k] -= growth * U[i, k]
+        out[m * D + i] = 2.0 * growth
+
+
+@kernel
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """About the diagonal of the Jacobian: what multiplies U_il, the bend of its force, and −4 n g(1) Σ s U² of ln n."""
+    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    rhs(t, y, out, parameters, sizes, work)
+    both = m * P + m * m
+    B, bend = matrix(work, both + m * P, m, m), matrix(work, 2 * both, m, P)
+    o = 3 * both + m * D + m * r
+    e, n = vector(work, o, m), vector(work, o + m, m)
+    link, first = link_at(parameters, sizes[LINK]), P + P * r
+    own = g0(link, 1.0)
+    write_g2(link, vector(work, 0, m * P), vector(work, 2 * both, m * P))
+    for i in range(m):
+        stretch = 0.0
+        for k in range(D):
+            u = y[i * D + k]
+            rate = e[i] - B[i, i]
+            if k < r:
+                for p in range(P):
+                    theta = parameters[P + p * r + k]
+                    rate += parameters[p] * bend[i, p] * theta * theta
+            out[i * D + k] = parameters[first + k] * rate - 0.5 * out[m * D + i]
+            stretch += parameters[first + k] * u * u
+        out[m * D + i] = -4.0 * n[i] * own * stretch
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
+    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
+    link = link_at(parameters, sizes[LINK])
+    whole = learned_kernel(link, 1.0)
+    for p in range(P):
+        out[p] = -0.5
+        out[P + p] = -0.5 * parameters[p]
+    for i in range(m):
+        share = np.exp(y[m * D + i]) / whole
+        for p in range(P):
+            c = 0.0
+            for k in range(r):
+                c += parameters[P + p * r + k] * y[i * D + k]
+            if c > 0.0 or sizes[4] == 0:
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * learned_kernel(link, c)
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """|u_i| = 1, of which rounding would take a neuron that shrinks away."""
+    m, D = sizes[0], sizes[2]
+    for i in range(m):
+        square = 0.0
+        for k in range(i * D, i * D + D):
+            square += y[k] * y[k]
+        for k in range(i * D, i * D + D):
+            y[k] /= np.sqrt(square)
+
+
+# Compiled functions of the flow in weights, whose Euler steps are gradient descent.
+#
+# State y = [Ŵ (m, D)]; parameters and sizes are those of the flow in unit vectors, which does the work.
+
+
+@kernel
+def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
+    """Write unit vectors and ln n of weights."""
+    m, D = sizes[0], sizes[2]
+    for i in range(m):
+        square = 0.0
+        for k in range(i * D, i * D + D):
+            square += y[k] * y[k]
+        state[m * D + i] = np.log(square)
+        for k in range(i * D, i * D + D):
+            state[k] = y[k] / np.sqrt(square)
+
+
+@kernel
+def descent_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """ŵ' = ρ (u' + ½ (ln n)' u)."""
+    m, D = sizes[0], sizes[2]
+    size = m * D + m
+    state, rate = vector(work, 0, size), vector(work, size, size)
+    write_units(y, sizes, state)
+    rhs(t, state, rate, parameters, sizes, vector(work, 2 * size, work.size - 2 * size))
+    for i in range(m):
+        rho = np.exp(0.5 * state[m * D + i])
+        for k in range(i * D, i * D + D):
+            out[k] = rho * (rate[k] + 0.5 * rate[m * D + i] * state[k])
+
+
+@kernel
+def descent_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Emergence and learned mass of the flow."""
+    size = sizes[0] * sizes[2] + sizes[0]
+    state = vector(work, 0, size)
+    write_units(y, sizes, state)
+    event_values(t, state, out, parameters, sizes, vector(work, size, work.size - size))
+
+
+FUNCTIONS = Functions(rhs, event_values, normalise, jacobian_diagonal)
 #: Euler steps alone are taken of these.
-DESCENT = Functions(kernels.descent_rhs, kernels.descent_event_values, kernels.leave_weights)
+DESCENT = Functions(descent_rhs, descent_event_values)
 
 
 class ClassSystem(OverlapSystem):
@@ -114,111 +276,3 @@ class ClassDescentSystem(ClassSystem):
         squared_norm = np.sum(weights**2, axis=-1)
         unit = weights / np.sqrt(squared_norm)[..., None]
         return super().unpack(np.concatenate([unit.reshape(state.shape), np.log(squared_norm)], axis=-1))
-
-
-# The overlaps under online SGD of a finite learning rate on inputs of covariance Σ, closed class by class.
-#
-# Whitened, a sample g ~ N(0, I) moves ŵ_i by −η e Σ ∇_i, ∇_i = ρ_i [α(z_i) u_i + σ'(z_i) g] as on isotropic inputs
-# (`dynamics.equations.finite_step`). With U the coordinates of unit neurons on the axes of the teacher, K_c
-# the share of class c in G, and X_c that of class c in the Gram matrix X of the m unit neurons and P directions,
-#
-# .. math::
-# U_{il}' = s_l Y_{il} - \tfrac12 \ell_i' U_{il}, \qquad
-# K_c' = s_c (V_c + V_c^T) + s_c^2 H_c - \tfrac12 (\ell_i' + \ell_j') K_c, \qquad
-# \ell_i' = (\ln n_i)' = \sum_c [2 s_c V_c + s_c^2 H_c]_{ii}
-#
-# in the time η · step, with Y = F U + A Θ, V_c the products of Y and U within class c, F = diag(e) − B of
-# `dynamics.equations.classes`, and H_c = η [D_c + (second_c − D_c)/B] for batches of B samples, D_c =
-# Y_c Y_cᵀ. For class c of d_c axes Stein's lemma leaves the sum over the m + P vectors
-#
-# .. math::
-# \mathrm{second}_c = d_c\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j] + \sum_{ab} J^{(ij)}_{ab} X_{c,ab}
-#
-# with J linear in means of four functions. In ē = Σ_a w_a σ_a, w = (n, −a), and A(z) = α + σ'' of mean derivatives
-# (2 − k) f̂_k, its entries are sums of
-#
-# .. math::
-# ab:&\; 2 w_a w_b E[\sigma'_a \sigma'_b \sigma'_i \sigma'_j], \quad
-# aa: 2 w_a E[\bar e\, \sigma''_a \sigma'_i \sigma'_j], \quad
-# ai: 2 w_a E[\bar e\, \sigma'_a (A + \sigma'')_i \sigma'_j], \\
-# ii:&\; E[(\bar e^2 + \tau^2) (\sigma''' + \alpha')_i \sigma'_j], \quad
-# ij: E[(\bar e^2 + \tau^2) (A_i A_j + \sigma''_i \sigma''_j)],
-#
-# and of the same with i and j exchanged. "infinite-d" keeps d_c E[…]/B alone, the limit tr Σ → ∞ at fixed η tr Σ.
-# What is left out is the scatter of single runs about the mean. Dimensionless throughout.
-
-
-STEP_FUNCTIONS = Functions(
-    step_kernels.rhs, step_kernels.event_values, step_kernels.normalise, step_kernels.jacobian_diagonal
-)
-
-
-class ClassStepSystem(ClassSystem):
-    """State layout, kernels and observables of the mean steps of a problem that has `inputs`.
-
-    State: U (m, r) on the teacher's axes, K (classes, m, m), and ln n (m,). Raises ValueError if the link is not a
-    polynomial or of too many diagrams, or if the classes are too many.
-    """
-
-    name = "class-step"
-    against_clusters = FlowSystem.against_clusters
-
-    def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
-        check_polynomial(problem)
-        super().__init__(problem)
-        self.functions = STEP_FUNCTIONS
-        axes, link, teacher = self.axes, problem.activation, problem.teacher
-        m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
-        hat = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
-        _check_sizes(hat, m + P, classes)
-        unit, log_norm = self.initial_state[:-m].reshape(self.shape), self.initial_state[-m:]
-        shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
-        self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
-        self.shape = (classes, m, r)
-        whole, share = step_theory == "finite-d", learning_rate / batch_size
-        numbers = np.concatenate(
-            [
-                teacher.coefficients,
-                self.teacher.ravel(),
-                axes.eigenvalue,
-                axes.sizes.astype(np.float64),
-                [problem.label_noise, learning_rate - share if whole else 0.0, share],
-                np.append(hat, np.zeros(4)),
-            ]
-        )
-        self.parameters = np.concatenate([numbers, link_data(problem)])
-        counts = [m, P, r, classes, hat.size - 1, problem.information_exponent % 2, whole, numbers.size]
-        self.sizes = np.array([*counts, *axes.kind[:r]], dtype=np.int64)
-        M, half = m + P, hat.size * (hat.size + 1) // 2
-        of_moments = 2 * M * M + classes + 6 * hat.size**2 + 5 * half * M + 5 * (M + 2)
-        self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, 2 * m * M)
-
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component: in units of 1/√d, the size of a random overlap, for U and K; plain for ln n."""
-        classes, m, r = self.shape
-        return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [m * r + classes * m * m, m])
-
-    def unpack(self, state: Array) -> tuple[Array, ...]:
-        """Return the overlaps C and G of a state, or of a stack, and n."""
-        classes, m, r = self.shape
-        stack = state.shape[:-1]
-        G = state[..., m * r : -m].reshape(*stack, classes, m, m).sum(axis=-3)
-        np.einsum("...ii->...i", G)[...] = 1.0
-        return state[..., : m * r].reshape(*stack, m, r) @ self.teacher.T, G, np.exp(state[..., -m:])
-
-
-def _check_sizes(hat: Array, vectors: int, classes: int) -> None:
-    """Refuse links of too many diagrams, and classes of too many shares."""
-    count = count_diagrams(hat, hat)
-    if count > MOST_DIAGRAMS:
-        msg = (
-            "Argument `problem` must have a link of lower degree or of fewer terms for the equation of a finite "
-            f"learning rate, but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}."
-        )
-        raise ValueError(msg)
-    if classes * vectors**2 > MOST_WEIGHTS:
-        msg = (
-            f"Argument `inputs` must have at most {MOST_WEIGHTS // vectors**2} distinct eigenvalues for the equation "
-            f"of a finite learning rate with {vectors} neurons and directions together, but has {classes}."
-        )
-        raise ValueError(msg)

@@ -8,6 +8,12 @@ r"""The exact coupled overlap flow of the 2-homogeneous student, for any Hermite
 with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ. It is the gradient flow of ½ E(f − f*)² on Gaussian
 data, exact for every d ≥ P; d enters through the start alone. ln n is integrated, not n: with an absolute tolerance n
 could cross zero, after which the loss is unbounded below.
+
+State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
+sizes = [m, P, orthonormal, sign_matters, place of the link]. The equations are those of
+`dynamics.equations.overlaps`. One right-hand side costs 4 m² P + 2 m³ operations in BLAS products (2 m P² more
+for a general teacher Gram matrix) and one pass over C and G; a product with its Jacobian costs twice the m² P and m³
+operations.
 """
 
 from __future__ import annotations
@@ -18,21 +24,257 @@ import numpy as np
 
 from dynamics.equations.degrees import by_degree, link_parts, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
-from dynamics.problem.emergence import LearnedPart
+from dynamics.equations.link import (
+    g0,
+    learned_kernel,
+    link_at,
+    link_data,
+    write_both,
+    write_g0,
+    write_g1,
+    write_g2,
+    write_learned,
+)
+from dynamics.equations.losses import population_loss, student_term, teacher_term, weighed_kernel
+from dynamics.kernels.arrays import Integers, Matrix, Vector
+from dynamics.kernels.jit import kernel
+from dynamics.kernels.products import product_until
+from dynamics.kernels.views import matrix, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dynamics.equations.degrees import DegreePart
     from dynamics.problem import Problem
-    from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
+
+LINK = 4
+
+
+@kernel
+def add_rows(
+    sign: float, weights: Vector, overlaps: Matrix, values: Matrix, slopes: Matrix, force: Vector, r: Vector
+) -> None:
+    """Multiply slopes g' by weights of columns; write sign · Σ weight g and sign · Σ weight g' overlap of each row.
+
+    With sign −1 they are added to what is there.
+    """
+    for i in range(slopes.shape[0]):
+        total = radial = 0.0
+        for j in range(slopes.shape[1]):
+            slope = weights[j] * slopes[i, j]
+            slopes[i, j] = slope
+            total += weights[j] * values[i, j]
+            radial += slope * overlaps[i, j]
+        force[i] = total if sign > 0.0 else force[i] - total
+        r[i] = radial if sign > 0.0 else r[i] - radial
+
+
+@kernel
+def pair_forces(
+    link: Vector, y: Vector, a: Vector, A: Vector, B: Vector, n: Vector, r: Vector, force: Vector, values: Vector
+) -> None:
+    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii.
+
+    `values` is scratch for as many numbers as the larger of C and G has.
+    """
+    m = n.size
+    P = A.size // m
+    for i in range(m):
+        n[i] = np.exp(y[y.size - m + i])
+    write_both(link, vector(y, 0, m * P), values, A)
+    add_rows(1.0, a, matrix(y, 0, m, P), matrix(values, 0, m, P), matrix(A, 0, m, P), force, r)
+    write_both(link, vector(y, m * P, m * m), values, B)
+    add_rows(-1.0, n, matrix(y, m * P, m, m), matrix(values, 0, m, m), matrix(B, 0, m, m), force, r)
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """C' = A T − B C − diag(r) C, G' = X + Xᵀ − diag(r) G − G diag(r), (ln n)' = 4 [Σ a g(C) − Σ n g(G)]."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    A, BC = matrix(work, 0, m, P), matrix(work, mP, m, P)
+    o = 2 * mP
+    B, X, BG = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
+    n, r = vector(work, o + 3 * mm, m), vector(work, o + 3 * mm + m, m)
+    values = vector(work, o + 3 * mm + 2 * m, max(mP, mm))
+    link = link_at(parameters, sizes[LINK])
+    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, o, mm), n, r, dl, values)
+    product_until(A, C.T, X, sizes)
+    product_until(B, G, BG, sizes)
+    product_until(B, C, BC, sizes)
+    AT = A
+    if sizes[2] == 0:
+        AT = dC
+        product_until(A, matrix(parameters, P, P, P), dC, sizes)
+    for i in range(m):
+        dl[i] *= 4.0
+        for p in range(P):
+            dC[i, p] = AT[i, p] - BC[i, p] - r[i] * C[i, p]
+        dG[i, i] = 0.0
+        for j in range(i):
+            rate = X[i, j] + X[j, i] - BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]
+            dG[i, j] = rate
+            dG[j, i] = rate
+
+
+@kernel
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Exact diagonal of the Jacobian, an entry of the symmetric G counted as one variable."""
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
+    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    A, B = matrix(work, 0, m, P), matrix(work, mP, m, m)
+    n, r = vector(work, mP + mm, m), vector(work, mP + mm + m, m)
+    link = link_at(parameters, sizes[LINK])
+    values = vector(work, mP + mm + 2 * m, max(mP, mm))
+    pair_forces(link, y, parameters, vector(work, 0, mP), vector(work, mP, mm), n, r, dl, values)
+    write_g2(link, vector(y, 0, mP), vector(out, 0, mP))
+    write_g2(link, vector(y, mP, mm), vector(out, mP, mm))
+    own_value = g0(link, 1.0)
+    for i in range(m):
+        own = B[i, i] + r[i]
+        for p in range(P):
+            bend = parameters[p] * dC[i, p]
+            dC[i, p] = bend - own - C[i, p] * (bend * C[i, p] + A[i, p])
+        dG[i, i] = 0.0
+        for j in range(i):
+            s, bend = G[i, j], dG[i, j]
+            mass = n[i] + n[j]
+            # B_ij + B_ji = (n_i + n_j) g'(s).
+            rate = -own - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
+            dG[i, j] = rate
+            dG[j, i] = rate
+        dl[i] = -4.0 * n[i] * own_value
+
+
+@kernel
+def write_forces_along(
+    link: Vector, y: Vector, v: Vector, a: Vector, A: Vector, dA: Vector, B: Vector, dB: Vector, n: Vector,
+    values: Vector,
+) -> None:  # fmt: skip
+    """Write A, B and n of `pair_forces`, and the derivatives of A and B along v = [dC | dG | d ln n].
+
+    `values` becomes g(G).
+    """
+    m = n.size
+    P = A.size // m
+    first = y.size - m
+    C, G = vector(y, 0, m * P), vector(y, m * P, m * m)
+    for i in range(m):
+        n[i] = np.exp(y[first + i])
+    write_g1(link, C, A)
+    write_g2(link, C, dA)
+    write_g1(link, G, B)
+    write_g2(link, G, dB)
+    write_g0(link, G, values)
+    for i in range(m):
+        for p in range(P):
+            A[i * P + p] *= a[p]
+            dA[i * P + p] *= a[p] * v[i * P + p]
+        for j in range(m):
+            B[i * m + j] *= n[j]
+            dB[i * m + j] = n[j] * dB[i * m + j] * v[m * P + i * m + j] + B[i * m + j] * v[first + j]
+
+
+@kernel
+def jacobian_product(
+    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write the derivative of `rhs` along v = [dC | dG | d ln n] with dG symmetric.
+
+    dC' = dA T − dB C − B dC − dr C − r dC and dG' = dX + dXᵀ − (dr_i + dr_j) G − (r_i + r_j) dG, where
+    dX = dA Cᵀ + A dCᵀ − dB G − B dG.
+    """
+    m, P = sizes[0], sizes[1]
+    mP, mm = m * P, m * m
+    first = mP + mm
+    C, G, dC, dG = matrix(y, 0, m, P), matrix(y, mP, m, m), matrix(v, 0, m, P), matrix(v, mP, m, m)
+    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, first, m)
+    A, dA, BdC, dBC = (
+        matrix(work, 0, m, P),
+        matrix(work, mP, m, P),
+        matrix(work, 2 * mP, m, P),
+        matrix(work, 3 * mP, m, P),
+    )
+    o = 4 * mP
+    B, dB, dAC = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
+    AdC, dBG, BdG = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), matrix(work, o + 5 * mm, m, m)
+    n, r, dr = vector(work, o + 6 * mm, m), vector(work, o + 6 * mm + m, m), vector(work, o + 6 * mm + 2 * m, m)
+    write_forces_along(
+        link_at(parameters, sizes[LINK]), y, v, parameters, vector(work, 0, mP), vector(work, mP, mP),
+        vector(work, o, mm), vector(work, o + mm, mm), n, vector(work, o + 2 * mm, mm),
+    )  # fmt: skip
+    for i in range(m):
+        total = radial = turn = 0.0
+        for p in range(P):
+            total += A[i, p] * dC[i, p]
+            radial += A[i, p] * C[i, p]
+            turn += dA[i, p] * C[i, p] + A[i, p] * dC[i, p]
+        for j in range(m):
+            # dAC holds g(G).
+            total -= B[i, j] * dG[i, j] + n[j] * dAC[i, j] * v[first + j]
+            radial -= B[i, j] * G[i, j]
+            turn -= dB[i, j] * G[i, j] + B[i, j] * dG[i, j]
+        ol[i] = 4.0 * total
+        r[i] = radial
+        dr[i] = turn
+    product_until(dA, C.T, dAC, sizes)
+    product_until(A, dC.T, AdC, sizes)
+    product_until(dB, G, dBG, sizes)
+    product_until(B, dG, BdG, sizes)
+    product_until(dB, C, dBC, sizes)
+    product_until(B, dC, BdC, sizes)
+    dAT = dA
+    if sizes[2] == 0:
+        dAT = oC
+        product_until(dA, matrix(parameters, P, P, P), oC, sizes)
+    for i in range(m):
+        for p in range(P):
+            oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
+        for j in range(m):
+            dAC[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
+    for i in range(m):
+        oG[i, i] = 0.0
+        for j in range(i):
+            rate = dAC[i, j] + dAC[j, i] - (dr[i] + dr[j]) * G[i, j] - (r[i] + r[j]) * dG[i, j]
+            oG[i, j] = rate
+            oG[j, i] = rate
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
+    m, P = sizes[0], sizes[1]
+    C, masses = matrix(y, 0, m, P), matrix(work, 0, m, P)
+    link = link_at(parameters, sizes[LINK])
+    write_learned(link, vector(y, 0, m * P), vector(work, 0, m * P))
+    whole, first = learned_kernel(link, 1.0), m * P + m * m
+    for p in range(P):
+        out[p] = -0.5
+        out[P + p] = -0.5 * parameters[p]
+    for i in range(m):
+        share = np.exp(y[first + i]) / whole
+        for p in range(P):
+            c = C[i, p]
+            if c > 0.0 or sizes[3] == 0:
+                out[p] = max(out[p], c * c - 0.5)
+            out[P + p] += share * masses[i, p]
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """|u_i| = 1: rounding aside G_ii is conserved, so it is simply kept at 1."""
+    m = sizes[0]
+    first = m * sizes[1]
+    for i in range(m):
+        y[first + i * m + i] = 1.0
 
 
 #: Number of neurons up to which realisability is monitored.
 MARGIN_ROWS = 256
-#: Numbers of an overlap matrix of which the kernel is computed at once.
-BLOCK = 1 << 16
 
 
 class OverlapSystem(FlowSystem):
@@ -43,13 +285,7 @@ class OverlapSystem(FlowSystem):
     against_clusters: str | None = None
 
     def __init__(self, problem: Problem) -> None:
-        # Imported here because the functions of this module need no Numba.
-        from dynamics.equations import overlaps_kernels as kernels
-        from dynamics.equations.pairs.link import link_data
-
-        self.functions = Functions(
-            kernels.rhs, kernels.event_values, kernels.normalise, kernels.jacobian_diagonal, kernels.jacobian_product
-        )
+        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
         m, P = problem.width, problem.num_directions
         teacher = problem.teacher
         start = problem.start()
@@ -164,59 +400,3 @@ class OverlapSystem(FlowSystem):
         smallest: Array = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0].astype(np.float64)
         return np.where(finite, smallest, np.nan)
 
-
-def teacher_term(problem: Problem) -> float:
-    """Return E f*² = Σ_pq a_p a_q g(T_pq) without ever forming T for an orthonormal teacher."""
-    a, link = problem.teacher.coefficients, problem.activation
-    if problem.teacher.is_orthonormal:
-        squares = float(np.sum(a**2))
-        return link.kernel_at_one * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
-    return float(a @ link.kernel(problem.teacher.gram()) @ a)
-
-
-def population_loss(
-    link: HermiteExpansion | DegreePart,
-    constant: float,
-    a: Array,
-    C: Array,
-    G: Array,
-    n: Array,
-) -> Any:
-    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_term(link, G, n)
-
-
-def student_term(link: HermiteExpansion | DegreePart, G: Array, n: Array) -> Any:
-    """Return Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
-
-
-def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
-    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
-
-    It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would
-    have to find new pages of memory.
-    """
-    m, columns = overlaps.shape[-2:]
-    size = max(BLOCK // columns, 1)
-    sums: Array = np.zeros((*overlaps.shape[:-2], columns))
-    for rows in (slice(begin, begin + size) for begin in range(0, m, size)):
-        sums += np.matmul(n[..., None, rows], link.kernel(overlaps[..., rows, :]))[..., 0, :]
-    return sums
-
-
-def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
-    r"""Return the mass that neurons carry of each direction p, which is learned when that reaches a_p/2.
-
-    .. math:: \sum_i \frac{n_i\, g_3(C_{ip})}{g_3(1)}, \qquad g_3(s) = \sum_{j \ge 3} c_j^2 s^j
-
-    of overlaps C (m, P) and squared norms n (m,), all dimensionless, shape (P,); NaN where the link has no part of
-    degree 3 or more.
-    """
-    return LearnedPart.of(link).mass(C, n)
-
-
-def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
-    """Return max_i C_ip² − ½, for C > 0 only if the sign matters, and learned mass − a_p/2, of some directions."""
-    size = np.maximum(C, 0.0) if sign_matters else C
-    return np.max(size**2, axis=0) - 0.5, part.mass(C, n) - 0.5 * a

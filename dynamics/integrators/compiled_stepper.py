@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.equations.pairs.vectors import VectorSystem
+    from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.stepper import Stepper, Tolerances
     from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.overlaps import events_of_directions
-from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
-from dynamics.equations.pairs.vectors import UnitField
+from dynamics.equations.field import UnitField
+from dynamics.equations.link import link_data
+from dynamics.equations.losses import events_of_directions
+from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators import descent_kernels
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored
@@ -234,7 +234,7 @@ class EulerStepper(FixedSteps):
 # .. math:: w_i \leftarrow w_i - \eta\, \nabla_{w_i} \tfrac12 E(f - f^*)^2
 # = |w_i| \big[ u_i + \eta (F_i - (F_i \cdot u_i) u_i + 2\,\mathrm{growth}_i\, u_i) \big]
 #
-# with u_i = w_i/|w_i|, F and growth of `dynamics.equations.pairs.field_kernels`.  The weights themselves are carried,
+# with u_i = w_i/|w_i|, F and growth of `dynamics.equations.field`.  The weights themselves are carried,
 # as unit vectors and squared norms in the D = min(d, r + m) coordinates that a gradient never leaves: the overlaps W
 # Θᵀ and W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every step, because they are at hand.
 

@@ -1,6 +1,6 @@
 """Compiled steps of gradient descent.
 
-One step in unit vectors u_i and squared norms n_i, with F and growth of `equations.pairs.field_kernels`:
+One step in unit vectors u_i and squared norms n_i, with F and growth of `dynamics.equations.field`:
 
     v_i = u_i + η (F_i − (F_i·u_i) u_i + 2 growth_i u_i),   u_i ← v_i / |v_i|,   n_i ← n_i |v_i|²
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.pairs.field_kernels import FIELD_BLOCK, multiply_pairs, write_field
-from dynamics.equations.pairs.link import learned_kernel, write_learned
+from dynamics.equations.field import FIELD_BLOCK, multiply_pairs, write_field
+from dynamics.equations.link import learned_kernel, write_learned
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed
 from dynamics.integrators.system_calls import System, normalise, rhs
 from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector

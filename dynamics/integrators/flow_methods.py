@@ -183,7 +183,7 @@ class FlowMethod:
     def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
         """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
         # Imported here because a menu needs no linear algebra.
-        from dynamics.equations.pairs.vectors import VectorSystem
+        from dynamics.equations.vectors import VectorSystem
 
         vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.has_unit_vectors else None
         system = self.system if vectors is None else vectors

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.pairs.vectors import VectorSystem
+from dynamics.equations.vectors import VectorSystem
 from dynamics.integrators import small_flow_kernels as kernels
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.clusters import LAG_TOLERANCE, NOTICED, STALL_GAIN, STALL_STEPS

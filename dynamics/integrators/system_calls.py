@@ -99,7 +99,7 @@ def put_back(function: Callable[..., None], y: Vector, numbers: tuple[Any, ...])
 
 @kernel
 def unit_diagonal(
-    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector  # noqa: ARG001
+    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:  # fmt: skip
     """Write zeros: a system without a diagonal of its Jacobian has no preconditioner."""
     for i in range(out.size):

@@ -254,7 +254,7 @@ def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others
 
     With the neurons of a second network of the same width it is E(f_m − f_∞)(f'_m − f_∞).
     """
-    from dynamics.equations.spherical import mean_of_pairs
+    from dynamics.equations.losses import mean_of_pairs
 
     problem, c = system.problem, system.coefficients
     axes, kernel = problem.teacher.span, problem.activation.kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from dynamics.equations.overlaps import teacher_term
+from dynamics.equations.losses import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values

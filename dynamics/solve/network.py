@@ -209,7 +209,7 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
         from dynamics.equations.network.system import NetworkSystem
 
         return NetworkSystem(problem, step.learning_rate)
-    from dynamics.equations.network.step_system import NetworkStepSystem
+    from dynamics.equations.network.steps import NetworkStepSystem
 
     return NetworkStepSystem(problem, step.learning_rate, step.step_theory, step.batch_size)
 

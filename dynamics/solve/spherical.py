@@ -325,8 +325,8 @@ def solve_coupling(
 
 def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> Callable[[int], LinearisedCoupling]:
     """Return the linearised equation at each node and, between two, in the middle, by its number from the start."""
-    from dynamics.equations.pairs.unit_vectors import unit_vectors
     from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
+    from dynamics.equations.vectors import unit_vectors
 
     start, _ = unit_vectors(problem)
     tracers = start[:, : problem.teacher.span]

@@ -26,7 +26,7 @@ def load_common() -> None:
     import dynamics.solve.ensemble
     import dynamics.solve.overlaps  # noqa: F401
     from dynamics.equations.overlaps import OverlapSystem
-    from dynamics.equations.pairs.vectors import VectorSystem
+    from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.system_calls import callbacks
     from dynamics.problem import Problem, Teacher
 

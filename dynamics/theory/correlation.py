@@ -17,7 +17,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from dynamics.equations.correlation import StepMeans, signal_slope, step_means
-from dynamics.equations.spherical import squared_error
+from dynamics.equations.losses import squared_error
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 

@@ -79,7 +79,7 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
     Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
     """
     # Imported here because compiled functions need Numba, which closed forms do not.
-    from dynamics.equations.pairs.vectors import LinearisedSystem
+    from dynamics.equations.linearised import LinearisedSystem
     from dynamics.integrators import stepper_of
 
     system = LinearisedSystem(problem)

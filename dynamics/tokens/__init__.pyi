@@ -3,11 +3,11 @@ from .answers import predict as predict
 from .answers import solve as solve
 from .answers import system_of as system_of
 from .causal_graph import LOG_FLOOR as LOG_FLOOR
+from .memory import rank_bins as rank_bins
 from .memory import sampled_times as sampled_times
 from .problems import AssociativeMemory as AssociativeMemory
 from .problems import CausalGraph as CausalGraph
 from .problems import Composition as Composition
 from .problems import FactualRecall as FactualRecall
 from .problems import TokenProblem as TokenProblem
-from .recovery import rank_bins as rank_bins
 from .system import TOKEN_VARIABLES as TOKEN_VARIABLES

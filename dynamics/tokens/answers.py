@@ -18,9 +18,8 @@ from dynamics.runs.result import joined
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.composition import CompositionSystem
-from dynamics.tokens.memory import MemorySystem
+from dynamics.tokens.memory import MemorySystem, recovered
 from dynamics.tokens.recall import RecallSystem
-from dynamics.tokens.recovery import recovered
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 
 if TYPE_CHECKING:

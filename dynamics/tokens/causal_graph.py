@@ -8,6 +8,10 @@ Rows decouple. With a linear second layer exactly, and a softmax to first order 
 F(0) = S and F(j) the number of divisors of |j| up to S; up and down count edges from s up to the last common ancestor
 with t, and down to t; v = 0 across trees. A softmax has β(v_ts − mean_t v_ts) for v_ts. Of Dirichlet transitions with
 the loss −ln(f[y] + 0.05) v is measured on drawn sequences, at weights ρ = 1/n (arXiv:2402.14735).
+
+State y = scores of rows 3, 4, … n one after the other, of 2, 3, … n − 1 keys; parameters = [fitness of the same keys |
+share of the parent at which a row has progressed by half], 2 above any share for a row that has no parent; sizes = [n |
+index of the parent of each of these rows, −1 for none | stage].
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.interface import Functions
-from dynamics.tokens.causal_graph_kernels import event_values, normalise, rhs
+from dynamics.kernels.arrays import Integers, Vector
+from dynamics.kernels.jit import kernel
 from dynamics.tokens.system import TokenSystem, share_time
 
 if TYPE_CHECKING:
@@ -27,6 +32,49 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import Observables
     from dynamics.tokens.problems import CausalGraph
     from hermite.arrays import Array, Integers
+
+
+@kernel
+def write_shares(y: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the softmax of every row."""
+    first = 0
+    for keys in range(2, sizes[0]):
+        top, total = y[first], 0.0
+        for s in range(first, first + keys):
+            top = max(top, y[s])
+        for s in range(first, first + keys):
+            work[s] = np.exp(y[s] - top)
+            total += work[s]
+        for s in range(first, first + keys):
+            work[s] /= total
+        first += keys
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """W_t' = A_t ∘ (v_t − A_t·v_t)."""
+    write_shares(y, sizes, work)
+    first = 0
+    for keys in range(2, sizes[0]):
+        mean = 0.0
+        for s in range(first, first + keys):
+            mean += work[s] * parameters[s]
+        for s in range(first, first + keys):
+            out[s] = work[s] * (parameters[s] - mean)
+        first += keys
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Share of the parent less that at which progress p − (1 − p)/(keys − 1) is ½."""
+    write_shares(y, sizes, work)
+    first = 0
+    for keys in range(2, sizes[0]):
+        parent = sizes[keys - 1]
+        share = work[first + parent] if parent >= 0 else -1.0
+        out[keys - 2] = share - parameters[y.size + keys - 2]
+        first += keys
+
 
 #: Added to f[y] in the logarithm of the paper's loss.
 LOG_FLOOR = 0.05
@@ -38,7 +86,7 @@ class CausalGraphSystem(TokenSystem):
     """State, kernels, observables and closed forms of a causal graph."""
 
     name = "causal graph"
-    functions = Functions(rhs, event_values, normalise)
+    functions = Functions(rhs, event_values)
     references = "arXiv:2402.14735"
 
     def __init__(self, problem: CausalGraph) -> None:

@@ -11,7 +11,7 @@ import pytest
 from numpy.polynomial import polynomial
 from scipy.integrate import solve_ivp
 
-from dynamics.equations import decoupled, decoupled_kernels
+from dynamics.equations import decoupled
 from dynamics.equations.decoupled import solve_pairs
 from dynamics.equations.transit import logit_of_square, transit_table, transit_time
 from dynamics.problem import Problem, Teacher
@@ -212,20 +212,20 @@ def test_interpreted_kernel_equals_the_compiled_one(monkeypatch):
     end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
     arguments = (times, a, table.remaining(xi), ratio, cells, offset, places, table.norm, end)
     compiled, interpreted = np.zeros(20), np.zeros(20)
-    decoupled_kernels.add_pair_losses(compiled, *arguments)
-    monkeypatch.setattr(decoupled_kernels, "_look_up", decoupled_kernels._look_up.py_func)
-    decoupled_kernels.add_pair_losses.py_func(interpreted, *arguments)
+    decoupled.add_pair_losses(compiled, *arguments)
+    monkeypatch.setattr(decoupled, "_look_up", decoupled._look_up.py_func)
+    decoupled.add_pair_losses.py_func(interpreted, *arguments)
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
 
 
 def test_look_up_finds_the_cell_of_every_octave():
-    edges = decoupled_kernels.octave_edges(3)
+    edges = decoupled.octave_edges(3)
     cells = np.zeros((2 * (edges.size - 1), 12))
     cells[:, 0] = np.concatenate([-edges[:-1], edges[:-1]])
     cells[:, 1] = np.concatenate([-np.diff(edges), np.diff(edges)])
     values = np.empty(3)
     for x in (0.0, 0.3, 1.0, 2.5, 6.999, 7.0, -0.3, -1.0, -2.5, -7.0):
-        decoupled_kernels._look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
+        decoupled._look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
         assert values[0] == pytest.approx(x, abs=1e-14)
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dynamics.equations.pairs.field_kernels import overlaps_of_rows, sums_of_others
+from dynamics.equations.field import overlaps_of_rows, sums_of_others
 from dynamics.threads import cores
 
 #: Rows, others and columns: pairs and fours that are whole or not, parts of 512 columns that are whole or not.

@@ -150,7 +150,7 @@ def test_the_sources_of_a_module_are_what_it_imports_at_any_depth():
     listed = "import json, sys, {name}; from dynamics.kernels.cache import sources; from pathlib import Path\n"
     listed += "print(json.dumps([[str(path) for path in sources(Path({name}.__file__))],"
     listed += " [getattr(each, '__file__', None) for name, each in sys.modules.items() if name not in sys.stdlib_module_names]]))"
-    for name in ("dynamics.integrators.explicit_kernels", "dynamics.equations.pairs.vectors_kernels"):
+    for name in ("dynamics.integrators.explicit_kernels", "dynamics.equations.vectors"):
         found, loaded = json.loads(subprocess.check_output([sys.executable, "-c", listed.format(name=name)], text=True))
         packages = [str(ROOT / package) for package in ("hermite", "dynamics", "sgd_check")]
         ours = {path for path in loaded if path is not None and path.startswith(tuple(packages))}

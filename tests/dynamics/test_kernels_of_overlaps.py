@@ -9,8 +9,8 @@ from overlap_equations import overlap_rates
 from shared_links import MIXED
 
 import dynamics
+from dynamics.equations.link import data_of_series, g0, g1, g2, write_both, write_g0, write_g1, write_g2
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.link import data_of_series, g0, g1, g2, write_both, write_g0, write_g1, write_g2
 
 pytestmark = [pytest.mark.kernels, pytest.mark.slow_to_compile]
 

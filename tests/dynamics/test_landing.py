@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import dynamics
-from dynamics.equations.pairs.link import link_data
+from dynamics.equations.link import link_data
 from dynamics.integrators import Status
 from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.large_flow.landing_kernels import curvatures, largest_overlaps, shift_clusters, weigh_shifts

@@ -12,9 +12,9 @@ from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
+from dynamics.equations.field import SingleUnitField, UnitField
+from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.vectors import SingleUnitField, UnitField
 from dynamics.integrators import Status, clusters, flow_methods, make_stepper
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod

@@ -12,8 +12,14 @@ from kernel_calls import Kernels
 from scipy.special import gammaln, roots_gegenbauer
 
 import dynamics
-from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, start_particles
-from dynamics.equations.sphere_moments import coordinate_moments, zonal_coefficients, zonal_polynomials
+from dynamics.equations.mean_field import (
+    AxisSystem,
+    SubspaceSystem,
+    coordinate_moments,
+    start_particles,
+    zonal_coefficients,
+    zonal_polynomials,
+)
 from dynamics.runs.dataset import VARIABLES
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve

@@ -14,8 +14,17 @@ import hermite
 from dynamics.equations.network import network_kernels as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.normal_kernels import difference_of_products, joint_excess
-from dynamics.equations.network.series import Functions, pair_source, series_table
-from dynamics.equations.network.series_kernels import CENTRED, HEADER, HEADS, LIST, TERMS, write_derivatives
+from dynamics.equations.network.series import (
+    CENTRED,
+    HEADER,
+    HEADS,
+    LIST,
+    TERMS,
+    Functions,
+    pair_source,
+    series_table,
+    write_derivatives,
+)
 from dynamics.kernels.jit import entry
 
 NAMES = ("pair", "own", "moments", "own_slopes", "derivatives", "mutual")

@@ -10,8 +10,13 @@ from numpy.polynomial.hermite_e import hermegauss
 
 import dynamics
 import hermite
-from dynamics.equations.network.step_kernels import write_erf_second, write_polynomial_second
-from dynamics.equations.network.step_system import ridge_units, step_source, step_units
+from dynamics.equations.network.steps import (
+    ridge_units,
+    step_source,
+    step_units,
+    write_erf_second,
+    write_polynomial_second,
+)
 
 POLYNOMIAL = {0: 0.2, 1: 0.5, 2: -0.3, 3: 0.4}
 pytestmark = pytest.mark.slow_to_compile

@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 from test_network_step import broken, exact_to, smooth, target
 
 import dynamics
-from dynamics.equations.network.step_system import NetworkStepSystem
+from dynamics.equations.network.steps import NetworkStepSystem
 
 # Order parameters of erf committees, see `test_committee`.
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]

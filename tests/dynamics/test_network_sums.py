@@ -24,7 +24,7 @@ from dynamics.equations.network.network_kernels import (
     write_row,
 )
 from dynamics.equations.network.normal_kernels import bell_and_odd
-from dynamics.equations.network.series_kernels import HEADS
+from dynamics.equations.network.series import HEADS
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import entry
 from dynamics.threads.stopping import with_slot

@@ -14,13 +14,12 @@ from overlap_equations import overlap_rates
 from shared_links import MIXED
 
 import dynamics
+from dynamics.equations.field import SCRATCH, SingleUnitField
 from dynamics.equations.finite_step import FiniteStepSystem, StepMoments
+from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.field_kernels import SCRATCH
-from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_vectors import overlap_state, teacher_rows, unit_vectors
-from dynamics.equations.pairs.vectors import SingleUnitField, VectorSystem
 from dynamics.equations.spherical import SphericalSystem
+from dynamics.equations.vectors import VectorSystem, overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.descent import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper

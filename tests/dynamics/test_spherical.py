@@ -8,7 +8,8 @@ import torch
 from kernel_calls import Kernels
 
 import dynamics
-from dynamics.equations.spherical import SphericalSystem, mean_of_pairs
+from dynamics.equations.losses import mean_of_pairs
+from dynamics.equations.spherical import SphericalSystem
 from dynamics.runs.dataset import VARIABLES
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}

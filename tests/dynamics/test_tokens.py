@@ -17,7 +17,7 @@ from dynamics.problem import stored_question
 from dynamics.report.page import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
 from dynamics.tokens.answers import _Steps, system_of
-from dynamics.tokens.recovery import frequencies_of, spectral_recovery
+from dynamics.tokens.memory import frequencies_of, spectral_recovery
 from dynamics.tokens.system import TOKEN_VARIABLES, share_time
 
 

@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 from benchmarks.random_problems import event_times, random_problem
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.unit_vectors import unit_vectors
+from dynamics.equations.vectors import unit_vectors
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.flow_methods import FlowMethod

@@ -9,7 +9,7 @@ from numba import config
 
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.pairs.vectors import VectorSystem
+from dynamics.equations.vectors import VectorSystem
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.flow_methods import FlowMethod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from hermite.text.formulas import variable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.equations.network.series import SeriesTable
     from dynamics.problem import Problem
     from dynamics.problem.teacher import Polynomial
     from hermite import HermiteExpansion
@@ -30,13 +29,27 @@ LARGEST_DEGREE = 150
 CRAMER = 1.0865 / math.sqrt(2.0 * math.pi)
 
 
+class LinkTable(Protocol):
+    """Tabulated means of a link, as `dynamics.equations.network.series` makes them."""
+
+    @property
+    def numbers(self) -> Array:
+        """What the kernels read."""
+
+    def covers(self, length: Array, bias: Array) -> Array:
+        """Return which lengths and biases the table reaches."""
+
+    def tails(self, length: Array, bias: Array) -> Array:
+        """Return bounds on what the table leaves out of σ and of σ', shape (2, units)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Link:
     """A link's family, and E_j of a polynomial at q = 1 and 0, its table, or κ, β and γ of a link κ f + βz + γ."""
 
     family: int
     coefficients: Array = field(default_factory=lambda: np.empty((2, 0)))
-    table: SeriesTable | None = None
+    table: LinkTable | None = None
     scale: float = 1.0
     slope: float = 0.0
     offset: float = 0.0

@@ -32,7 +32,7 @@ from dynamics.equations.network.normal_kernels import (
     write_power_sums,
     write_threshold_row,
 )
-from dynamics.equations.network.series_kernels import (
+from dynamics.equations.network.series import (
     CENTRED,
     HEADER,
     HEADS,
@@ -80,7 +80,7 @@ def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
 # Means of two units of any links: a neuron with a unit of the teacher, with another neuron, and with itself.
 #
 # Two links with a threshold have a closed form, a link with a threshold and a polynomial a sum, any others a series.
-# `numbers` and `head`, the place of a link in them, are those of `series_kernels`.
+# `numbers` and `head`, the place of a link in them, are those of `dynamics.equations.network.series`.
 
 
 @inlined_kernel

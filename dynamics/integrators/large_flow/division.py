@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.pairs.field_kernels import UNCOPIED
+from dynamics.equations.field import UNCOPIED
 from dynamics.integrators.clusters import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
 from dynamics.integrators.large_flow.division_kernels import (
     ACTIVE,

@@ -7,8 +7,8 @@ plan[1] (2, c + 1)  FIRST      place in ORDER at which each cluster begins, and 
                     DIRECTION  direction of each cluster; the last number means nothing
 plan[2] (2, P)      ACTIVE     a_p of the directions without a cluster, 0 for the others
                     TEACHER    a_p of every direction
-plan[LINK]                     data of g (`dynamics.equations.pairs.link`); g(0) = g'(0) = 0
-plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`field_kernels`)
+plan[LINK]                     data of g (`dynamics.equations.link`); g(0) = g'(0) = 0
+plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or loops (`dynamics.equations.field`)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from dynamics.equations.pairs.link import g0
+from dynamics.equations.link import g0
 from dynamics.kernels.arrays import Cube, Integers, Matrix, Switches, Vector
 from dynamics.kernels.jit import entry, kernel
 

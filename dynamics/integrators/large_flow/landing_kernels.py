@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.link import g0, g1, write_g0, write_g2
+from dynamics.equations.link import g0, g1, write_g0, write_g2
 from dynamics.integrators.large_flow.division_kernels import (
     DIRECTION,
     FIRST,

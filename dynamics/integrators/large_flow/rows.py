@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.equations.pairs.field_kernels import SCRATCH
-from dynamics.equations.pairs.link import link_data
-from dynamics.equations.pairs.unit_vectors import teacher_rows
-from dynamics.equations.pairs.vectors import SingleUnitField, UnitField
+from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
+from dynamics.equations.link import link_data
+from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.large_flow.landing_kernels import events_of_rows

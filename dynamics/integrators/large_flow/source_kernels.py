@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.field_kernels import (
+from dynamics.equations.field import (
     SCRATCH,
     SMALLEST_WEIGHT,
     overlaps_of_rows,
@@ -30,7 +30,7 @@ from dynamics.equations.pairs.field_kernels import (
     sums_of_others,
     weigh,
 )
-from dynamics.equations.pairs.link import BLOCK, g0, g1, write_both
+from dynamics.equations.link import BLOCK, g0, g1, write_both
 from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS
 from dynamics.integrators.large_flow.division_kernels import (
     ACTIVE,
@@ -178,7 +178,7 @@ def exponential_step(
 # g(G_ij).  A neuron's force on itself is radial and therefore never computed.
 #
 # Rows are multiplied with sources that are not near them in the precision of the given vectors. `scratch` has `SCRATCH`
-# numbers (`field_kernels`).
+# numbers (`dynamics.equations.field`).
 
 
 # Overlap of a row with a source from which on the source acts by itself at every stage, not by the nodes of a step: the

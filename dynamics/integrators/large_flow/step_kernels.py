@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.field_kernels import SCRATCH
-from dynamics.equations.pairs.link import g0, g1, write_both
+from dynamics.equations.field import SCRATCH
+from dynamics.equations.link import g0, g1, write_both
 from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS
 from dynamics.integrators.large_flow.division_kernels import (
     CLUSTER,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.unit_vectors import overlap_state, unit_vectors
+from dynamics.equations.vectors import overlap_state, unit_vectors
 from dynamics.integrators.clusters import (
     KAPPA,
     LAG_REJECTION,

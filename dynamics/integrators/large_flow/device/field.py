@@ -1,4 +1,4 @@
-r"""The field of unit vectors on a device: the equations of `equations.pairs` as torch operations.
+r"""The field of unit vectors on a device: the equations of `dynamics.equations.field` as torch operations.
 
 A state is one matrix Y (m, W): unit vectors in the first D columns, ln n in column D, then at least one column of zeros
 up to a multiple of eight, so that rows are aligned and one operation moves directions and norms together.  Its rates:

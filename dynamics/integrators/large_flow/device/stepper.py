@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.overlaps import events_of_directions
-from dynamics.equations.pairs.unit_vectors import unit_vectors
+from dynamics.equations.losses import events_of_directions
+from dynamics.equations.vectors import unit_vectors
 from dynamics.integrators.clusters import LARGEST_FACTOR, SMALLEST_FACTOR
 from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.device.device import load_torch

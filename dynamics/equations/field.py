@@ -1,13 +1,21 @@
-"""Bounds within which products of neurons may be taken in single precision, and the rounding of a coordinate."""
+"""The field of unit vectors: compiled passes over rows and pairs of neurons, in double or partly single precision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.pairs.link import BLOCK, g0, g1, write_both, write_g1
+from dynamics.equations.link import BLOCK, g0, g1, write_both, write_g1
 from dynamics.kernels.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
 from dynamics.kernels.jit import entry, kernel
 from dynamics.kernels.products import product
 from dynamics.kernels.views import matrix, row_part, vector
+
+if TYPE_CHECKING:
+    from dynamics.threads.workers import Workers
+    from hermite.arrays import Array
 
 NEAR = 0.15  # overlap of two neurons from which on single precision is not enough
 # Coordinates and weights below which zero takes their place: products of smaller ones are subnormal in single
@@ -493,3 +501,64 @@ def field_rows_single(
             for k in range(D):
                 F[i, k] = F[i, k] + force[z, k] if near[x] else force[z, k]
         add_axes(link, first, last, U, a, F, growth, scratch)
+
+
+class UnitField:
+    """Computes the field of m neurons, for directions in the rows of `teacher`; no row if they are the first P axes.
+
+    `link` is the data of g (`dynamics.equations.link`).
+    """
+
+    def __init__(self, link: Array, workers: Workers, a: Array, teacher: Array, m: int) -> None:
+        self._link, self._workers, self._target = link, workers, (a, teacher)
+        self.pairs, self.work_size = pair_storage(m), FIELD_BLOCK * (m + a.size)
+
+    def write(self, U: Array, n: Array, F: Array, growth: Array) -> None:
+        """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
+
+        def products(begin: int, end: int) -> None:
+            pair_products(begin, end, U, self.pairs)
+
+        def rows(begin: int, end: int) -> None:
+            work = np.empty(self.work_size)
+            field_rows(begin, end, self._link, (U, n), self._target, self.pairs, (F, growth), work)
+
+        self._workers.over_parts(_halves(n.size), products)
+        self._workers.over_rows(rows)
+
+
+class SingleUnitField:
+    """Computes it with products of neurons in single precision, twice as fast; directions are the first P axes."""
+
+    def __init__(self, link: Array, workers: Workers, a: Array, m: int, columns: int) -> None:
+        self._link, self._workers, self._a = link, workers, a
+        self._pairs, self._units = pair_storage(m, np.float32), np.empty((m, columns), dtype=np.float32)
+        self._work_size = FIELD_BLOCK * (m + columns)
+
+    def write(self, U: Array, n: Array, F: Array, growth: Array) -> None:
+        """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
+
+        def convert(begin: int, end: int) -> None:
+            round_rows(begin, end, U, self._units)
+
+        def products(begin: int, end: int) -> None:
+            pair_products(begin, end, self._units, self._pairs)
+
+        def rows(begin: int, end: int) -> None:
+            work = np.empty(self._work_size, dtype=np.float32)
+            state = U, self._units, n
+            field_rows_single(begin, end, self._link, state, self._a, self._pairs, (F, growth), work)
+
+        self._workers.over_rows(convert)
+        self._workers.over_parts(_halves(n.size), products)
+        self._workers.over_rows(rows)
+
+
+def _halves(m: int) -> int:
+    """Return how many pairs of a long and a short block the stored half of G has."""
+    return (-(-m // FIELD_BLOCK) + 1) // 2
+
+
+def pair_storage(m: int, dtype: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
+    """Return an array for the half of G = U Uᵀ that `pair_products` writes: blocks of rows from the diagonal on."""
+    return np.empty(sum(min(FIELD_BLOCK, m - first) * (m - first) for first in range(0, m, FIELD_BLOCK)), dtype)

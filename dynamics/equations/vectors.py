@@ -1,11 +1,35 @@
-"""Products of the rows of neurons with each other and with the teacher's directions."""
+r"""The coupled overlap flow carried by unit vectors, for the implicit method.
+
+.. math::
+   u_i' &= F_i - (F_i \cdot u_i)\, u_i, \qquad
+   F_i = \sum_p a_p g'(u_i \cdot \theta_p)\, \theta_p - \sum_{j \ne i} n_j g'(u_i \cdot u_j)\, u_j \\
+   (\ln n_i)' &= 4 \Big[ \sum_p a_p g(u_i \cdot \theta_p) - \sum_j n_j g(u_i \cdot u_j) \Big]
+
+in R^D, D = min(d, r + m): the flow of `dynamics.equations.overlaps`, of which [C | G | ln n] is a function of
+the state. Overlaps computed from vectors always exist. Integrated by themselves (C, G) leave the set of those that
+vectors have: the rates of G are differences of terms of order 1, so that rounding moves neurons at rest by 1e-16 per
+unit of time, and where C and G contradict each other learned directions exert a force that should cancel. With a
+horizon of 1e10 that decides where a slow neuron goes. The rates of vectors are right relative to the components that
+move.
+
+Products of the rows of neurons with each other and with the teacher's directions.
+
+They are half as many as the overlaps [C | G | ln n], and overlaps of vectors always exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 
-from dynamics.equations.pairs.link import (
+from dynamics.equations.interface import Functions, System
+from dynamics.equations.link import (
     g0,
     learned_kernel,
     link_at,
+    link_data,
     write_both,
     write_g0,
     write_g1,
@@ -17,6 +41,12 @@ from dynamics.kernels.jit import kernel
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.kernels.views import matrix, vector
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array, Integers
+
 
 @kernel
 def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
@@ -25,7 +55,7 @@ def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
 
 
 @kernel
-def pair_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
+def row_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
     """Write left · rightᵀ."""
     product_until(left, right.T, out, sizes)
 
@@ -34,7 +64,7 @@ def pair_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> 
 def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
-        pair_products(U, teacher, C, sizes)
+        row_products(U, teacher, C, sizes)
     else:
         for i in range(U.shape[0]):
             for p in range(C.shape[1]):
@@ -57,7 +87,7 @@ def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
 #
 # State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
 # | θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
-# directions are the first P axes. The equations are those of `dynamics.equations.pairs.vectors`. One right-hand side
+# directions are the first P axes. The equations are those of `dynamics.equations.vectors`. One right-hand side
 # costs 4 m² D operations in BLAS products, a product with its Jacobian 10 m² D; a general teacher adds 4 m P D to the
 # one and 8 m P D to the other.
 #
@@ -96,7 +126,7 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
     write_both(link, vector(work, overlaps, mP), vector(work, last, mP), vector(work, 0, mP))
     for i in range(m):
         growth[i] = weigh_row(1.0, parameters, vector(work, last + i * P, P), vector(work, i * P, P))
-    pair_products(U, U, matrix(work, overlaps, m, m), sizes)
+    row_products(U, U, matrix(work, overlaps, m, m), sizes)
     if is_stopped(sizes):
         return
     unit = g0(link, 1.0)
@@ -197,8 +227,8 @@ def jacobian_product(
             dA[i, p] *= parameters[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
         rate[i] = total
-    pair_products(U, U, matrix(work, overlaps, m, m), sizes)
-    pair_products(V, U, dG, sizes)
+    row_products(U, U, matrix(work, overlaps, m, m), sizes)
+    row_products(V, U, dG, sizes)
     for i in range(m):
         n[i] = np.exp(y[lead + i])
         for j in range(i):
@@ -265,3 +295,100 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
         scale = 1.0 / np.sqrt(total)
         for k in range(D):
             U[i, k] *= scale
+
+
+def unit_vectors(problem: Problem) -> tuple[Array, Array]:
+    """Return the start as unit vectors, shape (m, D), and ln n, shape (m,).
+
+    The first r columns are the teacher's axes.  More than m further columns are rotated into m of them, which changes
+    no overlap.
+    """
+    weights = problem.reduced_weights()
+    span, m = problem.teacher.span, problem.width
+    if weights.shape[1] > span + m:
+        (factor,) = scipy.linalg.qr(weights[:, span:].T, mode="r")
+        weights = np.hstack([weights[:, :span], factor[:m].T])
+    squared_norm = np.sum(weights**2, axis=1)
+    return np.ascontiguousarray(weights / np.sqrt(squared_norm)[:, None]), np.log(squared_norm)
+
+
+def teacher_rows(problem: Problem, columns: int) -> Array:
+    """Return the directions θ_p as rows, shape (P, columns); no row if they are the first P axes themselves."""
+    directions = problem.teacher.directions
+    if directions is None:
+        return np.empty((0, columns))
+    rows = np.zeros((problem.num_directions, columns))
+    rows[:, : directions.shape[1]] = directions
+    return rows
+
+
+def overlap_state(
+    U: Array,
+    log_norm: Array,
+    teacher: Array,
+    num_directions: int,
+    out: Array | None = None,
+    products: Callable[[Array, Array], object] = lambda U, G: np.matmul(U, np.swapaxes(U, -1, -2), out=G),
+) -> Array:
+    """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
+    (*stack, m, _), P = U.shape, num_directions
+    state = np.empty((*stack, m * P + m * m + m)) if out is None else out
+    C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : m * P + m * m].reshape(*stack, m, m)
+    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[..., :P]
+    products(U, G)
+    np.einsum("...ii->...i", G)[...] = 1.0
+    state[..., m * P + m * m :] = log_norm
+    return state
+
+
+FUNCTIONS = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
+
+
+class VectorSystem(System):
+    """State and kernels of the coupled flow on unit vectors."""
+
+    name = "vectors"
+    functions = FUNCTIONS
+
+    def __init__(self, problem: Problem) -> None:
+        U, log_norm = unit_vectors(problem)
+        m, D = U.shape
+        P = problem.num_directions
+        self.problem = problem
+        self.shape = (m, D)
+        self.teacher = teacher_rows(problem, D)
+        self.initial_state: Array = self.pack(U, log_norm)
+        self.parameters: Array = np.concatenate(
+            [problem.teacher.coefficients, self.teacher.ravel(), self.teacher.ravel() ** 2, link_data(problem)]
+        )
+        sign_matters = problem.information_exponent % 2
+        self.sizes: Integers = np.array(
+            [m, P, D, self.teacher.shape[0], sign_matters, P + 2 * self.teacher.size], dtype=np.int64
+        )
+        self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + m + 2 * m * max(m, P)
+        self.num_events = 2 * P
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""
+        m, D = self.shape
+        return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [m * D, m])
+
+    def pack(self, U: Array, log_norm: Array) -> Array:
+        """Return the state with these unit vectors, shape (m, D), and ln n, shape (m,)."""
+        return np.concatenate([U.ravel(), log_norm])
+
+    def unpack(self, state: Array) -> tuple[Array, Array]:
+        """Return views of the vectors, shape (m, D), and of ln n, shape (m,), of a state or of a stack of them."""
+        m, D = self.shape
+        return state[..., : m * D].reshape(*state.shape[:-1], m, D), state[..., m * D :]
+
+    def overlaps(self, state: Array, out: Array | None = None) -> Array:
+        """Return [C | G | ln n], the state of `OverlapSystem`, or a stack of them."""
+        return overlap_state(*self.unpack(state), self.teacher, self.problem.num_directions, out)
+
+    def overlap_rates(self, state: Array, rates: Array) -> Array:
+        """Return the rates of [C | G | ln n] for given rates of the state: C' = U' θᵀ, G' = U' Uᵀ + U U'ᵀ."""
+        (U, _), (dU, growth) = self.unpack(state), self.unpack(rates)
+        dC = dU @ self.teacher.T if self.teacher.shape[0] > 0 else dU[:, : self.problem.num_directions]
+        product = dU @ U.T
+        return np.concatenate([dC.ravel(), (product + product.T).ravel(), growth])

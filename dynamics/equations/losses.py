@@ -1,0 +1,103 @@
+r"""Losses and learned masses of given overlaps, in numpy: for records of SGD, which need no compiled functions.
+
+.. math:: E(f - f^*)^2 = E f^{*2} - 2 \sum_{ip} n_i a_p g(C_{ip}) + \sum_{ij} n_i n_j g(G_{ij})
+
+of the 2-homogeneous student; of a spherical network, all n_i = 1/m. Dimensionless.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynamics.equations.mean_field import link_powers, teacher_square
+from dynamics.problem.emergence import LearnedPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamics.equations.degrees import DegreePart
+    from dynamics.problem import Problem
+    from hermite import HermiteExpansion
+    from hermite.arrays import Array
+
+#: Numbers of an overlap matrix of which the kernel is computed at once.
+BLOCK = 1 << 16
+#: Numbers of the Gram matrix treated at a time by numpy.
+PAIRS = 1 << 20
+
+
+def teacher_term(problem: Problem) -> float:
+    """Return E f*² = Σ_pq a_p a_q g(T_pq) without ever forming T for an orthonormal teacher."""
+    a, link = problem.teacher.coefficients, problem.activation
+    if problem.teacher.is_orthonormal:
+        squares = float(np.sum(a**2))
+        return link.kernel_at_one * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
+    return float(a @ link.kernel(problem.teacher.gram()) @ a)
+
+
+def population_loss(
+    link: HermiteExpansion | DegreePart,
+    constant: float,
+    a: Array,
+    C: Array,
+    G: Array,
+    n: Array,
+) -> Any:
+    """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
+    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_term(link, G, n)
+
+
+def student_term(link: HermiteExpansion | DegreePart, G: Array, n: Array) -> Any:
+    """Return Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
+    return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
+
+
+def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
+    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
+
+    It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would
+    have to find new pages of memory.
+    """
+    m, columns = overlaps.shape[-2:]
+    size = max(BLOCK // columns, 1)
+    sums: Array = np.zeros((*overlaps.shape[:-2], columns))
+    for rows in (slice(begin, begin + size) for begin in range(0, m, size)):
+        sums += np.matmul(n[..., None, rows], link.kernel(overlaps[..., rows, :]))[..., 0, :]
+    return sums
+
+
+def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
+    r"""Return the mass that neurons carry of each direction p, which is learned when that reaches a_p/2.
+
+    .. math:: \sum_i \frac{n_i\, g_3(C_{ip})}{g_3(1)}, \qquad g_3(s) = \sum_{j \ge 3} c_j^2 s^j
+
+    of overlaps C (m, P) and squared norms n (m,), all dimensionless, shape (P,); NaN where the link has no part of
+    degree 3 or more.
+    """
+    return LearnedPart.of(link).mass(C, n)
+
+
+def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
+    """Return max_i C_ip² − ½, for C > 0 only if the sign matters, and learned mass − a_p/2, of some directions."""
+    size = np.maximum(C, 0.0) if sign_matters else C
+    return np.max(size**2, axis=0) - 0.5, part.mass(C, n) - 0.5 * a
+
+
+def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
+    """Return E(f − f*)² of neurons w (m, D) with overlaps w·θ (m, P)."""
+    student, other = link_powers(problem)
+    attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
+    own = mean_of_pairs(vectors, problem.activation.kernel)
+    return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_square(problem))
+
+
+def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
+    """Return (1/mn) Σ_ij g(w_i·v_j) for w (m, D) and v (n, D), w itself by default; strips keep memory that of w."""
+    second = vectors if others is None else others
+    strip = max(PAIRS // len(second), 1)
+    total = 0.0
+    for first in range(0, len(vectors), strip):
+        total += float(kernel(vectors[first : first + strip] @ second.T).sum())
+    return float(total / (len(vectors) * len(second)))
