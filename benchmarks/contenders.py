@@ -15,7 +15,7 @@ import dynamics
 from benchmarks.diffrax_peers import solve_with_diffrax
 from benchmarks.peers import solve_with_cvode, solve_with_scipy
 from benchmarks.problems import Outcome
-from dynamics.integrators.names import FLOW_METHODS
+from dynamics.integrators import FLOW_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

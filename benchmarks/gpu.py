@@ -42,7 +42,7 @@ import dynamics
 from benchmarks.problems import horizon, save_times, standard_problem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators.large_flow import LargeFlowStepper
-from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, block_steps

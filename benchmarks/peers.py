@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.packed import PackedFlow
 from benchmarks.packed_kernels import precondition
 from benchmarks.problems import Outcome
-from dynamics.integrators.events import record_crossings
+from dynamics.integrators.stepper import record_crossings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,12 +1,24 @@
-"""Names for arrays of one type, of any shape, and what other libraries hold as arrays of numpy."""
+"""Names for arrays of numbers of one type, and numbers that arguments give as arrays, tensors or floats."""
 
-from typing import Any
+from __future__ import annotations
+
+import operator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+#: Of any shape.
 Array = NDArray[np.float64]
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Cube = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Switches = NDArray[np.bool_]
+SingleVector = NDArray[np.float32]
+SingleMatrix = NDArray[np.float32]
+#: Of kernels that are compiled for both precisions.
+Real = TypeVar("Real", bound=np.floating[Any])
 
 
 def masked_entries(values: object) -> int:
@@ -45,3 +57,23 @@ def as_scalar(value: object) -> object:
     """
     item = getattr(value, "item", None)
     return item() if getattr(value, "ndim", None) == 0 and callable(item) else value
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer, or a float without a fraction, as an int; None for anything else, True and False included.
+
+    Examples
+    --------
+    >>> as_integer(1e6), as_integer(2.5), as_integer(True)
+    (1000000, None, None)
+    """
+    value = as_scalar(value)
+    # A tensor with one entry would pass for its entry.
+    if isinstance(value, bool | np.bool_) or getattr(value, "ndim", False):
+        return None
+    if isinstance(value, float | np.floating):
+        return int(value) if float(value).is_integer() else None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hermite.arrays import as_numpy, as_scalar
+from hermite.arrays import as_integer, as_numpy, as_scalar
 from hermite.closed_forms import ExactSource, GivenTerms
 from hermite.expansion import (
     CallableLink,
@@ -25,7 +25,6 @@ from hermite.expansion import (
     callable_name,
     zero_tolerance,
 )
-from hermite.integers import as_integer
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.formulas import FORMULAS, MAX_LENGTH, Expression, canonical_name, hermite_name
 from hermite.text.messages import shown

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hermite import polynomials
-from hermite.arrays import as_numpy
-from hermite.integers import as_integer
+from hermite.arrays import as_integer, as_numpy
 from hermite.polynomials import trimmed
 from hermite.text.formulas import Expression
 from hermite.text.messages import shown

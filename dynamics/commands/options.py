@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from dynamics.integrators.names import FLOW_METHODS
+from dynamics.integrators import FLOW_METHODS
 from hermite.text.messages import cut, shown, suggestion
 
 # --- readers ------------------------------------------------------------------------------------------------

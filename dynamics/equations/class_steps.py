@@ -45,11 +45,10 @@ from dynamics.equations.classes import ClassSystem
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.link import g0, g2, learned_kernel, link_at, link_data, write_both
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.views import matrix, vector
 from dynamics.problem.inputs import MOST_WEIGHTS
+from hermite.arrays import Integers, Matrix, Vector
 from hermite.moments import count_diagrams, mean_derivatives
 
 if TYPE_CHECKING:

@@ -26,10 +26,9 @@ import numpy as np
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.link import g0, learned_kernel, link_at, link_data, write_both, write_g2
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.kernels.arrays import Integers, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
-from dynamics.kernels.views import matrix, vector
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

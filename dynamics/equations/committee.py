@@ -37,11 +37,10 @@ import hermite
 from dynamics.equations.degrees import by_degree, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import teacher_term
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product, product_until
-from dynamics.kernels.views import matrix, vector
 from dynamics.problem.emergence import LOWEST_DEGREE
+from hermite.arrays import Integers, Matrix, Vector
 from hermite.moments import mean_derivatives
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from numpy.polynomial import chebyshev, polynomial
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import squared_error
 from dynamics.equations.mean_field import link_powers
-from dynamics.kernels.arrays import Integers, Vector
 from dynamics.kernels.jit import kernel
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

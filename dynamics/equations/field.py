@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations.link import BLOCK, g0, g1, write_both, write_g1
-from dynamics.kernels.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import entry, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.views import matrix, row_part, vector
+from hermite.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
 
 if TYPE_CHECKING:
     from dynamics.threads.workers import Workers

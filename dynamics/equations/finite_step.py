@@ -44,11 +44,9 @@ from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import LINK, OverlapSystem
 from dynamics.equations.overlaps import jacobian_product as flow_jacobian_product
 from dynamics.equations.overlaps import rhs as flow_rhs
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import entry, kernel, matrix, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.views import matrix, vector
-from hermite.arrays import Array
+from hermite.arrays import Array, Integers, Matrix, Vector
 from hermite.moments import contracted_pair, count_diagrams, diagrams, mean_derivatives
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.vectors import add_pull, multiply, project, row_products, teacher_rows
-from dynamics.kernels.arrays import Integers, Vector
-from dynamics.kernels.jit import kernel
-from dynamics.kernels.views import matrix
+from dynamics.kernels.jit import kernel, matrix
 from dynamics.problem.emergence import ALL_DEGREES
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

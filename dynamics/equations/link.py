@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.kernels.jit import kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import kernel, vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from dynamics.kernels.arrays import Vector
     from dynamics.problem import Problem
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Vector
 
 #: Place of g in the data of a link, and of its coefficients in those of a polynomial. Functions receive int(VALUE): for
 #: a constant Numba compiles them once more.

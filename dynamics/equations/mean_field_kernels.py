@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dynamics.kernels.arrays import Integers, Vector
-from dynamics.kernels.jit import inlined_kernel, kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import inlined_kernel, kernel, vector
+from hermite.arrays import Integers, Vector
 
 
 class Particles(NamedTuple):

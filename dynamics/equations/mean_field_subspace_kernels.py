@@ -14,8 +14,8 @@ from dynamics.equations.mean_field_kernels import (
     write_events,
     write_rates,
 )
-from dynamics.kernels.arrays import Integers, Vector
 from dynamics.kernels.jit import kernel
+from hermite.arrays import Integers, Vector
 
 LANES = 64
 

@@ -36,10 +36,9 @@ from dynamics.equations.link import (
     write_learned,
 )
 from dynamics.equations.losses import population_loss, student_term, teacher_term, weighed_kernel
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
-from dynamics.kernels.views import matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -399,4 +398,3 @@ class OverlapSystem(FlowSystem):
         finite = np.asarray(np.isfinite(rest).all(axis=(-1, -2)))
         smallest: Array = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0].astype(np.float64)
         return np.where(finite, smallest, np.nan)
-

@@ -28,10 +28,9 @@ from dynamics.equations.link import BLOCK, learned_kernel, write_g0, write_g1
 from dynamics.equations.losses import squared_error
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, link_powers, teacher_square
 from dynamics.equations.vectors import unit_vectors
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product
-from dynamics.kernels.views import matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

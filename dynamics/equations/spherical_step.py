@@ -39,10 +39,9 @@ from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import learned_kernel, link_data, write_g0, write_g1
 from dynamics.equations.mean_field import link_powers, teacher_square
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import inlined_kernel, kernel
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.views import matrix, row_part, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

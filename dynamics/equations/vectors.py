@@ -36,10 +36,9 @@ from dynamics.equations.link import (
     write_g2,
     write_learned,
 )
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import kernel
+from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
-from dynamics.kernels.views import matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

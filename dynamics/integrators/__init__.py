@@ -3,3 +3,16 @@
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+# The names of the methods, for menus: nothing is imported to know them.
+SCIPY_METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
+#: Methods for any system.
+METHODS = ("explicit", "bdf", "sundials", *(f"scipy:{name}" for name in SCIPY_METHODS))
+#: Methods of the coupled overlap flow: "stiff" and "gradient-descent" are its own.
+FLOW_METHODS = ("auto", "explicit", "stiff", *METHODS[1:], "gradient-descent")
+#: Methods of a committee.
+COMMITTEE_METHODS = ("auto", *METHODS)
+#: Methods of a two-layer network.
+NETWORK_METHODS = (*COMMITTEE_METHODS, "gradient-descent")
+#: Methods of particles and of spherical neurons, whose rates do not spread as those of overlaps do.
+PARTICLE_METHODS = ("explicit", "scipy:RK45", "scipy:RK23", "scipy:DOP853", "scipy:LSODA")

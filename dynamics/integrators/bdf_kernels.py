@@ -84,14 +84,13 @@ from dynamics.integrators.step_kernels import (
     unowned_arrays,
 )
 from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
-from dynamics.kernels.jit import entry, exact_kernel, kernel, pasted_kernel
-from dynamics.kernels.views import matrix, vector
+from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.integrators.step_kernels import Arrays
-    from dynamics.kernels.arrays import Integers, Matrix, Vector
+    from hermite.arrays import Integers, Matrix, Vector
 
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.

@@ -51,14 +51,13 @@ from dynamics.integrators.step_kernels import (
     unowned_arrays,
 )
 from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
-from dynamics.kernels.jit import entry, kernel
-from dynamics.kernels.views import row_part, vector
+from dynamics.kernels.jit import entry, kernel, row_part, vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.integrators.step_kernels import Arrays
-    from dynamics.kernels.arrays import Integers, Matrix, Vector
+    from hermite.arrays import Integers, Matrix, Vector
 
 
 #: Error of the dense output in units of its last coefficient: for y' = −λ y the two are as 1.2e-3 to 1 at every h λ

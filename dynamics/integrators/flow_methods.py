@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
     from dynamics.integrators import Stepper
     from dynamics.integrators.large_flow import LargeFlowStepper
-    from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+    from dynamics.integrators.large_flow.device import TorchFlowStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
     from dynamics.problem import Problem
     from hermite.arrays import Array
@@ -96,7 +96,7 @@ class FlowMethod:
                     f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
                 )
                 raise ValueError(msg)
-            from dynamics.integrators.large_flow.device.device import load_torch
+            from dynamics.integrators.device import load_torch
 
             load_torch(self.device)
         if self.name == "stiff":
@@ -135,7 +135,7 @@ class FlowMethod:
         first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper
         former = None
         if self.device is not None:
-            from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
+            from dynamics.integrators.large_flow.device import TorchFlowStepper
 
             first = TorchFlowStepper(problem, rtol=rtol, atol=self.atol, device=self.device)
         elif is_small(problem):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from dynamics.integrators import METHODS
 from dynamics.integrators.compiled_stepper import LAYOUTS, BdfStepper
-from dynamics.integrators.names import METHODS
 from dynamics.integrators.stepper import Stepper, Tolerances, check_vector
 from dynamics.integrators.system_calls import BoundSystem, callbacks
 from dynamics.threads.stopping import with_slot
@@ -43,7 +43,7 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     if method not in menu:
         raise ValueError(not_a_choice("Argument `method`", method, menu))
     if method == "sundials":
-        from dynamics.integrators.sundials import check_installed
+        from dynamics.integrators.foreign import check_installed
 
         check_installed()
     return method
@@ -121,7 +121,7 @@ def make_stepper(
 
         return ScipyStepper(name, state, bound, **control)
     if family == "sundials":
-        from dynamics.integrators.sundials import SundialsStepper
+        from dynamics.integrators.foreign import SundialsStepper
 
         return SundialsStepper(state, bound, **control)
     if family == "explicit":

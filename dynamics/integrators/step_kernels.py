@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.integrators.system_calls import System, event_values
-from dynamics.kernels.jit import kernel, pasted_kernel
-from dynamics.kernels.views import unowned
+from dynamics.kernels.jit import kernel, pasted_kernel, unowned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dynamics.kernels.arrays import Integers, Matrix, Vector
+    from hermite.arrays import Integers, Matrix, Vector
 
     Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix, Vector, Integers, Vector]
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations import interface
     from dynamics.equations.interface import Functions
-    from dynamics.kernels.arrays import Vector
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array, Integers, Vector
 
 System = tuple[Any, ...]
 

@@ -32,7 +32,7 @@ from dynamics.runs.trackers import bar_settings
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
-from hermite.integers import as_integer
+from hermite.arrays import as_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

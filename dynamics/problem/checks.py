@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.arrays import Array, as_numpy, as_scalar, masked_entries
-from hermite.integers import as_integer
+from hermite.arrays import Array, as_integer, as_numpy, as_scalar, masked_entries
 from hermite.text.messages import not_a_choice, renamed, shown
 
 if TYPE_CHECKING:

@@ -257,7 +257,7 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
 
         check_method(method)
     if options["device"] is not None:
-        from dynamics.integrators.large_flow.device.device import load_torch
+        from dynamics.integrators.device import load_torch
 
         load_torch(options["device"])
 

@@ -13,7 +13,7 @@ from dynamics.runs.soundness import Soundness
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.prediction import default_committee_schedule
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os

@@ -14,7 +14,7 @@ from dynamics.runs.soundness import Soundness, outgrown
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.steps import StepSettings, checked_step, chosen_method, refuse_estimate, step_attributes
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os

@@ -28,7 +28,7 @@ from dynamics.solve.steps import (
     warn_limit,
 )
 from dynamics.theory.prediction import PAIRS, default_schedule, predict, predict_all, sum_formula_loss
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os

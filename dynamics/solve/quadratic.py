@@ -28,7 +28,7 @@ from dynamics.theory.quadratic import (
     steps_to_align,
     strongest,
 )
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os

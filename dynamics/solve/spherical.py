@@ -21,7 +21,7 @@ from dynamics.runs.soundness import Soundness
 from dynamics.solve.integration import HalvedOrder, Integration, PlainMethod, Settings, Watch, halved, solved
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, checked_batch_size
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

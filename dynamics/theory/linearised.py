@@ -15,7 +15,7 @@ import numpy as np
 
 from dynamics.integrators.stepper import Status
 from dynamics.problem.emergence import IDENTIFYING
-from dynamics.threads.blas import blas_threads_for
+from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -36,8 +36,8 @@ import numpy as np
 
 from dynamics.problem.checks import require
 from hermite import polynomials
+from hermite.arrays import as_integer
 from hermite.expansion import zero_tolerance
-from hermite.integers import as_integer
 from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.arrays import Integers, Vector
 from dynamics.kernels.jit import kernel
 from dynamics.tokens.system import TokenSystem, share_time
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import Observables

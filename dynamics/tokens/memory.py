@@ -37,10 +37,10 @@ import numpy as np
 from scipy import special, stats
 
 from dynamics.equations.interface import Functions
-from dynamics.kernels.arrays import Integers, Vector
 from dynamics.kernels.jit import kernel
 from dynamics.runs.dataset import make_dataset
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -17,10 +17,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from hermite import polynomials
-from hermite.arrays import Array
+from hermite.arrays import Array, as_integer
 from hermite.conversion import expand
 from hermite.expansion import HermiteExpansion
-from hermite.integers import as_integer
 from hermite.quadrature import finite_values
 from hermite.text.messages import shown
 

@@ -16,8 +16,8 @@ so that two of them are the h steps of w ← w − η G(w) to second order in E_
 
 import numpy as np
 
-from dynamics.kernels.arrays import Cube, Integers, Matrix, Vector
 from dynamics.kernels.jit import entry, kernel
+from hermite.arrays import Cube, Integers, Matrix, Vector
 
 Link = tuple[Vector, Matrix, Vector, Matrix, Matrix]
 Vectors = tuple[Matrix, Vector, Vector, Matrix]

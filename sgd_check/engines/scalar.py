@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.equations import gradient_table
-from dynamics.kernels.arrays import Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import entry, kernel, vector
+from hermite.arrays import Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.projected.links import sampled_link_anywhere, scratch_size, value_at, write_both
 from sgd_check.engines.registry import EngineOptions, Measurement

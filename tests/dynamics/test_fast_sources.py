@@ -11,7 +11,7 @@ from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, stepper
 from dynamics.integrators.large_flow import rows as sources
-from dynamics.integrators.large_flow.landing_kernels import interpolate_rows
+from dynamics.integrators.large_flow.row_kernels import interpolate_rows
 from dynamics.integrators.large_flow.rows import NODES, SourcesInside
 
 S, M, D, H = 3, 5, 12, 0.6

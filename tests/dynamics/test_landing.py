@@ -10,7 +10,7 @@ import dynamics
 from dynamics.equations.link import link_data
 from dynamics.integrators import Status
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.landing_kernels import curvatures, largest_overlaps, shift_clusters, weigh_shifts
+from dynamics.integrators.large_flow.row_kernels import curvatures, largest_overlaps, shift_clusters, weigh_shifts
 from dynamics.integrators.large_flow.rows import Rests
 from dynamics.integrators.large_flow.stepper import LargeFlowStepper
 

@@ -20,9 +20,8 @@ from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
-from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.division_kernels import assign_rows, judge_groups, nearest_directions, weigh_groups
-from dynamics.integrators.large_flow.landing_kernels import events_of_rows, mass_of_rest
+from dynamics.integrators.large_flow.division import State, assign_rows, judge_groups, nearest_directions, weigh_groups
+from dynamics.integrators.large_flow.row_kernels import events_of_rows, mass_of_rest
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.threads.workers import Workers
 

@@ -22,8 +22,8 @@ from dynamics.equations.spherical import SphericalSystem
 from dynamics.equations.vectors import VectorSystem, overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.descent import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
-from dynamics.integrators.large_flow.device.stepper import TorchFlowStepper
-from dynamics.integrators.large_flow.division_kernels import LINK
+from dynamics.integrators.large_flow.device import TorchFlowStepper
+from dynamics.integrators.large_flow.division import LINK
 from dynamics.integrators.large_flow.source_kernels import add_teacher, force_of_sources
 from dynamics.integrators.system_calls import bound_system
 from dynamics.threads.workers import Workers

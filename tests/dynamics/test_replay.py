@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import torch
 
-from dynamics.integrators.replay import Replay
+from dynamics.integrators.device import Replay
 
 
 class Stream:

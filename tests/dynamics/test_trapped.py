@@ -18,7 +18,7 @@ from dynamics.equations.vectors import unit_vectors
 from dynamics.integrators import Status, flow_methods
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.flow_methods import FlowMethod
-from dynamics.integrators.large_flow.fallback import HELD_UP
+from dynamics.integrators.large_flow import HELD_UP
 from dynamics.integrators.large_flow.rows import Rows
 
 #: Horizons of the benchmark.
@@ -179,7 +179,7 @@ def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, f
 
         monkeypatch.setattr(Rows, "run_others", run_others)
     else:
-        monkeypatch.setattr("dynamics.integrators.large_flow.device.step.DeviceStep.error_within", lambda self: 2.0)
+        monkeypatch.setattr("dynamics.integrators.large_flow.device.DeviceStep.error_within", lambda self: 2.0)
     run = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, device=device).stepper(1e-6)
     rounded = 0
     for target in np.sort(np.random.default_rng(0).uniform(1.0, 2.0, last - first) * 1.7 ** np.arange(first, last)):

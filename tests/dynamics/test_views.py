@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from dynamics.kernels.cache import is_interpreted
-from dynamics.kernels.jit import entry
+from dynamics.kernels.jit import cube, entry, matrix, row_part, vector
 from dynamics.kernels.products import product, product_until
-from dynamics.kernels.views import cube, matrix, row_part, vector
 from dynamics.threads.stopping import STOP
 
 pytestmark = pytest.mark.kernels

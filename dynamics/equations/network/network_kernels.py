@@ -51,10 +51,9 @@ from dynamics.equations.network.series import (
     write_derivatives,
     write_list_row,
 )
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, inlined_kernel, kernel
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
-from dynamics.kernels.views import matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING = range(11)
 # Places in `work`.

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from dynamics.equations.network.families import ERF, RELU
-from dynamics.kernels.arrays import Matrix, Vector
-from dynamics.kernels.fused import fused_multiply_add
 from dynamics.kernels.jit import exact_kernel, inlined_kernel, kernel
+from dynamics.kernels.products import fused_multiply_add
+from hermite.arrays import Matrix, Vector
 
 SQRT_HALF = math.sqrt(0.5)
 INVERSE_ROOT = 1.0 / math.sqrt(2.0 * math.pi)

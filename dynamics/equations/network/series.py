@@ -23,10 +23,9 @@ import numpy as np
 
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE, Link, known_link
 from dynamics.equations.network.normal_kernels import SQRT_HALF, normal_cdf, normal_density, slopes_from_moments
-from dynamics.kernels.arrays import Matrix, Vector
-from dynamics.kernels.jit import inlined_kernel, kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite import polynomials
+from hermite.arrays import Matrix, Vector
 from hermite.expansion import FormulaLink, compile_formula
 from hermite.quadrature import integrate
 

@@ -81,9 +81,8 @@ from dynamics.equations.network.normal_kernels import (
 )
 from dynamics.equations.network.series import write_series_means
 from dynamics.equations.network.system import NetworkSystem
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import inlined_kernel, kernel
-from dynamics.kernels.views import matrix, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 from hermite.moments import mean_derivatives
 from hermite.text.messages import shown
 

@@ -13,7 +13,7 @@ from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow.division import State
-from dynamics.integrators.large_flow.landing_kernels import events_of_rows
+from dynamics.integrators.large_flow.row_kernels import events_of_rows
 from dynamics.integrators.large_flow.source_kernels import (
     LAST_STAGE,
     TOGETHER,

@@ -32,7 +32,7 @@ from dynamics.equations.field import (
 )
 from dynamics.equations.link import BLOCK, g0, g1, write_both
 from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.large_flow.division_kernels import (
+from dynamics.integrators.large_flow.division import (
     ACTIVE,
     BY_BLAS,
     CLUSTER,
@@ -58,9 +58,8 @@ from dynamics.integrators.large_flow.row_kernels import (
     write_cubic,
 )
 from dynamics.integrators.step_kernels import copy_row
-from dynamics.kernels.arrays import Cube, Integers, Matrix, Real, Switches, Vector
-from dynamics.kernels.jit import entry, kernel
-from dynamics.kernels.views import matrix, row_part, vector
+from dynamics.kernels.jit import entry, kernel, matrix, row_part, vector
+from hermite.arrays import Cube, Integers, Matrix, Real, Switches, Vector
 
 # Part by which the rate of a mode may be wrong. Of 400 such steps of 128 and 512 neurons half were wrong by less than a
 # hundredth of the estimate that follows, the worst by 1.4 times it.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dynamics.equations.field import SCRATCH
 from dynamics.equations.link import g0, g1, write_both
 from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.large_flow.division_kernels import (
+from dynamics.integrators.large_flow.division import (
     CLUSTER,
     DIRECTION,
     ORDER,
@@ -47,13 +47,12 @@ from dynamics.integrators.large_flow.source_kernels import (
     write_value,
 )
 from dynamics.integrators.step_kernels import copy_row
-from dynamics.kernels.arrays import Cube, Integers, Matrix, Switches, Vector
-from dynamics.kernels.jit import entry, kernel
+from dynamics.kernels.jit import cube, entry, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
-from dynamics.kernels.views import cube, matrix, row_part, vector
+from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
 
 if TYPE_CHECKING:
-    from dynamics.integrators.large_flow.landing_kernels import Lag, Moving
+    from dynamics.integrators.large_flow.row_kernels import Lag, Moving
 
 
 @kernel
@@ -314,7 +313,7 @@ def settle_rows(
 ) -> None:
     """Compare the rest of the field where a step ends with what was extrapolated; write the state, corrected.
 
-    The state and the lag are as in `landing_kernels`; on return `part` and `part_growth` of the lag hold the rest.
+    The state and the lag are as in `row_kernels`; on return `part` and `part_growth` of the lag hold the rest.
     `settled` takes (U, ln n), and `miss` (m, 2) the largest component of the extrapolation's error and that of the
     growth. Rows outside clusters move by `share` and `share_ahead` times these two errors.
     """

@@ -22,9 +22,8 @@ from dynamics.integrators.clusters import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.events import record_crossings
 from dynamics.integrators.large_flow.division import Divider, State
-from dynamics.integrators.large_flow.landing_kernels import (
+from dynamics.integrators.large_flow.row_kernels import (
     curvatures,
     events_inside,
     interpolate_rows,
@@ -35,7 +34,7 @@ from dynamics.integrators.large_flow.landing_kernels import (
 )
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import settle_rows
-from dynamics.integrators.stepper import Status, check_inside, check_stored
+from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
 from dynamics.threads.workers import GRAIN
 from hermite.arrays import Array
 

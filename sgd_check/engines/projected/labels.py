@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import entry, kernel, vector
+from hermite.arrays import Integers, Matrix, Vector
 from sgd_check.engines.projected.links import sampled_link, sampled_link_anywhere, scratch_size, write_values
 from sgd_check.engines.projected.programs import FIRST, REGISTERS, polynomial_program, run_program
 

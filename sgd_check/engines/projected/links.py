@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.kernels.arrays import Vector
-from dynamics.kernels.jit import kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import kernel, vector
+from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
 from sgd_check.engines.projected.programs import FIRST, SECOND, formula_program, run_once, run_program

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.kernels.arrays import Vector
-from dynamics.kernels.jit import inlined_kernel, kernel
-from dynamics.kernels.views import vector
+from dynamics.kernels.jit import inlined_kernel, kernel, vector
+from hermite.arrays import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

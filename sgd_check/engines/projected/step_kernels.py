@@ -50,9 +50,8 @@ f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its
 
 import numpy as np
 
-from dynamics.kernels.arrays import Integers, Matrix, Vector
-from dynamics.kernels.jit import entry, inlined_kernel, kernel
-from dynamics.kernels.views import row_part
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part
+from hermite.arrays import Integers, Matrix, Vector
 from sgd_check.engines.projected.links import both_at, write_both
 
 Draws = tuple[Matrix, Matrix, Matrix]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dynamics.integrators.replay import Replay
+from dynamics.integrators.device import Replay
 from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement

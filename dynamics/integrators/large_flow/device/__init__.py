@@ -1,1 +1,0 @@
-"""The method "stiff" carried by torch, on a GPU or the CPU."""
