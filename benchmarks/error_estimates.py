@@ -49,7 +49,7 @@ EXPLICIT_STEPS, LIMIT = 3e4, 60.0
 TRUSTED = 3.0
 #: Share of rtol, relatively, below which an error does not count for how far estimates exceed errors.
 NEGLIGIBLE = 0.03
-#: Problems below this number were looked at when the constants of `dynamics.runs.looser_run` were chosen.
+#: Problems below this number were looked at when the constants of `dynamics.runs.loop` were chosen.
 CALIBRATED = 150
 KINDS = ("loss", "events")
 TARGET = Path(__file__).with_suffix(".json")

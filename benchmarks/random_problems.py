@@ -184,7 +184,7 @@ def estimate_ratios(case: Case, flow: xr.Dataset, looser: xr.Dataset, rtol: floa
 
     Errors that the referee itself may have and those below `NEGLIGIBLE` rtol are left out.
     """
-    from dynamics.runs.looser_run import event_errors, loss_errors
+    from dynamics.runs.loop import event_errors, loss_errors
 
     error, scale = case.loss_errors(flow), max(1.0, float(case.reference.loss[0]))
     reported = loss_errors(flow.loss.values, looser.loss.values, flow.time.values, rtol) / scale

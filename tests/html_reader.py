@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
-from dynamics.report.page import chart_script
+from dynamics.report.elements import chart_script
 
 VOID = {"meta", "img", "br", "hr", "link", "input", "col"}
 

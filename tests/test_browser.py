@@ -20,8 +20,8 @@ from matplotlib.image import imread
 import dynamics
 import sgd_check.tokens
 from dynamics import tokens
+from dynamics.report.elements import cell_text
 from dynamics.report.findings import find_findings
-from dynamics.report.page import cell_text
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [

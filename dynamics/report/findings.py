@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from dynamics.report.elements import Chart, Rounded, element, table, verdict_elements
 from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.tables import main_part
@@ -28,8 +29,6 @@ from hermite.text.messages import rounded
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
-
-    from dynamics.report.chart import Chart
 
     Rows = list[dict[str, Any]]
 
@@ -55,18 +54,6 @@ class Tone(StrEnum):
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
-
-
-class Rounded(float):
-    """A number with the text that its error leaves of it."""
-
-    text: str
-
-    def __new__(cls, value: float, text: str) -> Rounded:
-        """Return the number with its text."""
-        made = super().__new__(cls, value)
-        made.text = text
-        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,10 +362,8 @@ class Summary:
         return "\n".join([found.verdict, *found.cautions, *found.sentences, *found.remarks])
 
     def _repr_html_(self) -> str:
-        from dynamics.report.page import element, table, verdict_elements
-
         found = self._findings
-        parts = [*verdict_elements(found), *(element("p", text) for text in found.sentences)]
+        parts = [*verdict_elements(found.verdict, found.cautions), *(element("p", text) for text in found.sentences)]
         for each in found.tables:
             parts += table(each.caption, *each.spread(MOST_ROWS))
         return ElementTree.tostring(element("div", *parts), encoding="unicode", method="html")

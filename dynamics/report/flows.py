@@ -10,7 +10,7 @@ import numpy as np
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_choice, check_switch, checked_integer, checked_number, require
-from dynamics.report.chart import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
+from dynamics.report.elements import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
 from dynamics.report.figures import (
     BAND,
     IDEAL,

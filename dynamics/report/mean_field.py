@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.report.chart import DIRECTION_FACTS, MASSES, history_chart
+from dynamics.report.elements import DIRECTION_FACTS, MASSES, history_chart
 from dynamics.report.figures import (
     BAND,
     MEASURED,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.report.chart import (
+from dynamics.report.elements import (
     ALIGNMENTS,
     AXES,
     COMPONENTS,

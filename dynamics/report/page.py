@@ -1,27 +1,33 @@
 """`write_report`: any result as one HTML page, which opens from the disk, in a mail and in print.
 
-Text, tables and figures are elements, and every character is escaped. The page has no link that leaves it, no resource
-but data inside it, and at most one script of this program: a policy in its head names that script by its hash.
+The page has no link that leaves it, no resource but data inside it, and at most one script of this program: a policy in
+its head names that script by its hash.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
-import math
 import os
-import re
 import shlex
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.findings import Findings, Rounded, Tone, any_findings, stored_parameters
+from dynamics.report.elements import (
+    cell_text,
+    chart_element,
+    chart_script,
+    element,
+    figure,
+    resource,
+    table,
+    verdict_elements,
+)
+from dynamics.report.findings import Findings, Tone, any_findings, stored_parameters
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, write_file
 from dynamics.runs.tables import main_part, parts_of
@@ -32,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
-    from matplotlib.figure import Figure
 
     Element = ElementTree.Element
     Result = xr.Dataset | xr.DataTree
@@ -40,21 +45,8 @@ if TYPE_CHECKING:
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Rows of a long table that a page shows.
 MOST_ROWS = 48
-#: Bytes of a vector graphic beyond which pixels are smaller.
-LARGEST_VECTOR = 200_000
-PIXELS_PER_INCH = 160
-#: Inches beyond which a figure may shrink less on a small screen than others.
-WIDE = 9.0
-#: Characters of one text that a page shows, and entries of one list.
-MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
-#: Characters of a text that needs room.
-LONG = 40
-#: Characters of a line on a telephone, and those that the margins of a column take.
-NARROW, COLUMN_SPACE = 42, 3
 #: Brackets of stored JSON beyond which it is shown as it stands, since nesting may exceed the stack of Python.
 MOST_BRACKETS = 200
-#: Characters that HTML forbids: control characters, halves of surrogate pairs, code points without a character.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _PROBLEM = {
     "activation": "link σ",
     "teacher_activation": "link of the teacher",
@@ -164,7 +156,7 @@ def write_page(
     findings, sections = _findings(result)
     title = cell_text(main.attrs.get("title", "Result" if source is None else source.name))
     about = " · ".join(text for text in (subtitle(main), "" if source is None else source.name) if text)
-    verdict = element("div", *verdict_elements(findings), class_=f"verdict {findings.tone}")
+    verdict = element("div", *verdict_elements(findings.verdict, findings.cautions), class_=f"verdict {findings.tone}")
     header = [element("h1", title), element("p", about, class_="about"), verdict]
     if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
         header += _way_on(findings.go_on, source, resumable=resumable)
@@ -186,22 +178,6 @@ def write_page(
 # --- elements ---------------------------------------------------------------------------------------------------------
 
 
-def element(tag: str, *children: Element | str, **attributes: str) -> Element:
-    """Return an element; a trailing underscore of an attribute's name is dropped, others become hyphens."""
-    named = {name.rstrip("_").replace("_", "-"): _clean(value) for name, value in attributes.items()}
-    found = ElementTree.Element(tag, named)
-    last: Element | None = None
-    for child in children:
-        if not isinstance(child, str):
-            found.append(child)
-            last = child
-        elif last is None:
-            found.text = (found.text or "") + _clean(child)
-        else:
-            last.tail = (last.tail or "") + _clean(child)
-    return found
-
-
 def _document(title: str, header: Sequence[Element], sections: Sequence[Element], script: str) -> str:
     """Return the text of the page; the header lists the sections, and "" is no script."""
     policy = POLICY
@@ -218,7 +194,7 @@ def _document(title: str, header: Sequence[Element], sections: Sequence[Element]
             element("meta", http_equiv="Content-Security-Policy", content=policy),
             element("meta", name="color-scheme", content="light dark"),
             element("title", title),
-            element("style", _resource("page.css")),
+            element("style", resource("page.css")),
         ),
         element(
             "body",
@@ -232,107 +208,11 @@ def _document(title: str, header: Sequence[Element], sections: Sequence[Element]
     return "<!DOCTYPE html>\n" + ElementTree.tostring(document, encoding="unicode", method="html") + "\n"
 
 
-def _resource(name: str) -> str:
-    return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def chart_script() -> str:
-    """Return the script of all charts."""
-    return _resource("chart.js")
-
-
 def _section(title: str, *children: Element) -> Element:
     """Return a section with a heading of the second level; its title in small letters is its name."""
     name = title.lower()
     heading = element("h2", title, id=f"{name}-title")
     return element("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
-
-
-def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> list[Element]:
-    """Return a table, with its titles as headers of the columns and its first column as headers of the rows."""
-    titles = list(rows[0]) if rows else []
-    texts = {title: [cell_text(row[title]) for row in rows] for title in titles}
-    kinds = {title: _kind([row[title] for row in rows]) for title in titles}
-    head = element("tr", *(element("th", title, scope="col", **kinds[title]) for title in titles))
-    body = [
-        element(
-            "tr",
-            element("th", texts[titles[0]][at], scope="row"),
-            *(element("td", texts[title][at], **kinds[title]) for title in titles[1:]),
-        )
-        for at in range(len(rows))
-    ]
-    words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
-    width = sum(min(max(map(len, each)), LONG) + COLUMN_SPACE for each in words)
-    found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    frame = scrolling(found, caption, wide=width > NARROW)
-    return [frame, *([element("p", note, class_="note")] if note else [])]
-
-
-def figure(drawn: Figure, caption: str, alt: str) -> Element:
-    """Return a figure, as a vector graphic if that is small, else as pixels."""
-    width, height = (96.0 * float(inches) for inches in drawn.get_size_inches())
-    size = {"width": f"{width:.0f}", "height": f"{height:.0f}"}
-    kind = {"class_": "wide"} if width > 96.0 * WIDE else {}
-    image = element("img", src=_data(drawn), alt=alt, **size, **kind)
-    return element("figure", scrolling(image, caption, wide=True), element("figcaption", caption))
-
-
-def scrolling(content: Element, name: str, *, wide: bool) -> Element:
-    """Return a frame that scrolls on a narrow screen, by the keyboard too; one that is `wide` says so there."""
-    kind = "scroll wide" if wide else "scroll"
-    return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
-
-
-def verdict_elements(findings: Findings) -> list[Element]:
-    """Return the verdict and the list of cautions."""
-    cautions = [element("ul", *(element("li", text) for text in findings.cautions))] if findings.cautions else []
-    return [element("p", element("strong", findings.verdict)), *cautions]
-
-
-def cell_text(value: Any) -> str:
-    """Return a value as a page shows it: a dash if there is none, "never" for a time that is infinite."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, Rounded):
-        return value.text
-    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return "never" if math.isinf(value) else f"{value:.5g}"
-    if isinstance(value, (list, tuple)):
-        entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
-        rest = len(value) - len(entries)
-        return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or "–"
-    text = str(value)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
-
-
-def _kind(values: Sequence[Any]) -> dict[str, str]:
-    """Return the class of cells with these values: numbers stand below each other, long text needs room."""
-    known = [value for value in values if value is not None and not isinstance(value, bool)]
-    if known and all(isinstance(value, (int, float, np.number)) for value in known):
-        return {"class_": "number"}
-    return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in known) else {}
-
-
-def _data(drawn: Figure) -> str:
-    """Return a figure as data in an address; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
-    buffer, kind = io.BytesIO(), "svg+xml"
-    with mpl.rc_context({"svg.hashsalt": "report"}):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    if buffer.tell() > LARGEST_VECTOR:
-        buffer, kind = io.BytesIO(), "png"
-        drawn.savefig(buffer, format="png", dpi=PIXELS_PER_INCH)
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
-
-
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)
 
 
 # --- sections ---------------------------------------------------------------------------------------------------------
@@ -348,8 +228,6 @@ def subtitle(dataset: xr.Dataset) -> str:
 
 def _findings(result: Result) -> tuple[Findings, list[Element]]:
     """Return the findings on a result, and the sections on them; none if it lacks parts of its answer."""
-    from dynamics.report.chart import chart_element
-
     try:
         found = any_findings(result)
         content = [element("p", sentence) for sentence in found.sentences]

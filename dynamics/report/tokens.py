@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.chart import PROGRESS, history_chart
+from dynamics.report.elements import PROGRESS, history_chart
 from dynamics.report.figures import (
     MEASURED,
     ONE_PANEL,

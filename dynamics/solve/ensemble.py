@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dynamics.equations.interface import takes_stacks
 from dynamics.integrators.stepper import leaping
-from dynamics.runs.loop import UnwatchedRun, results_of
-from dynamics.runs.looser_run import LOOSER, observer_of
+from dynamics.runs.loop import LOOSER, UnwatchedRun, observer_of, results_of
 from dynamics.solve.integration import Run, labelled, solved_contents
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
     from dynamics.runs.dataset import DatasetArrays
-    from dynamics.runs.looser_run import LooserRun
+    from dynamics.runs.loop import LooserRun
     from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.soundness import Soundness
@@ -305,8 +305,7 @@ def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tup
 
 def _looser_run(run: Run, integration: Integration) -> LooserRun:
     """Return the looser run, begun in a second thread."""
-    from dynamics.runs.loop import LOOSER_RUN, begun_snapshot
-    from dynamics.runs.looser_run import LOOSER, LooserRun
+    from dynamics.runs.loop import LOOSER, LOOSER_RUN, LooserRun, begun_snapshot
 
     loss: Any = integration.loss
     stepper = integration.method.stepper(LOOSER * run.rtol)
@@ -330,7 +329,7 @@ def labelled(
         **_by_name(result.event_times, integration.events),
     }
     if looser is not None:
-        from dynamics.runs.looser_run import estimated_errors, truncation_errors
+        from dynamics.runs.loop import estimated_errors, truncation_errors
 
         errors = {"error": estimated_errors(result, looser, integration.schedule.times, run.rtol)}
         if integration.cut is not None:
@@ -392,6 +391,6 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
 
 def _is_seen(link: HermiteExpansion, rtol: float) -> bool:
     """Return whether the tail of a series exceeds the least error of integration that is told."""
-    from dynamics.runs.looser_run import LEAST
+    from dynamics.runs.loop import LEAST
 
     return bool(link.order * link.truncation_error**2 > LEAST * rtol * link.norm_squared)

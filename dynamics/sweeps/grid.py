@@ -18,7 +18,7 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.sweeps.points import MAGIC
+from dynamics.sweeps.points import MAGIC, SweepPoint
 from dynamics.sweeps.studies import check_options, name_of_study, study_path
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
@@ -45,15 +45,6 @@ class Axis:
     name: str
     values: tuple[Any, ...]
     labels: NDArray[Any]
-
-
-class SweepPoint(NamedTuple):
-    """One point: its number in row-major order, its problem, and the options of the study."""
-
-    number: int
-    #: Of any kind; the study says which it takes.
-    problem: Any
-    options: dict[str, Any]
 
 
 class Surveyed(NamedTuple):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem.question import Question
     from dynamics.runs.dataset import Labelled
-    from dynamics.sweeps.grid import SweepPoint
     from dynamics.sweeps.studies import Study
 
 SETTINGS = "sweep.json"
@@ -53,6 +52,15 @@ _LENGTH = 8
 #: Points with at least so many numbers and texts are kept as netCDF.
 LARGE_POINT = 1 << 20
 _NUMBERS = ("<f8", "<i8")
+
+
+class SweepPoint(NamedTuple):
+    """One point: its number in row-major order, its problem, and the options of the study."""
+
+    number: int
+    #: Of any kind; the study says which it takes.
+    problem: Any
+    options: dict[str, Any]
 
 
 class PointAnswer(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dynamics.sweeps.points import PointAnswer, answer_points
+from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points
 from dynamics.sweeps.studies import find_study
 from dynamics.threads.cores import THREAD_VARIABLES
 from dynamics.threads.stopping import LOOK
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
     from types import TracebackType
 
-    from dynamics.sweeps.grid import SweepPoint
     from dynamics.sweeps.studies import Study
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.

@@ -151,7 +151,7 @@ def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[s
     """Write and print the comparison; return the exit code."""
 
     def find(tree: xr.DataTree) -> Findings:
-        from sgd_check.report.tokens import token_comparison_findings
+        from sgd_check.report.findings import token_comparison_findings
 
         return token_comparison_findings(tree)
 

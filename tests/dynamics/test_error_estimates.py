@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.error_estimates import measure, summary, table
-from dynamics.runs.loop import RunResult
-from dynamics.runs.looser_run import estimated_errors, event_errors, loss_errors
+from dynamics.runs.loop import RunResult, estimated_errors, event_errors, loss_errors
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 

@@ -17,7 +17,7 @@ import dynamics
 from dynamics.laws.finite_size import finite_size
 from dynamics.report import __main__ as report
 from dynamics.report import page as pages
-from dynamics.report.chart import Chart, Curve, chart_element
+from dynamics.report.elements import Chart, Curve, chart_element
 from dynamics.report.findings import FINDINGS, answer_of, end_of_run, find_findings, study_findings
 from dynamics.report.page import subtitle
 from dynamics.runs.trackers import Callback

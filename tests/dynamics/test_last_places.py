@@ -21,7 +21,7 @@ from dynamics.report import __main__ as report
 from dynamics.report import page
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
-from dynamics.sweeps import merge as sweep_merge
+from dynamics.sweeps import sweep as sweep_merge
 
 FOREIGN = b"another program's"
 PROBLEM = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=3, dimension=16)

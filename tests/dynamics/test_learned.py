@@ -15,8 +15,8 @@ import dynamics
 import hermite
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING, LearnedPart
+from dynamics.report.elements import cell_text
 from dynamics.report.findings import find_findings
-from dynamics.report.page import cell_text
 from dynamics.theory.prediction import predict
 
 QUIET = {"progress": False, "error_estimate": False}

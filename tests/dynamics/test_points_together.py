@@ -18,10 +18,11 @@ from dynamics.runs.dataset import DatasetArrays
 from dynamics.runs.storage import StorageError
 from dynamics.solve import ensemble
 from dynamics.solve.registry import ANSWERS
-from dynamics.sweeps import merge, studies, sweep
 from dynamics.sweeps import points as sweep_points
+from dynamics.sweeps import studies, sweep
 from dynamics.sweeps.grid import make_grid
 from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.sweep import merge_points
 from dynamics.sweeps.workers import run_points
 from dynamics.theory.prediction import predict, predict_all
 
@@ -86,7 +87,7 @@ def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options
     found = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
     assert sum(together) == len(list(np.ndindex(*(len(list(values)) for values in grid.values()))))
     assert_same(found, alone)
-    monkeypatch.setattr(merge, "GATHERED_BYTES", 100)
+    monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
     assert_same(dynamics.sweep(base, grid, options=options, workers=0, progress=False), alone)
 
 
@@ -148,7 +149,7 @@ def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_p
 
     def looked(grid, points, *rest, **options):
         assert bundles_kept(points.path) == [f"{k:06d}.point" for k in range(4)]
-        merge.merge_points(grid, points, *rest, **options)
+        merge_points(grid, points, *rest, **options)
 
     monkeypatch.setattr(ensemble._Flow, "begin", begun)
     monkeypatch.setattr(sweep, "merge_points", looked)
@@ -251,7 +252,7 @@ def test_of_points_that_take_long_one_at_a_time_is_answered(tmp_path, monkeypatc
 
     def looked(grid, points, *rest, **others):
         assert list(points.files()) == [range(k, k + 1) for k in range(count)]
-        merge.merge_points(grid, points, *rest, **others)
+        merge_points(grid, points, *rest, **others)
 
     monkeypatch.setattr(sweep, "merge_points", looked)
     monkeypatch.setattr(sweep_points, "BUNDLE_SECONDS", -1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 from concurrent.futures import Future
 
 import numpy as np
@@ -15,7 +16,7 @@ import dynamics
 from benchmarks.random_problems import random_problem
 from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
-from dynamics.runs import looser_run, run_file, storage, trackers
+from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.trackers import Callback, StopReason
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
@@ -175,9 +176,16 @@ def test_a_step_that_is_torn_leaves_the_last_checkpoint(tmp_path, monkeypatch):
         if steps > 0:
             raise KeyboardInterrupt
 
+    own_run = run.run
+
+    def own_run_alone(*given, **named):
+        if threading.current_thread() is threading.main_thread():
+            return own_run(*given, **named)
+        return run.RunResult(event_times=np.full(6, np.nan))
+
     with monkeypatch.context() as patch:
         patch.setattr(CompiledStepper, "advance", torn)
-        patch.setattr(looser_run, "run", lambda *_, **__: run.RunResult(event_times=np.full(6, np.nan)))
+        patch.setattr(run, "run", own_run_alone)
         assert dynamics.resume(path, progress=False, on_failure="return").attrs["stop_reason"] == "interrupted"
     assert path.read_bytes() == before
 
@@ -191,7 +199,7 @@ def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monke
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(looser_run.LooserRun, "ended", awaited)
+        patch.setattr(run.LooserRun, "ended", awaited)
         part = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, on_failure="return")
     assert part.attrs["stop_reason"] == "interrupted"
     np.testing.assert_array_equal(part.loss, whole.loss)
@@ -205,8 +213,8 @@ def test_a_finished_looser_run_still_has_a_snapshot():
         def state(self):
             return {"at": np.array(2.0)}
 
-    runner = looser_run.LooserRun.__new__(looser_run.LooserRun)
-    runner._remote, runner._stepper, runner._result = looser_run._Remote(), Ended(), Future()
+    runner = run.LooserRun.__new__(run.LooserRun)
+    runner._remote, runner._stepper, runner._result = run._Remote(), Ended(), Future()
     runner._result.set_result(run.RunResult(end_time=2.0))
     found = runner.snapshot()
     assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)

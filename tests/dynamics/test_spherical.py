@@ -150,7 +150,7 @@ def test_one_neuron_at_the_teacher_learns_as_a_pair():
 def test_pairs_are_averaged_in_strips(monkeypatch):
     vectors = np.random.default_rng(0).standard_normal((7, 3))
     whole = mean_of_pairs(vectors, np.square)
-    monkeypatch.setattr("dynamics.equations.spherical.PAIRS", 14)
+    monkeypatch.setattr("dynamics.equations.losses.PAIRS", 14)
     assert mean_of_pairs(vectors, np.square) == pytest.approx(whole, rel=1e-14)
     assert whole == pytest.approx(np.mean((vectors @ vectors.T) ** 2), rel=1e-14)
 

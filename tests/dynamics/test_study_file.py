@@ -235,7 +235,7 @@ def _stop():
 
 
 def test_what_was_computed_is_named_when_a_run_fails(here, monkeypatch, capsys):
-    monkeypatch.setattr("dynamics.sweeps.merge._write_file", lambda *_: _stop())
+    monkeypatch.setattr("dynamics.sweeps.sweep._write_file", lambda *_: _stop())
     assert study.main(["small.toml", "--quiet"]) == 1
     assert capsys.readouterr().err == (
         "error: File 'small.nc' could not be written: no more.\n"

@@ -22,13 +22,13 @@ import xarray as xr
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.runs.storage import StorageError
-from dynamics.sweeps import merge, sweep
 from dynamics.sweeps import points as sweep_points
+from dynamics.sweeps import sweep
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
-from dynamics.sweeps.merge import CHUNK_BYTES, _chunks
 from dynamics.sweeps.points import PointAnswer, PointDirectory, answered_points
 from dynamics.sweeps.studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics.sweeps.sweep import CHUNK_BYTES, _chunks
 from dynamics.sweeps.workers import WorkerPool
 from dynamics.threads.cores import available_cores, one_core
 
@@ -472,9 +472,8 @@ def sweep_toys_answer():
 
 
 def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
-    from dynamics.sweeps import merge as sweep_merge
 
-    monkeypatch.setattr(sweep_merge, "_write_file", _full)
+    monkeypatch.setattr(sweep, "_write_file", _full)
     with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
         dynamics.sweep(BASE, {"seed": [0]}, output=tmp_path / "sweep.nc", **PREDICTION)
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc.points"]
@@ -634,7 +633,7 @@ def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
 
 def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
     gathered = dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION)
-    monkeypatch.setattr(merge, "GATHERED_BYTES", 100)
+    monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
     assert_same(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
 
 

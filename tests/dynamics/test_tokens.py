@@ -14,7 +14,7 @@ from html_reader import read_page
 import dynamics
 from dynamics import tokens
 from dynamics.problem import stored_question
-from dynamics.report.page import cell_text
+from dynamics.report.elements import cell_text
 from dynamics.tokens.__main__ import STUDIES, main
 from dynamics.tokens.answers import _Steps, system_of
 from dynamics.tokens.memory import frequencies_of, spectral_recovery

@@ -7,8 +7,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 import hermite
 from dynamics.report.flows import flow_findings
-from dynamics.runs.loop import RunResult
-from dynamics.runs.looser_run import truncation_errors
+from dynamics.runs.loop import RunResult, truncation_errors
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 from dynamics.solve.integration import halved

@@ -1,29 +1,50 @@
-"""The interactive figure of a page: curves over log time, each with its numbers, and the script that shows them.
+"""Elements of a page: text, tables, figures, and an interactive chart of curves over log time with their numbers.
 
-Curves are paths of an SVG within the page; `chart.js` draws the axes, finds the curve under the pointer and zooms. The
-numbers of a curve are an attribute, escaped like all text of a page. Without scripts the figure is hidden: the same
-curves stand on the page as a picture.
+Every character is escaped. Curves are paths of an SVG within the page; `chart.js` draws the axes, finds the curve under
+the pointer and zooms. The numbers of a curve are an attribute. Without scripts the chart is hidden: the same curves
+stand on the page as a picture.
 """
 
 from __future__ import annotations
 
+import base64
+import io
+import math
+import re
 from dataclasses import dataclass
 from functools import partial
+from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 
 from dynamics.report.figures import spread_rows
-from dynamics.report.page import cell_text, element, scrolling
 from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from xml.etree.ElementTree import Element
 
     import xarray as xr
+    from matplotlib.figure import Figure
 
     from hermite.arrays import Array
+
+    Element = ElementTree.Element
+
+#: Bytes of a vector graphic beyond which pixels are smaller.
+LARGEST_VECTOR = 200_000
+PIXELS_PER_INCH = 160
+#: Inches beyond which a figure may shrink less on a small screen than others.
+WIDE = 9.0
+#: Characters of one text that a page shows, and entries of one list.
+MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
+#: Characters of a text that needs room.
+LONG = 40
+#: Characters of a line on a telephone, and those that the margins of a column take.
+NARROW, COLUMN_SPACE = 42, 3
+#: Characters that HTML forbids: control characters, halves of surrogate pairs, code points without a character.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 
 #: Units of a path along each side of the plot, and the steps below which its points are left out.
 UNITS, STEPS = 1000.0, (4.0, 2.0)
@@ -40,6 +61,134 @@ HINT = (
     "+ and −, to zoom; double click or Escape shows all again."
 )
 BUTTONS = {"in": "Zoom in", "out": "Zoom out", "all": "Show all", "next": "Next curve"}
+
+
+class Rounded(float):
+    """A number with the text that its error leaves of it."""
+
+    text: str
+
+    def __new__(cls, value: float, text: str) -> Rounded:
+        """Return the number with its text."""
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+
+def element(tag: str, *children: Element | str, **attributes: str) -> Element:
+    """Return an element; a trailing underscore of an attribute's name is dropped, others become hyphens."""
+    named = {name.rstrip("_").replace("_", "-"): _clean(value) for name, value in attributes.items()}
+    found = ElementTree.Element(tag, named)
+    last: Element | None = None
+    for child in children:
+        if not isinstance(child, str):
+            found.append(child)
+            last = child
+        elif last is None:
+            found.text = (found.text or "") + _clean(child)
+        else:
+            last.tail = (last.tail or "") + _clean(child)
+    return found
+
+
+def resource(name: str) -> str:
+    """Return the text of a file of this room."""
+    return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def chart_script() -> str:
+    """Return the script of all charts."""
+    return resource("chart.js")
+
+
+def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> list[Element]:
+    """Return a table, with its titles as headers of the columns and its first column as headers of the rows."""
+    titles = list(rows[0]) if rows else []
+    texts = {title: [cell_text(row[title]) for row in rows] for title in titles}
+    kinds = {title: _kind([row[title] for row in rows]) for title in titles}
+    head = element("tr", *(element("th", title, scope="col", **kinds[title]) for title in titles))
+    body = [
+        element(
+            "tr",
+            element("th", texts[titles[0]][at], scope="row"),
+            *(element("td", texts[title][at], **kinds[title]) for title in titles[1:]),
+        )
+        for at in range(len(rows))
+    ]
+    words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
+    width = sum(min(max(map(len, each)), LONG) + COLUMN_SPACE for each in words)
+    found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
+    frame = scrolling(found, caption, wide=width > NARROW)
+    return [frame, *([element("p", note, class_="note")] if note else [])]
+
+
+def figure(drawn: Figure, caption: str, alt: str) -> Element:
+    """Return a figure, as a vector graphic if that is small, else as pixels."""
+    width, height = (96.0 * float(inches) for inches in drawn.get_size_inches())
+    size = {"width": f"{width:.0f}", "height": f"{height:.0f}"}
+    kind = {"class_": "wide"} if width > 96.0 * WIDE else {}
+    image = element("img", src=_data(drawn), alt=alt, **size, **kind)
+    return element("figure", scrolling(image, caption, wide=True), element("figcaption", caption))
+
+
+def scrolling(content: Element, name: str, *, wide: bool) -> Element:
+    """Return a frame that scrolls on a narrow screen, by the keyboard too; one that is `wide` says so there."""
+    kind = "scroll wide" if wide else "scroll"
+    return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
+
+
+def verdict_elements(verdict: str, cautions: Sequence[str]) -> list[Element]:
+    """Return the verdict and the list of cautions."""
+    listed = [element("ul", *(element("li", text) for text in cautions))] if cautions else []
+    return [element("p", element("strong", verdict)), *listed]
+
+
+def cell_text(value: Any) -> str:
+    """Return a value as a page shows it: a dash if there is none, "never" for a time that is infinite."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Rounded):
+        return value.text
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "never" if math.isinf(value) else f"{value:.5g}"
+    if isinstance(value, (list, tuple)):
+        entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
+        rest = len(value) - len(entries)
+        return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or "–"
+    text = str(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
+
+
+def _kind(values: Sequence[Any]) -> dict[str, str]:
+    """Return the class of cells with these values: numbers stand below each other, long text needs room."""
+    known = [value for value in values if value is not None and not isinstance(value, bool)]
+    if known and all(isinstance(value, (int, float, np.number)) for value in known):
+        return {"class_": "number"}
+    return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in known) else {}
+
+
+def _data(drawn: Figure) -> str:
+    """Return a figure as data in an address; the same figure gives the same bytes."""
+    import matplotlib as mpl
+
+    buffer, kind = io.BytesIO(), "svg+xml"
+    with mpl.rc_context({"svg.hashsalt": "report"}):
+        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    if buffer.tell() > LARGEST_VECTOR:
+        buffer, kind = io.BytesIO(), "png"
+        drawn.savefig(buffer, format="png", dpi=PIXELS_PER_INCH)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
+# The interactive chart.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
