@@ -45,10 +45,9 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, block_steps
+from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, aligned, block_steps
 from sgd_check.engines.torch.fused import LARGEST_WIDTH, STEPS, FusedStepper, fusible, triton_version
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.recursion import aligned
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
 from sgd_check.engines.torch.weights import DTYPES
 

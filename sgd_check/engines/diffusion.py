@@ -71,7 +71,7 @@ from dynamics.theory import rate_limits
 from dynamics.threads.cores import available_cores, one_blas_thread
 from hermite import polynomials
 from sgd_check.engines.diffusion_kernels import Settings, take_diffusion_steps, write_step_law
-from sgd_check.engines.projected.engine import reduced_factor
+from sgd_check.engines.projected import reduced_factor
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import AXES, LENGTHS, RunThreads, generators
 

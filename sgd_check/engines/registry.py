@@ -126,7 +126,7 @@ class Declaration(NamedTuple):
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
     "projected": Declaration(
-        "sgd_check.engines.projected.engine:ProjectedEngine",
+        "sgd_check.engines.projected:ProjectedEngine",
         students=("homogeneous", "network", "stiefel"),
         fields=("inputs",),
     ),

@@ -29,8 +29,8 @@ from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
 from hermite.arrays import Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
-from sgd_check.engines.projected.links import sampled_link_anywhere, scratch_size, value_at, write_both
 from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.sampled_links import sampled_link_anywhere, scratch_size, value_at, write_both
 from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ class _Pair:
     """The flow of a direction and its neuron alone: overlap, and time until C² = ½, on a grid."""
 
     def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
-        from sgd_check.engines.projected.engine import reduced_factor
+        from sgd_check.engines.projected import reduced_factor
 
         link, a = problem.activation, problem.teacher.coefficients
         self.direction = direction

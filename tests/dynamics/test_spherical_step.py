@@ -14,8 +14,7 @@ import dynamics
 from dynamics.equations.spherical_step import SphericalStepSystem
 from dynamics.runs.dataset import VARIABLES
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.optimizer import PlainSgd
-from sgd_check.engines.torch.weights import Spherical, WeightRuns
+from sgd_check.engines.torch.weights import PlainSgd, Spherical, WeightRuns
 
 MIXED = {1: 0.5, 2: 0.5}
 OTHER = {0: 0.2, 1: 0.6, 2: 0.3}

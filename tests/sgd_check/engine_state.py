@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from sgd_check.engines.diffusion import DiffusionEngine
-from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.engines.seeded_runs import set_words
 from sgd_check.engines.torch.engine import OnlineEngine
 

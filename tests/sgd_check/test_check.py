@@ -94,7 +94,7 @@ def test_a_committee_is_checked_with_torch():
     ],
 )
 def test_refusals_come_before_any_step(problem, changes, kind, words, monkeypatch):
-    monkeypatch.setattr("sgd_check.engines.projected.engine.ProjectedEngine.advance", lambda *_: pytest.fail("ran"))
+    monkeypatch.setattr("sgd_check.engines.projected.ProjectedEngine.advance", lambda *_: pytest.fail("ran"))
     if changes.get("student"):
         changes, asked = (
             {},

@@ -52,9 +52,8 @@ def rates():
 
 def fused_and_plain(problem, *, every_way):
     """Weights at the start, after the same steps by torch, by the kernel, and by it in two launches and on given samples."""
-    from sgd_check.engines.torch.engine import BlockStepper, Setting
+    from sgd_check.engines.torch.engine import BlockStepper, Setting, aligned
     from sgd_check.engines.torch.links import make_link
-    from sgd_check.engines.torch.recursion import aligned
     from sgd_check.engines.torch.samples import CounterStreams, TorchTeacher
 
     seeds = RUNS if every_way else RUNS[1:]

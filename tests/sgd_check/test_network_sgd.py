@@ -13,9 +13,9 @@ import sgd_check
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.runs import StorageError
 from sgd_check.engines import seeded_runs
-from sgd_check.engines.projected.engine import ProjectedEngine
-from sgd_check.engines.projected.links import sampled_link_anywhere, scratch_size, write_both
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.engines.registry import EngineOptions, make_engine
+from sgd_check.engines.sampled_links import sampled_link_anywhere, scratch_size, write_both
 from sgd_check.engines.torch.engine import OnlineEngine
 from sgd_check.engines.torch.links import make_link_anywhere
 

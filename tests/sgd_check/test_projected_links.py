@@ -6,7 +6,8 @@ import sympy
 
 import hermite
 from hermite.text.formulas import FORMULAS
-from sgd_check.engines.projected.links import (
+from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program, run_program
+from sgd_check.engines.sampled_links import (
     BENT,
     BENT_LINKS,
     FAMILY,
@@ -19,7 +20,6 @@ from sgd_check.engines.projected.links import (
     write_both,
     write_values,
 )
-from sgd_check.engines.projected.programs import OPERATIONS, REGISTERS, polynomial_program, run_program
 
 GRID = np.linspace(-5.1, 5.2, 41)
 

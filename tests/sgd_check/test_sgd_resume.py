@@ -16,7 +16,7 @@ import dynamics
 import sgd_check
 from dynamics.runs import loop, run_file, storage
 from dynamics.runs.trackers import Callback
-from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run import __main__ as command
 
 CHANGING = ("history", "date_created", "git_commit", "wall_seconds", "steps_per_second")

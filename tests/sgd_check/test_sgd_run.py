@@ -12,7 +12,7 @@ from processes import interrupt_run
 
 import sgd_check
 from dynamics.runs.storage import load, save
-from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run.__main__ import main
 from sgd_check.verdicts.check import affordable_plan, plan_by_times
 

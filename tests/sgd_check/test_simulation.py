@@ -11,7 +11,7 @@ import dynamics
 import sgd_check
 from dynamics.problem import Problem
 from dynamics.problem.schedule import SaveAt
-from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.runs.plan import power_law_decay
 
 

@@ -16,7 +16,7 @@ from dynamics.runs.storage import load_tree
 from dynamics.theory import frame_escape, frame_rivals
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.projected.engine import DrawnAxes, make_motion
+from sgd_check.engines.projected import DrawnAxes, make_motion
 from sgd_check.verdicts.expectation import expectation
 
 torch = pytest.importorskip("torch")

@@ -17,7 +17,7 @@ from dynamics.problem import Problem, Teacher
 from dynamics.runs.storage import load, save
 from dynamics.theory import learning_rates
 from dynamics.theory.fits import fit_slope, inverse_fit
-from sgd_check.engines.projected.engine import ProjectedEngine
+from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation, step_sizes
 from sgd_check.studies.sgd_study import prepared_pairs

@@ -2,7 +2,7 @@ r"""Triton kernels: many steps of online SGD per launch, samples made and used o
 
 One program is one run. A block of K steps walks once over the coordinates in chunks: it brings a chunk of the weights
 up to date with the block before, and adds the chunk's share to Z = V X^T, G = X X^T, the lengths and the labels of the
-block to come; the K steps themselves are then recursions on m×K numbers (`sgd_check.engines.torch.recursion` has the
+block to come; the K steps themselves are then recursions on m×K numbers (`sgd_check.engines.torch.engine` has the
 equations). So weights are read and written once in K steps, and samples, a function of seed, sample and coordinate,
 never leave the registers: made twice, for the block to come and for the block before.
 

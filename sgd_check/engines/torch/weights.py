@@ -1,4 +1,4 @@
-r"""SGD step by step on the weights in R^d in torch, with the seeds as a batch axis: gradient, optimizer, constraint.
+"""SGD step by step on the weights in R^d in torch, with the seeds as a batch axis: gradient, optimizer, constraint.
 
 A step on a batch of B samples, those of `sgd_check.engines.torch.samples`, takes the mean g_i over the batch of the
 gradient, in closed form, has the optimizer move w_i along it, and brings w_i back to where it must lie. With
@@ -14,6 +14,11 @@ e_b = f(x_b) − y_b the students are
 
 On the processor every run has tensors of its own, so that none sees the rounding of another; runs are stepped together
 on a CUDA device.
+
+An optimizer is a class that takes a step along a gradient; a further one is a further class. Where steps are taken in
+closed form, that of plain SGD is part of it: blocks of steps in the span of their samples (`engine`), the Triton kernel
+(`fused_kernels`), and the engines that draw projections alone (`sgd_check.engines.projected`), which never hold a
+gradient in R^d.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +35,6 @@ from dynamics.problem import is_frame, is_spherical
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import RunThreads
 from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.optimizer import PlainSgd
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, make_streams, steps_ahead
 
 if TYPE_CHECKING:
@@ -42,8 +46,23 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
     from sgd_check.engines.torch.links import TorchLink
-    from sgd_check.engines.torch.optimizer import Optimizer
     from sgd_check.engines.torch.samples import Source
+
+
+class Optimizer(Protocol):
+    """Moves the weights of runs side by side; it may keep arrays between steps, such as a momentum."""
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take one step at the learning rate η along a gradient of the weights, both of shape (lanes, m, d)."""
+
+
+class PlainSgd(Optimizer):
+    """w ← w − η g."""
+
+    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
+        """Take the step."""
+        weights.sub_(gradient, alpha=rate)
+
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 MEMORY_LIMIT = 16 * 2**30

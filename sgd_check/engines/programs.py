@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array, Integers
 
+
 # Codes of operations, and how many registers those read that do not read one.
 NUMBER, LINE, SUM, PRODUCT, INVERSE, ROOT, POWER, LARGER, SMALLER, ABSOLUTE, SIGN = range(11)
 EXP, LOG, SIN, COS, TAN, SINH, COSH, TANH, ATAN, ERF, ERFC = range(11, 22)

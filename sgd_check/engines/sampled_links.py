@@ -7,7 +7,7 @@ The data are a flat array [family, registers, place of σ', σ …, σ' …]. A 
 - ERF, TANH, GELU, SIGMOID, SILU, SIN, which have these names in `hermite.text.formulas`: nothing;
 - SERIES: the number of Hermite coefficients, then for each j those of σ and σ', 1/√(j+1) and √(j/(j+1));
 - TABLE: pieces and powers of `sgd_check.engines.problem_forms.tabulated`, then the table, row by row;
-- PROGRAM: two of `sgd_check.engines.projected.programs`, of σ, and of σ and σ' together, for any other formula.
+- PROGRAM: two of `sgd_check.engines.programs`, of σ, and of σ and σ' together, for any other formula.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from dynamics.kernels.jit import kernel, vector
 from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
-from sgd_check.engines.projected.programs import FIRST, SECOND, formula_program, run_once, run_program
+from sgd_check.engines.programs import FIRST, SECOND, formula_program, run_once, run_program
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
+
 
 LOW, HIGH, BENT, ERF, TANH, GELU, SIGMOID, SILU, SIN, SERIES, TABLE, PROGRAM = range(12)
 # Places in the data of a link.

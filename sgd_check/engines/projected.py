@@ -1,4 +1,22 @@
-"""Compiled steps of the projected engine: of homogeneous neurons, networks and frames, on single samples or batches.
+"""Online SGD that never sees d: exact in law, in the projections of the samples alone.
+
+On Gaussian data a step uses the projections of x on the teacher's axes and on the weights, and of the rest of x only
+its length. So a neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular
+factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample
+(v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
+O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A minibatch has the Bartlett factor of a Wishart
+matrix on its new axes.
+
+*Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. In a class, the d_c
+axes of one eigenvalue, a step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at
+most, and of the rest its length alone: one triangular factor and one χ of d_c − r_c − m axes for every class with more
+than m axes beside the teacher's, the coordinates themselves for any other. A batch has a Bartlett factor in place of
+each χ.
+
+A teacher f* is the data (a, β, θ, groups, links) with the coefficients a (units,), biases β (units,) and directions θ
+(units, r) of units that are sorted by their links; θ has no row where unit p looks at axis p. Row l of `groups` holds
+the first unit of link l and the place of that link in `links`, the last row the numbers of units and of entries of
+`links`. Of a polynomial there are no units, and `links` is its program.
 
 State: W (D, m), column i the coordinates of neuron i: on the teacher's axes, then row i of a lower-triangular factor of
 the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those axes and in new ones,
@@ -9,7 +27,7 @@ and turns the axes so that the new ones are empty again. A student says what g a
 `weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is what lets d drop out. Rows of
 `work`: z, |w|, σ, σ', g, h, and one to carry columns.
 
-*Inputs of covariance Σ.* W holds whitened coordinates: the teacher's axes, those of classes (axes of one eigenvalue)
+On inputs of covariance Σ W holds whitened coordinates: the teacher's axes, those of classes (axes of one eigenvalue)
 that have at most m more, then for every other class the m rows of its triangular factor. The step is Σ times that of
 isotropic inputs, with the eigenvalue s of a row in front of g − 1 and h; axes are turned within a class alone.
 Isotropic inputs are one class of eigenvalue 1. `axes` holds the eigenvalues (D,) of the rows, the first row of each
@@ -48,11 +66,149 @@ the gradient and the polar factor of what it leads to are one matrix of rank one
 f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form: O(m² + m r) operations.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import numpy as np
 
-from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part
+from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
+from dynamics.problem import is_frame, is_network
 from hermite.arrays import Integers, Matrix, Vector
-from sgd_check.engines.projected.links import both_at, write_both
+from sgd_check.engines.problem_forms import network_of
+from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program, run_program
+from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.sampled_links import (
+    both_at,
+    sampled_link,
+    sampled_link_anywhere,
+    scratch_size,
+    write_both,
+    write_values,
+)
+from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dynamics.problem import Problem
+    from hermite.arrays import Array
+
+
+Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
+
+# Samples that are labelled at a time.
+CHUNK = 256
+
+
+def homogeneous_teacher(problem: Problem) -> Teacher:
+    """Return the teacher Σ_p a_p σ(θ_p·x), σ being the student's own link."""
+    teacher = problem.teacher
+    directions = np.empty((0, teacher.span)) if teacher.directions is None else np.array(teacher.directions)
+    a = np.array(teacher.coefficients)
+    return _of_units(a, np.zeros(a.size), directions, [0], [sampled_link(problem.activation)[0]])
+
+
+def network_teacher(problem: Problem) -> Teacher:
+    """Return the teacher of a network: Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial."""
+    polynomial = problem.teacher.target
+    if polynomial is not None:
+        none, program = np.empty(0), np.array(polynomial_program(polynomial.exponents, polynomial.powers))
+        return none, none.copy(), np.empty((0, problem.teacher.span)), np.zeros((0, 2), dtype=np.int64), program
+    given = problem.teacher.units(problem.teacher_link)
+    links = list(dict.fromkeys(unit.link for unit in given))
+    units = sorted(given, key=lambda unit: links.index(unit.link))
+    first = [[unit.link for unit in units].index(link) for link in links]
+    data = [sampled_link_anywhere(link, slope=False)[0] for link in links]
+    a, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T.copy()
+    return _of_units(a, biases, np.array([unit.direction for unit in units]), first, data)
+
+
+def _of_units(a: Array, biases: Array, directions: Array, first: list[int], links: Sequence[Array]) -> Teacher:
+    places = np.cumsum([0, *(link.size for link in links)])
+    groups = np.stack([[*first, a.size], places], axis=1).astype(np.int64)
+    return a, biases, directions, groups, np.concatenate(links)
+
+
+def label_scratch(teacher: Teacher, batch: int) -> int:
+    """Return how many numbers of scratch `write_labels` takes."""
+    _, _, _, groups, links = teacher
+    size = max(CHUNK // batch, 1) * batch
+    if len(groups) == 0:
+        return int(links[REGISTERS]) * size
+    return 2 * size + max(scratch_size(links[start:], size) for start in groups[:-1, 1].tolist())
+
+
+def write_labels(teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector) -> None:
+    """Write f*(x) + noise of all samples: sample b of row t begins in column b · axes of `samples`."""
+    write = write_labels_of_polynomial if teacher[0].size == 0 else write_labels_of_units
+    write(teacher, axes, samples, noise, labels, scratch)
+
+
+@entry
+def write_labels_of_polynomial(
+    teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector
+) -> None:
+    """Run the program of a polynomial for so many samples at a time."""
+    program, r = teacher[4], teacher[2].shape[1]
+    steps, batch = noise.shape
+    rows = max(CHUNK // batch, 1)
+    for first in range(0, steps, rows):
+        last = min(first + rows, steps)
+        size = (last - first) * batch
+        for t in range(first, last):
+            for b in range(batch):
+                for c in range(r):
+                    scratch[c * size + (t - first) * batch + b] = samples[t, b * axes + c]
+        run_program(program, 0, scratch, size)
+        found = size * int(program[FIRST])
+        for t in range(first, last):
+            for b in range(batch):
+                labels[t, b] = noise[t, b] + scratch[found + (t - first) * batch + b]
+
+
+@entry
+def write_labels_of_units(
+    teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector
+) -> None:
+    """Add unit by unit for so many samples at a time."""
+    a, _, _, groups, links = teacher
+    steps, batch = noise.shape
+    rows = max(CHUNK // batch, 1)
+    for first in range(0, steps, rows):
+        last = min(first + rows, steps)
+        size = (last - first) * batch
+        z, values = vector(scratch, 0, size), vector(scratch, size, size)
+        rest = vector(scratch, 2 * size, scratch.size - 2 * size)
+        for t in range(first, last):
+            for b in range(batch):
+                labels[t, b] = noise[t, b]
+        for g in range(groups.shape[0] - 1):
+            link = vector(links, groups[g, 1], groups[g + 1, 1] - groups[g, 1])
+            for p in range(groups[g, 0], groups[g + 1, 0]):
+                project(teacher, p, axes, samples, first, last, batch, z)
+                write_values(link, z, values, rest)
+                for t in range(first, last):
+                    for b in range(batch):
+                        labels[t, b] += a[p] * values[(t - first) * batch + b]
+
+
+@kernel
+def project(
+    teacher: Teacher, p: int, axes: int, samples: Matrix, first: int, last: int, batch: int, out: Vector
+) -> None:
+    """Write θ_p·x + β_p of the samples in rows `first` to `last`."""
+    _, biases, directions, _, _ = teacher
+    for t in range(first, last):
+        for b in range(batch):
+            along = biases[p]
+            if directions.shape[0] == 0:
+                along += samples[t, b * axes + p]
+            else:
+                for c in range(directions.shape[1]):
+                    along += directions[p, c] * samples[t, b * axes + c]
+            out[(t - first) * batch + b] = along
+
 
 Draws = tuple[Matrix, Matrix, Matrix]
 Buffers = tuple[Matrix, Vector, Matrix, Matrix]
@@ -499,3 +655,199 @@ def take_frame_steps(
         # The sign of the new axis is free.
         turn_back(W, r, samples, t, abs(beta) * np.sqrt(new), work)
     return rates.size
+
+
+class Motion(NamedTuple):
+    """The steps of one kind of student.
+
+    `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
+    the axes, the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent
+    where the steps do. Overlaps are those with `directions`, or with the axes if there are none.
+    """
+
+    start: dict[str, Array]
+    take: Callable[..., int]
+    constants: Any
+    teacher: Teacher | None
+    scratch: int
+    directions: Array
+    link_name: str
+
+
+def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
+    """Return the steps of a problem's student."""
+    make = network_motion if is_network(problem) else frame_motion if is_frame(problem) else homogeneous_motion
+    return make(problem, drawn)
+
+
+def homogeneous_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
+    """Return the steps of f = Σ_i |w_i|² σ(w_i·x/|w_i|)."""
+    link, link_name = sampled_link(problem.activation)
+    teacher = homogeneous_teacher(problem)
+    weights = drawn.start(problem.reduced_weights())
+    is_lone = drawn.batch == 1 and weights.shape == (2, 1) and problem.inputs is None and teacher[2].size == 0
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
+    take = take_lone_steps if is_lone else take_steps
+    return Motion({"weights": weights}, take, link, teacher, scratch, teacher[2], link_name)
+
+
+def network_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
+    """Return the steps of f = s Σ_i v_i σ(w_i·x + b_i), for any batch."""
+    network, teacher = network_of(problem), network_teacher(problem)
+    link, link_name = sampled_link_anywhere(problem.activation)
+    start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
+    motion = np.array([network.scale, *network.rates, *network.decay])
+    radii = np.empty(0) if network.lengths is None else network.lengths
+    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
+    none = np.empty((0, problem.teacher.span))
+    return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, none, link_name)
+
+
+def frame_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
+    """Return the steps of a frame of orthogonal neurons, on one sample each."""
+    start = {"weights": drawn.start(problem.reduced_weights())}
+    constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
+    none = np.empty((0, problem.teacher.span))
+    return Motion(start, take_frame_steps, constants, None, 0, none, problem.activation.name)
+
+
+def reduced_factor(weights: Array, span: int) -> Array:
+    """Return weights (m, D) as columns (r + m, m), turned in the complement of the teacher's axes to triangular form.
+
+    Examples
+    --------
+    >>> reduced_factor(np.array([[1.0, 3.0, 4.0]]), 1).round(12)
+    array([[1.],
+           [5.]])
+    """
+    m = weights.shape[0]
+    found = np.zeros((span + m, m))
+    found[:span] = weights[:, :span].T
+    factor = np.linalg.qr(weights[:, span:].T).R
+    # The sign of an axis is free; a positive diagonal makes the factor one and the same for every start.
+    factor *= np.where(np.diagonal(factor) < 0.0, -1.0, 1.0)[:, None]
+    found[span : span + factor.shape[0]] = factor
+    return found
+
+
+class DrawnAxes:
+    """The axes on which a step draws samples, how many numbers it draws, and in what blocks.
+
+    For every triangular factor there are `left` axes beyond those of the weights, of which a step takes `new` ones.
+    """
+
+    def __init__(self, problem: Problem, batch: int) -> None:
+        m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
+        self.batch, self._width, self._span = batch, m, r
+        self._rows: Integers | None = None
+        if axes is None:
+            left, eigenvalues, first = np.array([problem.dimension - r - m]), np.ones(r + m), r
+            if left[0] < 0:
+                msg = (
+                    f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}, "
+                    f"but is 'projected' with dimension {problem.dimension}."
+                )
+                raise ValueError(msg)
+        else:
+            beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
+            large = np.flatnonzero(beyond > m)
+            of_factor = np.isin(axes.kind, large)
+            of_factor[:r] = False
+            rows = [np.flatnonzero(~of_factor), *(axes.columns(int(kind), r) for kind in large)]
+            self._rows = np.concatenate(rows)
+            left, eigenvalues, first = beyond[large] - m, axes.eigenvalues[self._rows], rows[0].size
+        samples = min(batch, m)
+        new = np.minimum(samples, left).astype(np.int64)
+        #: Eigenvalues of the rows, first rows of the factors, new axes of each.
+        self.axes = (eigenvalues, first + m * np.arange(left.size, dtype=np.int64), new)
+        self.size = eigenvalues.size
+        # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
+        shapes = [0.5 * (rest - np.arange(count, dtype=np.float64)) for rest, count in zip(left, new, strict=True)]
+        self.shapes = np.concatenate([np.empty(0), *shapes])
+        below = sum(min(b, int(count)) for count in new for b in range(samples))
+        self.numbers = batch * self.size + (below if batch > 1 else 0)
+        self.block = max(BLOCK_NUMBERS // self.numbers, 16)
+        turning = 6 * m * m if batch == 1 else 2 * m * m * (m + samples)
+        self.operations = (4 if axes is None else 8) * batch * m * self.size + turning * left.size
+
+    def start(self, reduced: Array) -> Array:
+        """Return weights at the start, (D, m), given those that a problem reduces to, (m, axes)."""
+        if self._rows is None:
+            return reduced_factor(reduced, self._span)
+        return np.ascontiguousarray(reduced.T[self._rows])
+
+    def bench(self, scratch: int) -> Bench:
+        """Return the buffers of one thread."""
+        block, m, most = self.block, self._width, int(self.axes[2].max(initial=0))
+        return Bench(
+            np.zeros((block, self.numbers)),
+            np.zeros((block, self.shapes.size)),
+            np.zeros((block, self.batch)),
+            np.zeros((block, self.batch)),
+            (np.zeros((7, m)), np.zeros(scratch), np.zeros((self.batch, m)), np.zeros((m + most, m))),
+        )
+
+
+class Bench(NamedTuple):
+    """Buffers of one thread: normals, gamma variables, label noise and labels of a block, and memory of a step."""
+
+    samples: Array
+    gammas: Array
+    noise: Array
+    labels: Array
+    buffers: Buffers
+
+
+class ProjectedEngine(SeededRuns[Bench]):
+    """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
+
+    Its state has "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
+    """
+
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        self._span, self._noise = problem.teacher.span, problem.label_noise
+        self._drawn = DrawnAxes(problem, options.batch_size)
+        self._motion = make_motion(problem, self._drawn)
+        super().__init__(
+            options.seeds,
+            self._motion.start,
+            self._drawn.block,
+            self._drawn.operations,
+            lambda: self._drawn.bench(self._motion.scratch),
+        )
+        shapes = self._drawn.shapes
+        self._shapes = float(shapes[0]) if shapes.size == 1 else shapes
+        self.attributes = self._attributes(self._motion.link_name)
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps in float64."""
+        weights, directions = self._state["weights"], self._motion.directions
+        # The recorder finds runs that are not finite, such as those whose weights overflow here.
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            squared_norm = np.sum(weights**2, axis=1)
+            unit = weights / np.sqrt(squared_norm)[:, None, :]
+            overlap = unit[:, : self._span].transpose(0, 2, 1)
+            overlap = overlap @ directions.T if directions.size else np.ascontiguousarray(overlap)
+            gram = unit.transpose(0, 2, 1) @ unit if student else None
+        return Measurement(overlap, gram, squared_norm)
+
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        return self._state["layers"].copy()
+
+    def _take(self, seed: int, rates: Array, bench: Bench) -> int:
+        samples, gammas, noise, labels = (array[: rates.size] for array in bench[:4])
+        coordinates, lengths, errors = self._generators[seed]
+        coordinates.standard_normal(out=samples)
+        if gammas.size:
+            lengths.standard_gamma(self._shapes, out=gammas)
+        if self._noise > 0:
+            errors.standard_normal(out=noise)
+            noise *= self._noise
+        motion, drawn = self._motion, self._drawn
+        if motion.teacher is None:
+            labels = noise
+        else:
+            write_labels(motion.teacher, drawn.size, samples, noise, labels, bench.buffers[1])
+        own, scaled, draws = self._moved(seed), rates / drawn.batch, (samples, gammas, labels)
+        return int(motion.take(*own, scaled, motion.constants, drawn.axes, draws, bench.buffers))

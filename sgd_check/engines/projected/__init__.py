@@ -1,1 +1,0 @@
-"""Online SGD in the overlaps alone, with the exact law of the samples it needs."""
