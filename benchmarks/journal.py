@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding
 
+from dynamics.cores import find_blas
 from dynamics.runs.dataset import environment
-from dynamics.threads.cores import find_blas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Any) -> int:
-    from dynamics.threads.cores import available_cores
+    from dynamics.cores import available_cores
 
     found = jobs()
     # Processes are given whole names, each of which may be part of another one.
@@ -189,7 +189,7 @@ def _run(options: Any) -> int:
 def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
     from dynamics.runs.trackers import bar_settings, open_bar
-    from hermite.text.signals import stop_if_heard
+    from hermite.text.command_line import stop_if_heard
 
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     # Files, since a process that fills a pipe waits until it is read.

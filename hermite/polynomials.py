@@ -1,4 +1,4 @@
-"""Normalised Hermite polynomials h_j = He_j / sqrt(j!): values, series, derivatives and kernels.
+"""Normalised Hermite polynomials h_j = He_j / sqrt(j!): values, series, derivatives, kernels, moments of products.
 
 The recurrences stay finite in float64 up to degree 300. Three identities carry the module (Abramowitz & Stegun
 22.7-22.8, rescaled), with z ~ N(0, 1) in the last:
@@ -6,16 +6,28 @@ The recurrences stay finite in float64 up to degree 300. Three identities carry 
     z h_j = sqrt(j+1) h_(j+1) + sqrt(j) h_(j-1),    h_j' = sqrt(j) h_(j-1),    E[h_i(z) h_j(z)] = 1{i = j}.
 
 Points `z` may have any shape and are dimensionless; `coefficients` are c_0 ... c_N in the orthonormal basis.
+
+*Moments of products.* For correlated z with unit variances and covariances Q, and f̂_k = E f^(k)(z) = sqrt(k!) c_k,
+Wick's theorem for He_k(z_1) He_l(z_2) … counts the ways to join all legs of all polynomials between different ones:
+
+    E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] = Σ  f̂_(e+r+s) ĝ_(e+r'+s') φ̂_(r+r'+t) ψ̂_(s+s'+t)
+                                        Q_ab^e Q_ai^r Q_aj^s Q_bi^r' Q_bj^s' Q_ij^t / (e! r! s! r'! s'! t!),
+
+a sum over six numbers of edges e, r, s, r', s', t ≥ 0, finite for polynomials; a series f of He_k has the coefficients
+f̂_k / k!, which is where the factorials of the degrees go. It is exact, also for coinciding vectors (Q = ±1). The sum
+over t depends on r + r', s + s' and Q_ij alone (`contracted_pair`). The rest is a `DiagramTable`, for sums over many
+vectors z_a, z_b with z_i and z_j kept.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from hermite.arrays import Array
+from hermite.arrays import Array, Integers
 
 MAX_DEGREE = 300
 """Largest degree the package accepts; every recurrence is tested up to it."""
@@ -157,3 +169,120 @@ def trimmed(coefficients: Array) -> tuple[float, ...]:
     """
     nonzero = np.nonzero(coefficients)[0]
     return tuple(coefficients[: int(nonzero[-1]) + 1 if nonzero.size else 1].tolist())
+
+
+def mean_derivatives(coefficients: ArrayLike) -> Array:
+    """Return f̂_k = E f^(k)(z) = sqrt(k!) c_k of a series with coefficients c_k, z ~ N(0, 1), shape (N + 1,).
+
+    Examples
+    --------
+    >>> mean_derivatives([0.0, 0.0, 0.0, 1.0]).round(4).tolist()
+    [0.0, 0.0, 0.0, 2.4495]
+    """
+    c = np.asarray(coefficients, dtype=np.float64)
+    return c * np.sqrt([float(math.factorial(k)) for k in range(c.size)])
+
+
+def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
+    r"""Return the coefficients in s^t of E[φ^(R)(z_i) ψ^(S)(z_j)] = Σ_t φ̂_(R+t) ψ̂_(S+t) s^t / t!, s = Q_ij.
+
+    `phi` and `psi` are mean derivatives; R, S and t each run to `size`, at least the lengths of both series for nothing
+    to be lost. Entries are [R, S, t].
+
+    Examples
+    --------
+    >>> contracted_pair([0.0, 0.0, 2.0], [0.0, 0.0, 2.0], 3)[0, 0].tolist()
+    [0.0, 0.0, 2.0]
+    """
+    first, second = (_padded(means, 2 * size) for means in (phi, psi))
+    index = np.arange(size)
+    shifted = index[:, None] + index
+    inverse = 1.0 / np.array([float(math.factorial(t)) for t in range(size)])
+    return np.asarray(first[shifted][:, None, :] * second[shifted][None, :, :] * inverse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiagramTable:
+    """Diagrams, one per row, without the factor that depends on Q_ij."""
+
+    #: Numbers of edges e (a–b), r (a–i), s (a–j), r' (b–i), s' (b–j), shape (D, 5).
+    edges: Integers
+    #: Weights in Σ_ab E[f f φ ψ] and in Σ_ab E[f g φ ψ], shape (D, 2).
+    weights: Array
+
+
+def count_diagrams(f: ArrayLike, g: ArrayLike) -> int:
+    """Return an upper bound of the number of rows that `diagrams` goes through, without making them."""
+    first, second = _support(f), _support(g)
+    return int(
+        sum(
+            sum(k - e + 1 for k in first if k >= e) * sum(k - e + 1 for k in sorted({*first, *second}) if k >= e)
+            for e in range(max(first, default=-1) + 1)
+        )
+    )
+
+
+def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramTable:
+    r"""List the diagrams of Σ_ab w_a w_b E[f(z_a) f(z_b) φ ψ] and of Σ_ab w_a w_b E[f(z_a) g(z_b) φ ψ].
+
+    Exchanging a and b leaves such a sum as it is, so of two diagrams that differ by it one is kept, with the weights
+    added. The first half-diagram (e, r, s) of each row has f̂_(e+r+s) ≠ 0, and r s = 0 wherever there is a choice: then
+    Σ_a w_a Q_ab^e Q_ai^r Q_aj^s belongs to one of i, j instead of to the pair, which is cheaper.
+
+    `f` and `g` are mean derivatives. `allowed` says whether the factor of φ and ψ can differ from 0 at
+    [r + r', s + s']; beyond it, it is 0.
+
+    Examples
+    --------
+    >>> table = diagrams([0.0, 1.0], [0.0, 0.0], np.array([[True]]))
+    >>> table.edges.tolist(), table.weights.tolist()
+    ([[1, 0, 0, 0, 0]], [[1.0, 0.0]])
+    """
+    size = max(np.size(f), np.size(g))
+    hat = np.stack([_padded(f, size), _padded(g, size)])
+    top = max(_support(f), default=-1)
+    edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
+    for e in range(top + 1):
+        half = _half_diagrams(hat, e)
+        r, s = half.T
+        scale = 1.0 / (_factorials(r) * _factorials(s))
+        values, others = hat[:, e + r + s] * scale
+        left, right = np.nonzero(np.repeat((values != 0.0)[:, None], r.size, axis=1))
+        R, S = r[left] + r[right], s[left] + s[right]
+        inside = np.maximum(R, S) < allowed.shape[0]
+        inside[inside] = allowed[R[inside], S[inside]]
+        # Half-diagrams are sorted with the cheap ones first; of two that f gives both, the later one is on the right.
+        inside &= (values[right] == 0.0) | (left <= right)
+        left, right = left[inside], right[inside]
+        twice = np.where((values[right] != 0.0) & (left != right), 2.0, 1.0)
+        same = twice * values[left] * values[right]
+        mixed = values[left] * others[right] + np.where(twice == 2.0, others[left] * values[right], 0.0)
+        part = np.stack([same, mixed], axis=1) / math.factorial(e)
+        kept = part.any(axis=1)
+        count = np.full(left.size, e)
+        edges.append(np.stack([count, r[left], s[left], r[right], s[right]], axis=1)[kept])
+        weights.append(part[kept])
+    return DiagramTable(np.concatenate(edges), np.concatenate(weights))
+
+
+def _half_diagrams(hat: Array, e: int) -> Integers:
+    """Return the (r, s) for which f̂ or ĝ is not 0 at e + r + s, those with r s = 0 first."""
+    degrees = [k - e for k in np.flatnonzero(hat.any(axis=0)) if k >= e]
+    pairs = [(r, int(q) - r) for q in degrees for r in range(int(q) + 1)]
+    pairs.sort(key=lambda pair: (pair[0] * pair[1] > 0, sum(pair), pair[0]))
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _padded(means: ArrayLike, size: int) -> Array:
+    """Return the first `size` entries, filled up with zeros."""
+    given = np.asarray(means, dtype=np.float64)[:size]
+    return np.pad(given, (0, size - given.size))
+
+
+def _support(means: ArrayLike) -> list[int]:
+    """Return the degrees at which a series does not vanish."""
+    return [int(k) for k in np.flatnonzero(np.asarray(means, dtype=np.float64))]
+
+
+def _factorials(numbers: Integers) -> Array:
+    return np.array([float(math.factorial(int(n))) for n in numbers])

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from dynamics.threads.stopping import interruption
+from dynamics.threads import interruption
 
 ROOT = Path(__file__).resolve().parent.parent
 #: A study file that takes no time.

@@ -16,6 +16,7 @@ from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
+    EXIT_INTERRUPTED,
     EXIT_USAGE,
     OutputError,
     PlainParser,
@@ -26,7 +27,6 @@ from hermite.text.command_line import (
     tell,
 )
 from hermite.text.messages import not_a_choice, renamed, shown, suggestion
-from hermite.text.signals import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -32,7 +32,7 @@ What is left out is the scatter of single runs about the mean. Dimensionless thr
 State y = [U (m, r) | K (classes, m, m) | ln n (m)]; parameters = [a (P) | Θ (P, r) | s | d_c (classes) | τ, two weights
 | f̂ (degree + 4) | data of the link], sizes = [m, P, r, classes, degree, sign_matters, whole, place of the link | class
 of every axis of the teacher (r)]. The equations are those of `dynamics.equations.classes`; a diagram
-(e, r, s) is one of `hermite.moments`.
+(e, r, s) is one of `hermite.polynomials`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.arrays import Integers, Matrix, Vector
-from hermite.moments import count_diagrams, mean_derivatives
+from hermite.polynomials import count_diagrams, mean_derivatives
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem

@@ -41,7 +41,7 @@ from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product, product_until
 from dynamics.problem.emergence import LOWEST_DEGREE
 from hermite.arrays import Integers, Matrix, Vector
-from hermite.moments import mean_derivatives
+from hermite.polynomials import mean_derivatives
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -415,7 +415,7 @@ def polynomial_second(i: int, j: int, parameters: Vector, sizes: Integers, work:
 # Gaussian means of a finite step for polynomial links, by Wick's theorem.
 #
 # Vectors a = 0 … M − 1 have covariances C, weights w_a in the error ē = Σ_a w_a σ_a, and mean derivatives F_ak of their
-# functions at their variances and biases. Products of four series are sums over diagrams as in `hermite.moments`,
+# functions at their variances and biases. Products of four series are sums over diagrams as in `hermite.polynomials`,
 # covariances in place of cosines:
 #
 # Σ_ab w_a w_b E[σ_a f_b φ_i ψ_j] = Σ Σ_ab H_rs(a) C_ab^e/e! H'_r's'(b) Z[r+r', s+s'],

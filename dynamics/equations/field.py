@@ -13,7 +13,7 @@ from dynamics.kernels.products import product
 from hermite.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
 
 if TYPE_CHECKING:
-    from dynamics.threads.workers import Workers
+    from dynamics.threads import Workers
     from hermite.arrays import Array
 
 NEAR = 0.15  # overlap of two neurons from which on single precision is not enough

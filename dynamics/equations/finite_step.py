@@ -47,7 +47,7 @@ from dynamics.equations.overlaps import rhs as flow_rhs
 from dynamics.kernels.jit import entry, kernel, matrix, vector
 from dynamics.kernels.products import product
 from hermite.arrays import Array, Integers, Matrix, Vector
-from hermite.moments import contracted_pair, count_diagrams, diagrams, mean_derivatives
+from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -415,7 +415,7 @@ def check_polynomial(problem: Problem) -> None:
 # σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
 #
 # *Four series.* ē² and ēε are double sums over vectors, so each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i)
-# ψ(z_j)] over a and b, and that is a sum over the diagrams of `hermite.moments`. For given numbers of edges it is
+# ψ(z_j)] over a and b, and that is a sum over the diagrams of `hermite.polynomials`. For given numbers of edges it is
 #
 # .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s,
 #
@@ -476,7 +476,7 @@ class StepMoments:
 
 # Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
 #
-# The mathematics is in `dynamics.equations.finite_step`, the general part of it in `hermite.moments`; names
+# The mathematics is in `dynamics.equations.finite_step`, the general part of it in `hermite.polynomials`; names
 # of rows are those of `dynamics.equations.finite_step`.
 #
 # `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its

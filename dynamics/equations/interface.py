@@ -12,7 +12,7 @@
 
 Shapes: state `y`, direction `v` and `out` (N,), `parameters` (any,) float64, `sizes` (any,) int64, `work` (any,)
 float64 scratch that keeps nothing between calls. Methods append one number to `sizes` (`with_slot`): it is
-`dynamics.threads.stopping.STOP` once the step is given up, and functions that take long may then return at once.
+`dynamics.threads.STOP` once the step is given up, and functions that take long may then return at once.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, orth, solve_triangular
 from scipy.optimize import brentq, minimize_scalar
 
 from dynamics.problem import is_frame
-from dynamics.threads.stopping import give_way, whether_given_up
+from dynamics.threads import give_way, whether_given_up
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,7 +10,7 @@ import numpy as np
 from dynamics.integrators import explicit_kernels
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored, leaping, record_crossings
-from dynamics.threads.stopping import GivenUp, give_way, stopping_at, whether_given_up
+from dynamics.threads import GivenUp, give_way, stopping_at, whether_given_up
 from hermite.arrays import Array
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, che
 from dynamics.integrators.system_calls import System, bound_system, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
-from dynamics.threads.stopping import GivenUp, stopping_at
-from dynamics.threads.workers import Workers
+from dynamics.threads import GivenUp, Workers, stopping_at
 from hermite.arrays import Cube, Integers, Matrix, Vector
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import numpy as np
 
 from dynamics.integrators.stepper import Status, check_inside, record_crossings
-from dynamics.threads.stopping import give_way, stopping_at, whether_given_up
+from dynamics.threads import give_way, stopping_at, whether_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,17 +1,19 @@
-"""The menu of methods, and the functions that make a stepper of any of them."""
+"""The menu of methods, for any system and for the overlap flow: what "auto" chooses, and the stepper of each."""
 
 from __future__ import annotations
 
 import time as clock
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from dynamics.integrators import METHODS
-from dynamics.integrators.compiled_stepper import LAYOUTS, BdfStepper
+from dynamics.integrators.compiled_stepper import LAYOUTS, BdfStepper, VectorStepper
 from dynamics.integrators.stepper import Stepper, Tolerances, check_vector
 from dynamics.integrators.system_calls import BoundSystem, callbacks
-from dynamics.threads.stopping import with_slot
+from dynamics.threads import with_slot
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
@@ -19,8 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dynamics.equations.interface import Functions, System
+    from dynamics.equations.interface import FlowSystem, Functions, System
+    from dynamics.integrators.large_flow import LargeFlowStepper
+    from dynamics.integrators.large_flow.device import TorchFlowStepper
+    from dynamics.integrators.small_flow import SmallFlowStepper
+    from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
+
 
 # Stands for an event value that was not written.
 _UNTOUCHED = -1.2345678e300
@@ -165,3 +172,184 @@ def stepper_of(
         largest_step=largest_step,
     )
     return stepper, seconds
+
+
+#: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method: of most systems;
+#: of the overlap flow, where both take as long at 50 to 300 steps for h_4 with 8 to 64 neurons, and at 30 to 300 for
+#: links with k ≤ 2 with 32 and 64; and of the latter with up to `FEW_NEURONS`, where "bdf" is faster from 10 to 30 on.
+EXPLICIT_STEP_LIMIT, EXPLICIT_FLOW_LIMIT, EXPLICIT_FEW_LIMIT = 3000.0, 300.0, 30.0
+FEW_NEURONS = 16
+#: Tolerance per step in units of the tolerance asked for. Errors of the methods of low order add up over many steps:
+#: that of "bdf" on 196 random problems at rtol 1e-6 was 0.2 rtol κ in the median, 1.3 in 99 %, 14 at most. The first
+#: escapes of a small flow are a few long steps, whose errors fall with the tolerance from 3e-5 on.
+LOCAL_TOLERANCE = {"bdf": 0.01, "sundials": 0.03, "small-flow": 0.3}
+#: Size m² D of a matrix product up to which "stiff" takes the compiled loop of small flows, with the whole field at
+#: every stage: m = P = 50. There it takes as long as the large-flow solver, at m = P = 32 half, at 8 a fifteenth.
+LARGEST_SMALL_FLOW = 250_000
+SMALLEST_LOCAL_RTOL = 1e-14
+#: Size below which "bdf" measures the error of a component against this: in units of 1/√d for vectors, of 1 for ln n.
+#: Overlaps that decay to 1e-6 and less would else set the step, which they need not: for k ≤ 2 steps are a third fewer
+#: and errors within the tolerance, also where overlaps of 1e-18 grow again.
+SMALLEST_SIZE = 0.1
+#: Largest step of the explicit pair times the fastest rate. At its limit of stability, 6.1, the error estimate misses
+#: stiff modes: up to 2000 rtol in losses of random problems, 0.2 rtol with this bound for a sixth more steps.
+EXPLICIT_REACH = 5.0
+#: Number of such steps above which the step is not bounded: a search that long is over before anything is stiff, or the
+#: explicit pair is the wrong choice.
+EXPLICIT_BOUNDED_STEPS = 1e5
+#: Smallest rtol of the method "stiff". Its clusters and its lagged rest are of order 4, and errors of many steps of a
+#: light neuron at rest add up: its overlap was wrong by 6 rtol at 1e-9 and by 70 rtol at 1e-10.
+SMALLEST_STIFF_RTOL = 1e-9
+
+
+def choose_method(system: FlowSystem, last_time: float) -> str:
+    """Return "explicit" or "stiff" by the number of steps that stability alone would force on the explicit pair.
+
+    The explicit pair of order 8 is stable to a step of about 6 over the fastest rate.
+    """
+    stability_steps = system.stiffness() * last_time / 6.0
+    limit = EXPLICIT_STEP_LIMIT
+    if system.has_unit_vectors:
+        few = system.problem.information_exponent <= 2 and system.problem.width <= FEW_NEURONS
+        limit = EXPLICIT_FEW_LIMIT if few else EXPLICIT_FLOW_LIMIT
+    return "explicit" if stability_steps < limit else "stiff"
+
+
+def is_small(problem: Problem) -> bool:
+    """Return whether "stiff" takes the compiled loop of small flows for a problem."""
+    m = problem.width
+    return m * m * min(problem.dimension, problem.teacher.span + m) <= LARGEST_SMALL_FLOW
+
+
+@dataclass
+class FlowMethod:
+    """A method chosen for a system: its steppers, and what a dataset says of them.
+
+    "stiff" becomes "bdf" where it does not apply, as `note` says, or where `rtol` is below `SMALLEST_STIFF_RTOL`. The
+    learning rate is that of "gradient-descent". A device is where torch carries "stiff"; by default compiled passes do
+    on the processor.
+    """
+
+    system: FlowSystem
+    name: str
+    atol: float
+    learning_rate: float | None = None
+    device: str | None = None
+    last_time: float = np.inf
+    rtol: float = SMALLEST_STIFF_RTOL
+    #: Seconds spent compiling or loading, by method: two if one took over from the other.
+    seconds_of_code: dict[str, float] = field(default_factory=dict, init=False)
+    field_precision: str = field(default="double", init=False)
+    note: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            if self.name != "stiff":
+                msg = (
+                    f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
+                )
+                raise ValueError(msg)
+            from dynamics.integrators.device import load_torch
+
+            load_torch(self.device)
+        if self.name == "stiff":
+            from dynamics.integrators.large_flow import reason_against
+
+            self.note = self.system.against_clusters or reason_against(self.system.problem)
+            if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
+                self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
+            if self.note is not None and self.device is not None:
+                msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
+                raise ValueError(msg)
+            if self.note is not None:
+                self.name = "bdf"
+
+    def stepper(self, rtol: float) -> Stepper:
+        """Return a stepper at the start of the system."""
+        if self.learning_rate is not None:
+            from dynamics.integrators.descent import DescentStepper, EulerStepper
+
+            descent: DescentStepper | EulerStepper
+            if self.system.has_unit_vectors:
+                descent = DescentStepper(self.system.problem, self.learning_rate)
+            else:
+                descent = EulerStepper(self.system, self.learning_rate)
+            self._took(self.name, descent.compile_seconds)
+            return descent
+        if self.name != "stiff":
+            return self._generic(self.name, rtol)
+        return self._clustered(rtol)
+
+    def _clustered(self, rtol: float) -> Stepper:
+        """Return a stepper of the method "stiff"."""
+        from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
+
+        problem = self.system.problem
+        first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper
+        former = None
+        if self.device is not None:
+            from dynamics.integrators.large_flow.device import TorchFlowStepper
+
+            first = TorchFlowStepper(problem, rtol=rtol, atol=self.atol, device=self.device)
+        elif is_small(problem):
+            from dynamics.integrators.small_flow import SmallFlowStepper
+
+            factor = LOCAL_TOLERANCE["small-flow"]
+            first = SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol)
+            former = partial(LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
+            self._took(self.name, first.compile_seconds)
+        else:
+            first = LargeFlowStepper(problem, rtol=rtol, atol=self.atol)
+            self._took(self.name, first.compile_seconds)
+            self.field_precision = "single" if first.rows.single else "double"
+        return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
+
+    @property
+    def carries_vectors(self) -> bool:
+        """Whether vectors are what is integrated, so that they exist by construction."""
+        return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.has_unit_vectors)
+
+    def attributes(self, stepper: Stepper) -> dict[str, Any]:
+        """Return the attributes of a dataset that tell which method ran."""
+        reason, time = getattr(stepper, "fallback_reason", None), getattr(stepper, "fallback_time", None)
+        fallback = None
+        if self.note is not None:
+            fallback = f"'bdf' instead of 'stiff': {self.note}"
+        elif reason is not None:
+            fallback = f"'bdf' instead of 'stiff' from t = {time:.6g} on: {reason}"
+        return {
+            "method": self.name,
+            "device": self.device,
+            "fallback": fallback,
+            "field_precision": self.field_precision,
+            "compile_seconds": sum(self.seconds_of_code.values()),
+        }
+
+    def _took(self, method: str, seconds: float) -> None:
+        # A second stepper of a method finds it in memory.
+        self.seconds_of_code[method] = max(seconds, self.seconds_of_code.get(method, 0.0))
+
+    def _largest_step(self) -> float:
+        reach = EXPLICIT_REACH / self.system.stiffness()
+        return reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf
+
+    def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
+        """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
+        # Imported here because a menu needs no linear algebra.
+        from dynamics.equations.vectors import VectorSystem
+
+        vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.has_unit_vectors else None
+        system = self.system if vectors is None else vectors
+        factor = LOCAL_TOLERANCE.get(name, 1.0)
+        atol = self.atol if vectors is None else self.atol + SMALLEST_SIZE * rtol
+        stepper, seconds = stepper_of(
+            system,
+            name,
+            rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),
+            atol=factor * system.absolute_tolerance(atol),
+            start=None if vectors is None or start is None else vectors.pack(*start),
+            t0=time,
+            largest_step=self._largest_step() if name == "explicit" else np.inf,
+        )
+        self._took(name, seconds)
+        return stepper if vectors is None else VectorStepper(stepper, vectors)

@@ -38,7 +38,7 @@ from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZE
 from dynamics.integrators.stepper import Status, Tolerances, check_stored, record_crossings
 from dynamics.integrators.system_calls import bound_system
 from dynamics.kernels.jit import entry, inlined_kernel
-from dynamics.threads.workers import GRAIN, SMALLEST_STATE, Workers
+from dynamics.threads import GRAIN, SMALLEST_STATE, Workers
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:

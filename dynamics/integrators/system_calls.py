@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from dynamics.kernels.jit import callback, entry, kernel
-from dynamics.threads.stopping import STOP, with_slot
+from dynamics.threads import STOP, with_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

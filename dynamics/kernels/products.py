@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import kernel
-from dynamics.threads.stopping import STOP
+from dynamics.threads import STOP
 from hermite.arrays import Integers, Matrix
 
 

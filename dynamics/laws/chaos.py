@@ -26,6 +26,7 @@ from dynamics.problem import check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import StopReason, also_interrupted, uninterrupted
 from dynamics.runs.trackers import bar_settings
@@ -134,7 +135,7 @@ def propagation_of_chaos(
     ((3, 4, 2), True)
     """
     # === check
-    check_problem(problem, "spherical")
+    check_problem(problem, SPHERICAL)
     counts = checked_increasing(widths, "widths", minimum=1)
     numbers = _checked_seeds(seeds)
     rtol, atol = checked_tolerances(rtol, atol)

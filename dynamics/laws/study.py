@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from dynamics.cores import available_cores, one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
@@ -27,10 +28,9 @@ from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.studies import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import check_decouples, predict
-from dynamics.threads.cores import available_cores, one_core
-from dynamics.threads.stopping import LOOK
+from dynamics.threads import LOOK
+from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import shown
-from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -74,11 +74,11 @@ class Polynomial:
     Parameters
     ----------
     text : str
-        As `hermite.text.several_variables.parse_polynomial` takes it; it must not be constant.
+        As `hermite.text.formulas.parse_polynomial` takes it; it must not be constant.
     """
 
     def __init__(self, text: str) -> None:
-        from hermite.text.several_variables import parse_polynomial
+        from hermite.text.formulas import parse_polynomial
 
         self.text = text
         self._exact: dict[tuple[int, ...], Any] = parse_polynomial(text)

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dynamics.cores import one_of_the_runs
 from dynamics.equations.interface import OfStates, takes_stacks
 from dynamics.integrators import Status
 from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
 from dynamics.runs.trackers import Interrupts, Tracker, UrgentTracker
-from dynamics.threads.cores import one_of_the_runs
-from dynamics.threads.stopping import LOOK, Stopped, beside, in_worker, is_interrupted
+from dynamics.threads import LOOK, Stopped, beside, in_worker, is_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.stepper import LeapingStepper
     from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.run_file import RunFile
-    from dynamics.runs.soundness import Soundness
-    from dynamics.runs.trackers import RunView
+    from dynamics.runs.trackers import RunView, Soundness
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]

@@ -23,7 +23,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch
 from dynamics.runs.dataset import SCHEMA_VERSION
-from dynamics.threads.stopping import in_worker
+from dynamics.threads import in_worker
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -48,11 +48,10 @@ from dynamics.commands.parsing import (
     tell,
     value_of,
 )
+from dynamics.cores import find_blas
 from dynamics.solve.registry import registered
-from dynamics.threads.cores import find_blas
-from hermite.text.command_line import run_program
+from hermite.text.command_line import run_program, stop_if_heard
 from hermite.text.messages import suggestion
-from hermite.text.signals import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

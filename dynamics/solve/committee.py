@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
 from dynamics.problem.checks import check_choice, checked_number
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.prediction import default_committee_schedule
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os
@@ -130,7 +130,7 @@ def solve_committee(
 
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.committee import CommitteeSystem
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators.methods import FlowMethod
 
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))

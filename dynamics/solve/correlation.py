@@ -10,7 +10,7 @@ import numpy as np
 from dynamics.problem import is_correlation
 from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import prediction_attributes, prediction_values
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
@@ -131,7 +131,7 @@ def solve_correlation(
 
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.mean_field import teacher_square
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators.methods import FlowMethod
 
     problem = run.problem
     system, step = correlation_system(problem, learning_rate, step_theory, batch_size)

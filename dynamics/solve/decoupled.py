@@ -8,6 +8,7 @@ import numpy as np
 
 from dynamics.problem import check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
@@ -62,7 +63,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     Ren, Nichani, Wu, Lee, arXiv:2504.19983.
     """
     is_spherical = getattr(problem, "objective", "") == "correlation"
-    check_problem(problem, "spherical" if is_spherical else "homogeneous", registered("prediction").fields)
+    check_problem(problem, SPHERICAL if is_spherical else HOMOGENEOUS, registered("prediction").fields)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
     values = {

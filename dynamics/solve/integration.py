@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from dynamics.cores import one_blas_thread
 from dynamics.equations.degrees import DEGREES
 from dynamics.integrators import check_method, stepper_of
 from dynamics.integrators.stepper import end_threads
@@ -26,7 +27,6 @@ from dynamics.runs.run_file import as_run_file
 from dynamics.runs.trackers import all_trackers
 from dynamics.runs.variables import VARIABLES
 from dynamics.solve.registry import registered
-from dynamics.threads.cores import one_blas_thread
 
 if TYPE_CHECKING:
     import os
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from dynamics.runs.loop import LooserRun
     from dynamics.runs.result import RunResult
     from dynamics.runs.run_file import RunFile
-    from dynamics.runs.soundness import Soundness
-    from dynamics.runs.trackers import Tracker
+    from dynamics.runs.trackers import Soundness, Tracker
     from dynamics.runs.variables import Variable
     from dynamics.solve.registry import Answer
     from hermite import HermiteExpansion

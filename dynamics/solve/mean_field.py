@@ -22,7 +22,7 @@ from dynamics.equations.mean_field import (
 from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, PlainMethod, Settings, Watch, solved
 
 if TYPE_CHECKING:

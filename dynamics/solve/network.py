@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from dynamics.cores import blas_threads_for
 from dynamics.problem.problem import check_flow_memory
-from dynamics.runs.soundness import Soundness, outgrown
+from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve.integration import Integration, Settings, Watch, solved
 from dynamics.solve.steps import StepSettings, checked_step, chosen_method, refuse_estimate, step_attributes
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os
@@ -152,7 +152,7 @@ def solve_network(
 
 
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators.methods import FlowMethod
 
     problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)
     refuse_estimate(step, run.error_estimate)

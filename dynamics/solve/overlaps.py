@@ -1,7 +1,7 @@
 """The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate.
 
 The equations are in `equations.overlaps` and `equations.finite_step`, the arguments of steps in `steps`, the choice of
-method in `integrators.flow_methods`, the run in `integration`.
+method in `integrators.methods`, the run in `integration`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynamics.cores import blas_threads_for
 from dynamics.problem import is_correlation
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import HalvedOrder, Integration, Settings, Watch, halved, solved
 from dynamics.solve.steps import (
     checked_step,
@@ -28,7 +29,6 @@ from dynamics.solve.steps import (
     warn_limit,
 )
 from dynamics.theory.prediction import PAIRS, default_schedule, predict, predict_all, sum_formula_loss
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os
@@ -179,7 +179,7 @@ def build(
     prediction: EmergencePrediction | None = None,
 ) -> Integration:
     """Return what `solve_overlaps` integrates."""
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators.methods import FlowMethod
 
     problem = run.problem
     step = checked_step(learning_rate, run.method, step_theory, batch_size)

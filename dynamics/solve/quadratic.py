@@ -1,4 +1,7 @@
-"""The quadratic network at any width and dimension, exactly and without time stepping."""
+"""The quadratic network at any width and dimension, exactly and without time stepping.
+
+Its stepper takes exact jumps, the last of which ends where it is asked to.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dynamics.equations.quadratic import LARGEST_GROWTH, jumps_needed
-from dynamics.integrators.jumps import JumpStepper
+from dynamics.cores import blas_threads_for
+from dynamics.equations.quadratic import LARGEST_GROWTH, Course, jumps_needed
+from dynamics.integrators.stepper import Status, check_inside, check_stored
 from dynamics.problem import is_frame
 from dynamics.problem.checks import check_choice, check_memory
 from dynamics.problem.emergence import ALL_DEGREES
@@ -28,13 +32,13 @@ from dynamics.theory.quadratic import (
     steps_to_align,
     strongest,
 )
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from dynamics.runs.dataset import DatasetArrays
@@ -42,6 +46,82 @@ if TYPE_CHECKING:
     from dynamics.runs.run_file import RunFile
     from dynamics.runs.trackers import Tracker
     from hermite.arrays import Array
+
+
+class JumpStepper:
+    """A quadratic network on its way; `state` is that of before a jump while one is taken in another thread."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._course = Course.of(problem)
+        self._jumps = 0
+        #: A_j at time 0, shape (P,).
+        self.initial_alignment = self._course.alignment
+
+    @property
+    def time(self) -> float:
+        """End of the last jump."""
+        return self._course.time
+
+    @property
+    def event_times(self) -> Array:
+        """When directions were aligned, and then when they were learned; NaN if not yet."""
+        return np.concatenate(self._course.reached)
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Jump until a time is reached, or `max_steps` times."""
+        for _ in range(max_steps):
+            if self.time >= target:
+                break
+            self._course, self._jumps = self._course.towards(target), self._jumps + 1
+        return Status.REACHED if self.time >= target else Status.MAX_STEPS
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return U and V as one array, at the end of the last jump alone."""
+        check_inside(t, self.time, self.time)
+        numbers = self._course.numbers()
+        if out is None:
+            return numbers
+        out[:] = numbers
+        return out
+
+    def derivative(self, t: float) -> Array:
+        """Return the velocity of `interpolate`, up to a rotation of the neurons."""
+        check_inside(t, self.time, self.time)
+        return self._course.velocity()
+
+    def record(self) -> dict[str, Any]:
+        """Return what would be recorded now."""
+        return self._course.record()
+
+    def observe(self, numbers: Array) -> Mapping[str, Any]:
+        """Return what is recorded of a state."""
+        return self._course.standing(numbers).record()
+
+    def statistics(self) -> dict[str, int]:
+        """Return the number of jumps."""
+        return {"steps_accepted": self._jumps}
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit."""
+        course = self._course
+        return {
+            "numbers": course.numbers(),
+            "reached": np.array(course.reached),
+            "time": np.array(course.time),
+            "jumps": np.array(self._jumps),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays that `state` returned."""
+        for name, array in self.state().items():
+            check_stored(state, name, array.shape)
+        self._jumps = int(state["jumps"])
+        self._course = self._course.standing(
+            np.asarray(state["numbers"], dtype=np.float64),
+            time=float(state["time"]),
+            reached=np.asarray(state["reached"], dtype=np.float64),
+        )
+
 
 #: The default schedule ends at this multiple of the last alignment that is expected, and after at most so many jumps.
 LAST_ALIGNED_FACTOR, DEFAULT_JUMPS = 2.5, 1e5

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynamics.cores import blas_threads_for
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.problem import check_problem
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
+from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values
-from dynamics.runs.soundness import Soundness
+from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import HalvedOrder, Integration, PlainMethod, Settings, Watch, halved, solved
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, checked_batch_size
-from dynamics.threads.cores import blas_threads_for
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     >>> bool((narrow == wide[:4]).all())
     True
     """
-    check_problem(problem, "spherical")
+    check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
     check_memory("width", shape[0], ARRAYS_OF_START * shape[0] * shape[1])
     weights = np.random.default_rng(checked_integer(seed, "seed", minimum=0)).standard_normal(shape)
@@ -294,7 +295,7 @@ def solve_coupling(
     True
     """
     # === check
-    check_problem(problem, "spherical")
+    check_problem(problem, SPHERICAL)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)

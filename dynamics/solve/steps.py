@@ -113,7 +113,7 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
 def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
     """Return the method of a run; for "auto" the explicit one or `stiff`, the faster one up to the last time."""
-    from dynamics.integrators.flow_methods import choose_method
+    from dynamics.integrators.methods import choose_method
 
     return method if method != "auto" else "explicit" if choose_method(system, last_time) == "explicit" else stiff
 

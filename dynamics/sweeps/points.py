@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dynamics.cores import one_core
 from dynamics.runs.dataset import DatasetArrays
 from dynamics.runs.storage import StorageError, save
 from dynamics.sweeps.studies import answer_of_many, call_of, find_study, takes_option
-from dynamics.threads.cores import one_core
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

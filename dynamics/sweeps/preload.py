@@ -11,7 +11,7 @@ import gc
 import os
 from contextlib import suppress
 
-from dynamics.threads.cores import THREAD_VARIABLES, find_blas
+from dynamics.cores import THREAD_VARIABLES, find_blas
 
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 
@@ -19,8 +19,8 @@ os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 def load_common() -> None:
     """Load the flow, and compile or load its functions, which all workers then have in memory."""
     # A flow imports these when it is first solved.
-    import dynamics.integrators.flow_methods
     import dynamics.integrators.large_flow
+    import dynamics.integrators.methods
     import dynamics.integrators.small_flow
     import dynamics.runs.loop
     import dynamics.solve.ensemble

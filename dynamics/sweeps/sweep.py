@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import netCDF4
 import numpy as np
 
+from dynamics.cores import available_cores, one_core
 from dynamics.problem.checks import check_switch, checked_integer, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import own_attributes, stamp_of
@@ -31,7 +32,6 @@ from dynamics.sweeps.grid import make_grid
 from dynamics.sweeps.points import PointAnswer, PointDirectory, opened_points
 from dynamics.sweeps.studies import answer_of_many, compile_study, name_of_study
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
-from dynamics.threads.cores import available_cores, one_core
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

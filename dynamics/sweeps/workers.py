@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from dynamics.cores import THREAD_VARIABLES
 from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points
 from dynamics.sweeps.studies import find_study
-from dynamics.threads.cores import THREAD_VARIABLES
-from dynamics.threads.stopping import LOOK
-from hermite.text.signals import stop_if_heard
+from dynamics.threads import LOOK
+from hermite.text.command_line import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

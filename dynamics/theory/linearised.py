@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.cores import blas_threads_for
 from dynamics.integrators.stepper import Status
 from dynamics.problem.emergence import IDENTIFYING
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

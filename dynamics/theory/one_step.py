@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.cores import blas_threads_for
 from dynamics.equations.finite_step import StepMoments
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_integer, float_array, require
 from dynamics.problem.start import check_rows
-from dynamics.threads.cores import blas_threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

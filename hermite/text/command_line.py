@@ -1,6 +1,12 @@
-"""What every command line does alike: exit codes, one sentence for a mistake, one place to print.
+"""What every command line does alike: exit codes, one sentence for a mistake, one place to print, ends by signals.
 
 Imports nothing heavy, so that `--help` answers at once.
+
+The first signal that ends a command is noted, and the command ends where it can do so in good order. A handler in
+Python runs between two instructions of the main thread, so never while that thread is in compiled code. A watchdog
+thread therefore reads the pipe that `signal.set_wakeup_fd` fills at once. It ends the process if nobody looks at the
+note for `ANSWER_SECONDS`, or at a second signal. No handler raises an exception: one that is raised inside an import
+can be dropped and leave the import lock taken.
 """
 
 from __future__ import annotations
@@ -11,16 +17,111 @@ import errno
 import gc
 import os
 import re
+import signal
 import sys
+import threading
+import time as clock
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hermite.text.messages import suggestion
-from hermite.text.signals import EXIT_INTERRUPTED, heard, listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+
+#: The signals of Ctrl-C, of a scheduler or `kill`, and of a terminal that is closed.
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+#: Seconds in which a command must look at a signal before its process is ended.
+ANSWER_SECONDS = 10.0
+#: Seconds in which several signals count as one: a shell and its terminal both send SIGHUP.
+SAME_SECONDS = 0.25
+EXIT_INTERRUPTED = 130
+STDERR = 2
+
+
+@dataclass
+class _Note:
+    """What is known of signals in this process."""
+
+    heard: bool = False
+    answered: bool = False
+    listening: bool = False
+
+
+_note = _Note()
+
+
+def listen() -> None:
+    """Note the first signal from now on, until the process ends; for a process that is a command, in its main thread.
+
+    A signal that the process has inherited as ignored, as with `nohup`, stays ignored.
+    """
+    if _note.listening:
+        return
+    _note.listening = True
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    threading.Thread(target=_watch, args=(reader,), name="signals", daemon=True).start()
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _assign)
+    # The first to be registered is the last to be called: from there on a signal can change nothing.
+    atexit.register(_ignore)
+
+
+def heard() -> bool:
+    """Return whether a signal asks this command to end; who asks promises to end it. False outside of commands."""
+    _note.answered |= _note.heard
+    return _note.heard
+
+
+def stop_if_heard() -> None:
+    """Raise KeyboardInterrupt if a signal asks this command to end."""
+    if heard():
+        raise KeyboardInterrupt
+
+
+def _assign(_number: int, _frame: object) -> None:
+    _note.heard = True
+
+
+def _ignore() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _watch(reader: int) -> None:
+    """Wait for a signal, and end the process if nobody looks at it in time or another one follows."""
+    _await_signal(reader)
+    _note.heard, first = True, clock.monotonic()
+    deadline = threading.Timer(ANSWER_SECONDS, _end_unanswered)
+    deadline.daemon = True
+    deadline.start()
+    while True:
+        _await_signal(reader)
+        if clock.monotonic() - first > SAME_SECONDS:
+            _end_process("a second signal came")
+
+
+def _await_signal(reader: int) -> None:
+    while os.read(reader, 1)[0] not in SIGNALS:
+        pass
+
+
+def _end_unanswered() -> None:
+    if not _note.answered:
+        _end_process(f"the command did not answer a signal for {ANSWER_SECONDS:g} seconds")
+
+
+def _end_process(reason: str) -> NoReturn:
+    with suppress(OSError):  # stderr may be closed
+        os.write(STDERR, f"Ended at once: {reason}. Files keep what was last written.\n".encode())
+    os._exit(EXIT_INTERRUPTED)
+
 
 #: The one console command, of which every module with a command line is a part.
 PROGRAM = "feature-emergence"

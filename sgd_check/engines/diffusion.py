@@ -66,9 +66,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.cores import available_cores, one_blas_thread
 from dynamics.problem import is_frame
 from dynamics.theory import rate_limits
-from dynamics.threads.cores import available_cores, one_blas_thread
 from hermite import polynomials
 from sgd_check.engines.diffusion_kernels import Settings, take_diffusion_steps, write_step_law
 from sgd_check.engines.projected import reduced_factor

@@ -20,7 +20,7 @@ from dynamics.laws import under_way
 from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
-from hermite.text.signals import stop_if_heard
+from hermite.text.command_line import stop_if_heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ import numpy as np
 from dynamics.runs import StopReason, labelled_arrays, uninterrupted
 from dynamics.runs.loop import Run
 from dynamics.runs.trackers import MaxRuntime, StepProgress
-from dynamics.threads.stopping import in_worker
+from dynamics.threads import in_worker
 from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import xarray as xr
 
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators.flow_methods import choose_method
+from dynamics.integrators.methods import choose_method
 from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
 
 PER_DIRECTION = {

@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 import dynamics
 import hermite
 from dynamics import Problem, SaveAt, Teacher
-from dynamics.integrators import Status, flow_methods
+from dynamics.integrators import Status, methods
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, stepper
 from dynamics.integrators.large_flow import rows as sources
@@ -133,7 +133,7 @@ def standard():
 
 def test_steps_of_several_parts_are_longer(monkeypatch):
     """With parts for the sources a run takes fewer steps, for the same losses and times."""
-    monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
+    monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 0)
     options = {"save_at": SaveAt.geometric(1.0, 2e4, 60), "error_estimate": False, "progress": False}
     right = dynamics.solve_overlaps(standard(), method="bdf", rtol=1e-9, **options)
     steps = []

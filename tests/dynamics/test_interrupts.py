@@ -13,6 +13,7 @@ import xarray as xr
 from processes import interrupt_run
 
 import dynamics
+from dynamics import threads as stopping
 from dynamics.integrators import Status, descent
 from dynamics.integrators import particles as particle_stepper
 from dynamics.integrators.compiled_stepper import CompiledStepper
@@ -21,9 +22,7 @@ from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import Callback, StopReason
-from dynamics.threads import stopping
-from dynamics.threads.stopping import STOP, GivenUp, StopFlag, give_way, stopping_at, whether_given_up
-from dynamics.threads.workers import GRAIN, Workers
+from dynamics.threads import GRAIN, STOP, GivenUp, StopFlag, Workers, give_way, stopping_at, whether_given_up
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 CHANGING = ("history", "date_created", "solve_seconds", "tracker_seconds", "compile_seconds")
@@ -341,7 +340,7 @@ def test_what_shows_a_bar_leaves_no_thread():
 def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
     asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([1.0, 4.0]), "progress": False}
     whole = dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given)
-    monkeypatch.setattr("dynamics.threads.workers.PIECE", 1.0)
+    monkeypatch.setattr("dynamics.threads.PIECE", 1.0)
     assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
 
 

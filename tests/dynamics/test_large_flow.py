@@ -15,15 +15,15 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.field import SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import Status, clusters, flow_methods, make_stepper
+from dynamics.integrators import Status, clusters, make_stepper, methods
 from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State, assign_rows, judge_groups, nearest_directions, weigh_groups
 from dynamics.integrators.large_flow.row_kernels import events_of_rows, mass_of_rest
 from dynamics.integrators.large_flow.step_kernels import settle_rows
-from dynamics.threads.workers import Workers
+from dynamics.integrators.methods import FlowMethod
+from dynamics.threads import Workers
 
 
 def load_random_problems():
@@ -41,7 +41,7 @@ random_problems = load_random_problems()
 @pytest.fixture(autouse=True)
 def _no_flow_is_small(monkeypatch):
     """Small problems, which are quick, go to the solver of large ones."""
-    monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
+    monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 0)
 
 
 #: A link with g(1) = 0.98, which tells a mass from a share of one.

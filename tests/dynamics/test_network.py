@@ -14,7 +14,7 @@ from scipy.optimize import root
 import dynamics
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.report.findings import find_findings
-from dynamics.runs.soundness import LARGEST_SERIES_ERROR
+from dynamics.runs.trackers import LARGEST_SERIES_ERROR
 
 TIMES = dynamics.SaveAt.at([0.0, 1.0, 5.0, 20.0])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}

@@ -27,7 +27,7 @@ from dynamics.equations.network.normal_kernels import bell_and_odd
 from dynamics.equations.network.series import HEADS
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import entry
-from dynamics.threads.stopping import with_slot
+from dynamics.threads import with_slot
 
 WIDTH = 21
 CUBIC = "z + 0.3*z**3"

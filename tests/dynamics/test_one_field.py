@@ -26,7 +26,7 @@ from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.large_flow.division import LINK
 from dynamics.integrators.large_flow.source_kernels import add_teacher, force_of_sources
 from dynamics.integrators.system_calls import bound_system
-from dynamics.threads.workers import Workers
+from dynamics.threads import Workers
 
 pytestmark = pytest.mark.kernels
 

@@ -10,10 +10,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.integrators.jumps import JumpStepper
 from dynamics.report.findings import find_findings
 from dynamics.report.networks import quadratic_findings
 from dynamics.runs.trackers import Callback, SteadyState
+from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
 

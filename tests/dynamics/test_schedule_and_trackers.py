@@ -10,8 +10,7 @@ import dynamics
 from dynamics.integrators import Status
 from dynamics.runs import trackers
 from dynamics.runs.loop import run
-from dynamics.runs.soundness import Soundness
-from dynamics.runs.trackers import StopReason
+from dynamics.runs.trackers import Soundness, StopReason
 
 
 @pytest.mark.parametrize(

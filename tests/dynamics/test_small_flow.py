@@ -8,13 +8,12 @@ import pytest
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import Status, flow_methods
-from dynamics.integrators.flow_methods import FlowMethod, is_small
+from dynamics.integrators import Status, methods
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
+from dynamics.integrators.methods import FlowMethod, is_small
 from dynamics.integrators.small_flow import SmallFlowStepper
 from dynamics.runs.loop import run
-from dynamics.runs.soundness import Soundness
-from dynamics.runs.trackers import StopReason, Tracker
+from dynamics.runs.trackers import Soundness, StopReason, Tracker
 
 
 def problem(activation="he4", P=3, m=5, d=16, *, initial_norm=0.5, seed=1):
@@ -158,7 +157,7 @@ def test_files_of_the_large_flow_solver_go_on_with_it():
 def test_the_size_decides(monkeypatch):
     assert is_small(problem(P=48, m=48, d=1024))
     assert not is_small(problem(P=64, m=64, d=1024))
-    monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 5 * 5 * 8)
+    monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 5 * 5 * 8)
     assert is_small(problem())
     assert not is_small(problem(m=6))
 

@@ -10,9 +10,9 @@ import pytest
 from processes import python
 
 import dynamics
+from dynamics import cores
 from dynamics.commands.options import OPTIONS
 from dynamics.solve import __main__ as solve
-from dynamics.threads import cores
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
 

@@ -17,11 +17,11 @@ import sweep_toys
 import dynamics
 from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.commands.parsing import UsageError
+from dynamics.cores import available_cores
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import make_grid
 from dynamics.sweeps.points import answered_points
 from dynamics.sweeps.study_file import read_study_file
-from dynamics.threads.cores import available_cores
 
 SMALL = """
 [problem]

@@ -21,6 +21,7 @@ import xarray as xr
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
+from dynamics.cores import available_cores, one_core
 from dynamics.runs.storage import StorageError
 from dynamics.sweeps import points as sweep_points
 from dynamics.sweeps import sweep
@@ -30,7 +31,6 @@ from dynamics.sweeps.points import PointAnswer, PointDirectory, answered_points
 from dynamics.sweeps.studies import STUDIES, compile_study, find_study, name_of_study, study_path
 from dynamics.sweeps.sweep import CHUNK_BYTES, _chunks
 from dynamics.sweeps.workers import WorkerPool
-from dynamics.threads.cores import available_cores, one_core
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
 COMMON = SaveAt.at([1.0, 2.0])

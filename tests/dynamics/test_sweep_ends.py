@@ -13,11 +13,11 @@ import xarray as xr
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher, study
+from dynamics.cores import THREAD_VARIABLES
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
 from dynamics.sweeps.studies import STUDIES
 from dynamics.sweeps.workers import WorkerPool
-from dynamics.threads.cores import THREAD_VARIABLES
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
 PREDICTION = {"study": "prediction", "options": {"save_at": SaveAt.at([1.0, 2.0])}, "workers": 0}
@@ -57,7 +57,7 @@ def test_a_step_that_fails_is_left_to_the_point(monkeypatch):
         message = "no step"
         raise dynamics.SolveError(message, xr.Dataset({"loss": ("time", [1.0])}))
 
-    monkeypatch.setattr("dynamics.integrators.flow_methods.FlowMethod.stepper", failing)
+    monkeypatch.setattr("dynamics.integrators.methods.FlowMethod.stepper", failing)
     with pytest.warns(RuntimeWarning, match="1 of 1 points failed, the first at seed=0: SolveError: no step"):
         dynamics.sweep(BASE, {"seed": [0]}, workers=0)
 
@@ -110,7 +110,7 @@ def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     gc.unfreeze()  # what the workers of a sweep keep for ever, this process does not
     assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
     assert threading.active_count() == before
-    assert {"dynamics.integrators.flow_methods", "netCDF4", "numba"} <= set(sys.modules)
+    assert {"dynamics.integrators.methods", "netCDF4", "numba"} <= set(sys.modules)
 
 
 def test_workers_are_spawned_where_a_fork_is_not_safe(monkeypatch):

@@ -15,11 +15,11 @@ import dynamics
 from benchmarks.random_problems import event_times, random_problem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.vectors import unit_vectors
-from dynamics.integrators import Status, flow_methods
+from dynamics.integrators import Status, methods
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
-from dynamics.integrators.flow_methods import FlowMethod
 from dynamics.integrators.large_flow import HELD_UP
 from dynamics.integrators.large_flow.rows import Rows
+from dynamics.integrators.methods import FlowMethod
 
 #: Horizons of the benchmark.
 LAST = {90: 1.522e10, 109: 2.840e13, 155: 4.906e12}
@@ -170,7 +170,7 @@ def test_the_dense_output_is_as_wrong_as_its_last_coefficient_says():
 def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, first, last, monkeypatch):
     """Also where a step to the time asked for ends beyond it by rounding."""
     if device is None:
-        monkeypatch.setattr(flow_methods, "LARGEST_SMALL_FLOW", 0)
+        monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 0)
         plain = Rows.run_others
 
         def run_others(self, step, **options):

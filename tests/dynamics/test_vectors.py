@@ -10,8 +10,8 @@ from numba import config
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.vectors import VectorSystem
-from dynamics.integrators import Status, flow_methods
-from dynamics.integrators.flow_methods import FlowMethod
+from dynamics.integrators import Status, methods
+from dynamics.integrators.methods import FlowMethod
 
 pytestmark = pytest.mark.kernels
 
@@ -153,7 +153,7 @@ def test_small_components_cost_no_steps_and_no_accuracy(name, monkeypatch):
     np.testing.assert_allclose(flow.loss, exact.loss, rtol=0, atol=10 * rtol)
     for event in ("emergence_time", "learned_time"):
         np.testing.assert_allclose(flow[event], exact[event], rtol=10 * rtol)
-    monkeypatch.setattr(flow_methods, "SMALLEST_SIZE", 0.0)
+    monkeypatch.setattr(methods, "SMALLEST_SIZE", 0.0)
     assert flow.attrs["steps_accepted"] < 0.95 * solved("bdf", rtol).attrs["steps_accepted"]
 
 

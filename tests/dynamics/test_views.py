@@ -10,7 +10,7 @@ import pytest
 from dynamics.kernels.cache import is_interpreted
 from dynamics.kernels.jit import cube, entry, matrix, row_part, vector
 from dynamics.kernels.products import product, product_until
-from dynamics.threads.stopping import STOP
+from dynamics.threads import STOP
 
 pytestmark = pytest.mark.kernels
 

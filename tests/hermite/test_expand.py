@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hermite
-from hermite.text.formulas import FORMULAS, canonical_name, parse_several
-from hermite.text.several_variables import parse_polynomial
+from hermite.text.formulas import FORMULAS, canonical_name, parse_polynomial, parse_several
 
 PLAIN = {
     "relu": lambda z: np.maximum(z, 0),

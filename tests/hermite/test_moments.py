@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hermite import polynomials
-from hermite.moments import contracted_pair, count_diagrams, diagrams, mean_derivatives
+from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives
 
 # Unit vectors with rational coordinates: a, b run over all four; i, j are the last two.
 VECTORS = [[Fraction(n, 21) for n in row] for row in ([21, 0, 0], [7, 14, 14], [6, 9, 18], [-14, 7, 14])]

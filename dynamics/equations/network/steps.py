@@ -83,7 +83,7 @@ from dynamics.equations.network.series import write_series_means
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from hermite.arrays import Integers, Matrix, Vector
-from hermite.moments import mean_derivatives
+from hermite.polynomials import mean_derivatives
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numba import types
 
+from dynamics.equations.degrees import NetworkDegrees
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.network.degrees import NetworkDegrees
 from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher
 from dynamics.equations.network.network_kernels import (
     BIASED_ERF,
@@ -52,7 +52,7 @@ from dynamics.equations.network.network_kernels import (
 )
 from dynamics.equations.network.series import pair_source
 from dynamics.kernels.jit import callback
-from dynamics.threads.stopping import with_slot
+from dynamics.threads import with_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

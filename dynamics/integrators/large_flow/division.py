@@ -36,7 +36,7 @@ from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dynamics.threads.workers import Workers
+    from dynamics.threads import Workers
     from hermite.arrays import Array
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dynamics.cores import has_kernels_for_small_matrices
 from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
@@ -22,8 +23,7 @@ from dynamics.integrators.large_flow.source_kernels import (
     step_sources,
 )
 from dynamics.integrators.large_flow.step_kernels import PULLED_BLOCK, pull_rows, renew_moved, step_rows
-from dynamics.threads.cores import has_kernels_for_small_matrices
-from dynamics.threads.workers import GRAIN, Workers
+from dynamics.threads import GRAIN, Workers
 from hermite.arrays import Array, Integers
 
 if TYPE_CHECKING:

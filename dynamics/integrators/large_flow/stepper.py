@@ -35,7 +35,7 @@ from dynamics.integrators.large_flow.row_kernels import (
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
-from dynamics.threads.workers import GRAIN
+from dynamics.threads import GRAIN
 from hermite.arrays import Array
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Cores, threads of BLAS, workers that share rows, and work that can be given up."""
