@@ -18,7 +18,7 @@ import torch
 
 import sgd_check.tokens
 from dynamics import tokens
-from sgd_check.tokens.models import Model, model_of
+from sgd_check.tokens.simulation import Model, model_of
 
 CPU = torch.device("cpu")
 TARGET = Path(__file__).with_suffix(".json")

@@ -32,12 +32,12 @@ from .runs.run_file import RunFile as RunFile
 from .runs.storage import StorageError as StorageError
 from .runs.storage import load as load
 from .runs.storage import save as save
-from .runs.tables import to_table as to_table
+from .runs.storage import to_table as to_table
 from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
-from .solve.correlation import solve_correlation as solve_correlation
+from .solve.spherical import solve_correlation as solve_correlation
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.dispatch import resume as resume

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import caught_warnings, store_table
 from dynamics.commands.options import CSV, JSON, NO_PROGRESS, OVERWRITE, QUIET, Option, plain, positive_integer, switch
 from dynamics.commands.parsing import (
     EXIT_DONE,
@@ -18,12 +17,14 @@ from dynamics.commands.parsing import (
     EXIT_INTERRUPTED,
     Parser,
     UsageError,
+    caught_warnings,
     check_csv,
     check_targets,
     command_parser,
     exit_code_of,
     refuse_both,
     say,
+    store_table,
     tell,
     value_of,
 )
@@ -203,7 +204,7 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
     lines = [f"points: {len(grid)} ({' x '.join(f'{len(axis.values)} {axis.name}' for axis in grid.axes)})"]
     if asked.study not in ("overlaps", "decoupled", "mean-field"):
         return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
-    from dynamics.solve.estimate import estimate
+    from dynamics.solve.dispatch import estimate
 
     largest = max(range(len(grid)), key=lambda index: tuple(grid.surveyed.sizes[index]))
     point = grid.point(largest)

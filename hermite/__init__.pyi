@@ -1,5 +1,5 @@
-from .conversion import expand as expand
 from .expansion import HermiteExpansion as HermiteExpansion
+from .expansion import expand as expand
 from .exponents.generative import GenerativeExponent as GenerativeExponent
 from .exponents.generative import generative_exponent as generative_exponent
 from .exponents.generative import label_correlations as label_correlations

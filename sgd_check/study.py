@@ -128,7 +128,7 @@ STUDIES = {
         ),
     ),
     "transfer": StudyCommand(
-        "sgd_check.studies.transfer:sgd_transfer.prepare",
+        "sgd_check.studies.step_sizes:sgd_transfer.prepare",
         "loss over step sizes and widths: does the best step transfer?",
         (
             EXPONENT,

@@ -1,4 +1,3 @@
-from .end import end_with as end_with
 from .options import BETA as BETA
 from .options import CONFIG as CONFIG
 from .options import CSV as CSV
@@ -35,6 +34,7 @@ from .parsing import chosen_figure as chosen_figure
 from .parsing import chosen_style as chosen_style
 from .parsing import command_parser as command_parser
 from .parsing import completed as completed
+from .parsing import end_with as end_with
 from .parsing import exit_code_of as exit_code_of
 from .parsing import read_option as read_option
 from .parsing import retyped as retyped

@@ -13,7 +13,6 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
-from dynamics.commands.end import end_with
 from dynamics.commands.options import CONFIG, CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option, plain, switch
 from dynamics.commands.parsing import (
     EXIT_DONE,
@@ -24,6 +23,7 @@ from dynamics.commands.parsing import (
     chosen_figure,
     command_parser,
     completed,
+    end_with,
     exit_code_of,
     read_option,
     require_usage,

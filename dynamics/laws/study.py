@@ -25,7 +25,7 @@ from dynamics.runs.result import uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
-from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import check_decouples, predict
 from dynamics.threads import LOOK

@@ -223,7 +223,7 @@ class Inputs(Frozen):
         return (self.alpha, *(None if each is None else each.tobytes() for each in arrays))
 
     def _repr_html_(self) -> str:
-        from hermite.text.series import first_of, table_of_pairs
+        from hermite.text.formulas import first_of, table_of_pairs
 
         if self.eigenvalues is None or self.multiplicities is None:
             rows = {"eigenvalues of Σ": f"s<sub>l</sub> = l<sup>−{self.alpha:g}</sup>, l = 1 … d"}

@@ -381,7 +381,7 @@ class Problem:
 
     def _repr_html_(self) -> str:
         from hermite.expansion import link_in_a_line
-        from hermite.text.series import clean, table_of_pairs
+        from hermite.text.formulas import clean, table_of_pairs
 
         caption = (
             f"<b>Problem</b>: {self.width} neurons learn {self.num_directions} directions "

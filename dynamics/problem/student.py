@@ -261,7 +261,7 @@ class Student:
 
     def _repr_html_(self) -> str:
         from hermite.expansion import link_in_a_line
-        from hermite.text.series import table_of_pairs
+        from hermite.text.formulas import table_of_pairs
 
         rows = {"f(x)": STUDENTS[NETWORK][1], "link σ": link_in_a_line(self.activation), **layers_in_html(self)}
         if any(self.decay):

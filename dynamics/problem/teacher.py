@@ -424,7 +424,7 @@ class Teacher(Frozen):
         return (*shapes, self.links, self.target)
 
     def _repr_html_(self) -> str:
-        from hermite.text.series import clean, first_of, table_of_pairs
+        from hermite.text.formulas import clean, first_of, table_of_pairs
 
         rows = teacher_formulas(self)
         if self.target is not None:
@@ -511,7 +511,7 @@ def checked_rows(directions: ArrayLike, count: int) -> Array:
 
 def teacher_formulas(teacher: Teacher) -> dict[str, str]:
     """Return f*(x) in HTML; of units also the coefficients and the directions."""
-    from hermite.text.series import clean, first_of
+    from hermite.text.formulas import clean, first_of
 
     if teacher.target is not None:
         return {"f*(x)": clean(teacher.target.text)}

@@ -54,8 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _report(parsed: argparse.Namespace) -> int:
     from dynamics.report.animation import animate
     from dynamics.report.page import check_page, read_result, write_page
-    from dynamics.runs.storage import StorageError
-    from dynamics.runs.tables import main_part
+    from dynamics.runs.storage import StorageError, main_part
 
     source = Path(parsed.result)
     check_names_a_file("Argument FILE", source)

@@ -22,7 +22,7 @@ import numpy as np
 from dynamics.report.elements import Chart, Rounded, element, table, verdict_elements
 from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
-from dynamics.runs.tables import main_part
+from dynamics.runs.storage import main_part
 from dynamics.solve.registry import ANSWERS
 from hermite.text.messages import rounded
 

@@ -29,8 +29,7 @@ from dynamics.report.elements import (
 )
 from dynamics.report.findings import Findings, Tone, any_findings, stored_parameters
 from dynamics.runs.result import StopReason
-from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, write_file
-from dynamics.runs.tables import main_part, parts_of
+from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, main_part, parts_of, write_file
 from hermite.text.messages import shown
 from hermite.version import PROGRAM
 

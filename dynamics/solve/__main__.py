@@ -10,7 +10,6 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.end import caught_warnings, end_with
 from dynamics.commands.options import (
     CONFIG,
     CORRELATION,
@@ -37,10 +36,12 @@ from dynamics.commands.parsing import (
     Parser,
     UsageError,
     as_typed,
+    caught_warnings,
     check_targets,
     chosen_figure,
     command_parser,
     completed,
+    end_with,
     exit_code_of,
     require_usage,
     retyped,
@@ -293,7 +294,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
         raise UsageError(as_typed(error, OPTIONS, **names)) from None
     if given["dry_run"]:
-        from dynamics.solve.estimate import estimate
+        from dynamics.solve.dispatch import estimate
 
         tell(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))
         return EXIT_DONE

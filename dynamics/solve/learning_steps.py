@@ -30,8 +30,8 @@ from dynamics.theory import (
     predict,
     rivals_of_pairs,
 )
+from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import rounded, with_error
-from hermite.text.series import clean, table_of_pairs
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -145,11 +145,11 @@ ANSWERS = (
     ),
     Answer(
         name="correlation",
-        function="dynamics.solve.correlation:solve_correlation",
+        function="dynamics.solve.spherical:solve_correlation",
         students=("spherical",),
         fields=_CORRELATION,
         methods=COMMITTEE_METHODS,
-        check="dynamics.solve.correlation:check",
+        check="dynamics.solve.spherical:check",
         schedule=_FLOW_TIMES,
         findings=_FLOWS,
     ),

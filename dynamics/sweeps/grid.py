@@ -18,8 +18,7 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.sweeps.points import MAGIC, SweepPoint
-from dynamics.sweeps.studies import check_options, name_of_study, study_path
+from dynamics.sweeps.points import MAGIC, SweepPoint, check_options, name_of_study, study_path
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
 from hermite.version import __version__
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem.question import Question
-    from dynamics.sweeps.studies import Study
+    from dynamics.sweeps.points import Study
 
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6

@@ -23,7 +23,7 @@ def load_common() -> None:
     import dynamics.integrators.methods
     import dynamics.integrators.small_flow
     import dynamics.runs.loop
-    import dynamics.solve.ensemble
+    import dynamics.solve.integration
     import dynamics.solve.overlaps  # noqa: F401
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.equations.vectors import VectorSystem

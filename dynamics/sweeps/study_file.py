@@ -23,7 +23,7 @@ from dynamics.problem.question import GAUSSIAN, KINDS, OWN, Question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.grid import MOST_POINTS
-from dynamics.sweeps.studies import registered_path
+from dynamics.sweeps.points import registered_path
 from hermite.arrays import Array
 from hermite.text.messages import shown, suggestion
 

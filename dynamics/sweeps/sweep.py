@@ -29,8 +29,14 @@ from dynamics.runs.storage import COMPRESSION, ONE_THREAD, check_target, load, r
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import VARIABLES
 from dynamics.sweeps.grid import make_grid
-from dynamics.sweeps.points import PointAnswer, PointDirectory, opened_points
-from dynamics.sweeps.studies import answer_of_many, compile_study, name_of_study
+from dynamics.sweeps.points import (
+    PointAnswer,
+    PointDirectory,
+    answer_of_many,
+    compile_study,
+    name_of_study,
+    opened_points,
+)
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
 from hermite.text.messages import shown
 

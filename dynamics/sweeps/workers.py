@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES
-from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points
-from dynamics.sweeps.studies import find_study
+from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
     from types import TracebackType
 
-    from dynamics.sweeps.studies import Study
+    from dynamics.sweeps.points import Study
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number, require
+from hermite.text.formulas import clean, first_of, table_of_pairs
 from hermite.text.messages import shown
-from hermite.text.series import clean, first_of, table_of_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -74,7 +74,7 @@ def _print_exponents(parsed: argparse.Namespace) -> int:
 
 def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
     """Return the exponents of a link as values for JSON and as lines of text."""
-    from hermite.conversion import expand
+    from hermite.expansion import expand
     from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
 
     expansion = expand(link)

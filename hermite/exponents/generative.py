@@ -18,8 +18,7 @@ from scipy.special import ndtr
 
 from hermite import polynomials
 from hermite.arrays import Array, as_integer
-from hermite.conversion import expand
-from hermite.expansion import HermiteExpansion
+from hermite.expansion import HermiteExpansion, expand
 from hermite.quadrature import finite_values
 from hermite.text.messages import shown
 

@@ -20,8 +20,7 @@ from scipy.special import ndtr, ndtri
 
 from hermite import polynomials
 from hermite.arrays import Array, as_integer
-from hermite.conversion import expand
-from hermite.expansion import callable_name, compile_formula
+from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
 from hermite.text.formulas import named_axes, parse_several
 from hermite.text.messages import not_a_choice, shown

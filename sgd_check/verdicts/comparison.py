@@ -36,7 +36,7 @@ def compare(
     the first direction, with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and
     φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
     nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
-    then taken away first (`sgd_check.verdicts.run_noise`). Those that rivals may disturb have a wider band, or one edge
+    then taken away first. Those that rivals may disturb have a wider band, or one edge
     alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.time_tests` describes the test. A
     fifth of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
     after the emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way

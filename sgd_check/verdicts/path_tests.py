@@ -23,7 +23,7 @@ share a part of the rate of false alarms evenly (Bonferroni):
 - *The scatter.* The standard deviation of ln T is at most the s of leading order, which higher orders lower. So no more
   runs are further than 1.5 s from their median than of a normal law, 13 %: the binomial tail. (A variance would let a
   single run that noise has thrown back decide.) Runs without emergence count as of the horizon. Where the noise of the
-  runs is known (`sgd_check.verdicts.run_noise`) the regression on it leaves less, and s is replaced by s (0.2 + 1.5 s),
+  runs is known (`verdicts.time_tests`) the regression on it leaves less, and s is replaced by s (0.2 + 1.5 s),
   if that is less. (Measured for k = 3 and 4, up to three directions, d = 16 to 64, s = 0.07 to 0.52: half of that.)
 
 A value of theory or of a run between two saved times is taken only where these differ by less than the tolerance, in

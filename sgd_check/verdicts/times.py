@@ -55,7 +55,6 @@ from sgd_check.verdicts.path_tests import (
     path_p_value,
     path_tests,
 )
-from sgd_check.verdicts.run_noise import noise_of_runs
 from sgd_check.verdicts.time_tests import (
     TimeTest,
     assess_direction,
@@ -66,6 +65,7 @@ from sgd_check.verdicts.time_tests import (
     kaplan_meier,
     log_rank_scores,
     median_time,
+    noise_of_runs,
     permutation_test,
     shares_of_rate,
 )

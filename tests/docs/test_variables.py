@@ -9,7 +9,7 @@ import pytest
 from old_files import make
 
 import dynamics
-from dynamics.runs.tables import parts_of
+from dynamics.runs.storage import parts_of
 from dynamics.runs.variables import VARIABLES
 from dynamics.tokens.system import TOKEN_VARIABLES
 

@@ -22,7 +22,7 @@ from dynamics import __main__ as list_of_commands
 from dynamics import study
 from dynamics.__main__ import COMMANDS, NAMES
 from dynamics.commands import parsing
-from dynamics.commands.end import caught_warnings, end_with
+from dynamics.commands.parsing import caught_warnings, end_with
 from dynamics.report import __main__ as report
 from dynamics.report.findings import find_findings
 from dynamics.solve import __main__ as solve

@@ -16,12 +16,12 @@ from dynamics.integrators import Status
 from dynamics.runs import dataset
 from dynamics.runs.dataset import DatasetArrays
 from dynamics.runs.storage import StorageError
-from dynamics.solve import ensemble
+from dynamics.solve import integration as ensemble
 from dynamics.solve.registry import ANSWERS
 from dynamics.sweeps import points as sweep_points
-from dynamics.sweeps import studies, sweep
+from dynamics.sweeps import sweep
 from dynamics.sweeps.grid import make_grid
-from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.sweep import merge_points
 from dynamics.sweeps.workers import run_points
 from dynamics.theory.prediction import predict, predict_all
@@ -338,9 +338,9 @@ def test_what_answers_many_points_is_there():
     named = [answer for answer in ANSWERS if answer.build or answer.prepare]
     assert [answer.name for answer in named] == ["overlaps"]
     for answer in named:
-        assert studies.answer_of_many(STUDIES[answer.name]) is answer
+        assert sweep_points.answer_of_many(STUDIES[answer.name]) is answer
         assert len(resolve_name(answer.prepare)([BASE, BASE])) == 2
-    assert studies.answer_of_many(STUDIES["prediction"]) is None
+    assert sweep_points.answer_of_many(STUDIES["prediction"]) is None
 
 
 def test_all_datasets_of_one_answer_tell_one_moment(monkeypatch):

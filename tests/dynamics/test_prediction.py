@@ -189,14 +189,14 @@ def test_pauses_change_no_bit_of_linearised_times(monkeypatch):
     problem = Problem(activation="relu", teacher=Teacher([0.9, 0.45]), width=3, dimension=16, seed=2)
     found = predict(problem)
     assert np.isfinite(found.predicted_learned_time).all()
-    monkeypatch.setattr("dynamics.theory.linearised.PIECE", 0.0)
+    monkeypatch.setattr("dynamics.theory.prediction.PIECE", 0.0)
     again = predict(problem)
     np.testing.assert_array_equal(again.predicted_learned_time, found.predicted_learned_time)
     np.testing.assert_array_equal(again.predicted_emergence_time, found.predicted_emergence_time)
 
 
 def test_a_linearised_flow_that_takes_too_long_says_so(monkeypatch):
-    monkeypatch.setattr("dynamics.theory.linearised.MOST_EVALUATIONS", 30)
+    monkeypatch.setattr("dynamics.theory.prediction.MOST_EVALUATIONS", 30)
     found = predict(Problem(activation={2: 0.8, 4: 0.6}, teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
     assert np.isnan(found.predicted_learned_time).any()
     assert module.NOTE_TOO_LONG in found.notes

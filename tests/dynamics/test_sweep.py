@@ -27,8 +27,16 @@ from dynamics.sweeps import points as sweep_points
 from dynamics.sweeps import sweep
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
-from dynamics.sweeps.points import PointAnswer, PointDirectory, answered_points
-from dynamics.sweeps.studies import STUDIES, compile_study, find_study, name_of_study, study_path
+from dynamics.sweeps.points import (
+    STUDIES,
+    PointAnswer,
+    PointDirectory,
+    answered_points,
+    compile_study,
+    find_study,
+    name_of_study,
+    study_path,
+)
 from dynamics.sweeps.sweep import CHUNK_BYTES, _chunks
 from dynamics.sweeps.workers import WorkerPool
 

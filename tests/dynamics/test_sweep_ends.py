@@ -16,7 +16,7 @@ from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.cores import THREAD_VARIABLES
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
-from dynamics.sweeps.studies import STUDIES
+from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)

@@ -12,7 +12,7 @@ import xarray as xr
 from old_files import make
 
 import dynamics
-from dynamics.runs.tables import main_part
+from dynamics.runs.storage import main_part
 from dynamics.solve import __main__ as solve
 from dynamics.tokens import __main__ as tokens
 

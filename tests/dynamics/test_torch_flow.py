@@ -17,9 +17,9 @@ from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
 from dynamics.integrators.device import load_torch
 from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow import device as torch_step
 from dynamics.integrators.large_flow import stepper as step_control
 from dynamics.integrators.large_flow.device import TorchFlowStepper
-from dynamics.integrators.large_flow.device import step as torch_step
 
 torch = pytest.importorskip("torch")
 

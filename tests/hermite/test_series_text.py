@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermite.text.series import format_series, latex_series, read_series, series_as_text
+from hermite.text.formulas import format_series, latex_series, read_series, series_as_text
 
 finite = st.floats(min_value=-1e20, max_value=1e20, allow_nan=False).filter(lambda value: abs(value) > 1e-20)
 

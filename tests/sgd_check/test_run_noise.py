@@ -10,8 +10,7 @@ import sgd_check
 from dynamics.theory import escape_bias, learning_rate_limit, predict
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies.calibration import CASES, lone_neuron
-from sgd_check.verdicts.run_noise import noise_of_runs, without_noise
-from sgd_check.verdicts.time_tests import assess_direction
+from sgd_check.verdicts.time_tests import assess_direction, noise_of_runs, without_noise
 
 
 @pytest.fixture(scope="module")

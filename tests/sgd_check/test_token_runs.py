@@ -21,8 +21,7 @@ from dynamics.report.findings import find_findings
 from dynamics.runs import RunFile, reopened
 from sgd_check.tokens.__main__ import main
 from sgd_check.tokens.comparison import distances
-from sgd_check.tokens.models import model_of
-from sgd_check.tokens.simulation import Records
+from sgd_check.tokens.simulation import Records, model_of
 
 CPU = torch.device("cpu")
 
@@ -286,7 +285,7 @@ def test_runs_that_are_not_finite_end(monkeypatch):
         with torch.no_grad():
             model.parameters[0].fill_(torch.nan)
 
-    monkeypatch.setattr("sgd_check.tokens.models.MemoryModel.step", spoil)
+    monkeypatch.setattr("sgd_check.tokens.simulation.MemoryModel.step", spoil)
     problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
     runs = sgd_check.tokens.simulate(problem, learning_rate=1.0, steps=9, seeds=4, progress=False)
     assert runs.attrs["stop_reason"] == "blown_up"
