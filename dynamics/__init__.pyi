@@ -37,7 +37,6 @@ from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
 from .solve.committee import solve_committee as solve_committee
-from .solve.spherical import solve_correlation as solve_correlation
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.dispatch import resume as resume
@@ -50,6 +49,7 @@ from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.quadratic import solve_quadratic as solve_quadratic
 from .solve.recovery import predict_recovery as predict_recovery
 from .solve.spherical import coupled_problem as coupled_problem
+from .solve.spherical import solve_correlation as solve_correlation
 from .solve.spherical import solve_coupling as solve_coupling
 from .solve.spherical import solve_spherical as solve_spherical
 from .solve.system import System as System
