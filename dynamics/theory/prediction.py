@@ -100,7 +100,7 @@ class EmergencePrediction:
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
     #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as
-    #: `linearised.leading_escape`.
+    #: `leading_escape`.
     leading_order_time: Array
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array

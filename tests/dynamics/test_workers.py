@@ -150,7 +150,7 @@ def test_runs_at_once_have_their_part_of_the_threads():
     ("columns", "short", "long"), [(19, 1, 1), (20, 1, 3), (49, 1, 3), (50, 3, 3)], ids=["small", "20", "49", "large"]
 )
 def test_small_states_are_worth_one_thread_and_long_passes_more(monkeypatch, columns, short, long):
-    monkeypatch.setattr("dynamics.cores.available_cores", lambda: 3)
+    monkeypatch.setattr("dynamics.threads.available_cores", lambda: 3)
     assert SMALLEST_STATE == 50 * ROWS
     workers = Workers(ROWS, columns, smallest_of_long=20 * ROWS)
     for is_long, parts in ((False, short), (True, long)):
