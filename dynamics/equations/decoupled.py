@@ -235,6 +235,7 @@ def _branch_loss(
     return _histories(table, times, a, pairs, xi, ratio, sign, *histories), bool(beyond.any())
 
 
+@np.errstate(under="ignore")
 def _histories(
     table: TransitTable,
     times: Array,

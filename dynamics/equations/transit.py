@@ -344,6 +344,7 @@ class TransitTable(TransitPieces):
         # Odd powers of a negative overlap: c² (1 + |C|^j) in place of c² (1 − |C|^j).
         return total - 2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
 
+    @np.errstate(under="ignore")
     def scaled_inverse_norm(self, start: Array, ratio: Array, elapsed: Array, xi: Array) -> Array:
         """Return v = a / n at ξ, τ = `elapsed` after ξ_0 = `start` with `ratio` = a / n_0."""
         last = self.knots[-1]

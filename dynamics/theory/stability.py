@@ -87,6 +87,7 @@ class Units:
     cumulants: tuple[Array, Array, Array]
 
     @classmethod
+    @np.errstate(under="ignore")
     def of(cls, functions: Sequence[Callable[[Array], Array]], beyond: Sequence[bool]) -> Units:
         """Return one unit with the given functions of z ~ N(0, 1)."""
         z = np.arange(-REACH, REACH + STEP, STEP)

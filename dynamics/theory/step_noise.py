@@ -96,6 +96,7 @@ def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
     return means_of(activation, [(0, 4, 0)])[0]
 
 
+@np.errstate(under="ignore")
 def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
     """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding.
 
@@ -150,6 +151,7 @@ class SearchNoise:
         basis = polynomials.evaluate_functions(min(2 * link.order + 2, polynomials.MAX_DEGREE), z)
         value, derivative = link.value(z), link.derivative(z)
 
+        @np.errstate(under="ignore")
         def project(function: Array) -> Array:
             return np.asarray(basis @ (function * root) * step)
 
@@ -404,6 +406,7 @@ class LearnedBias:
     scatter: float
 
 
+@np.errstate(under="ignore")
 def learned_bias(
     problem: Problem, learning_rate: float, prediction: EmergencePrediction, escape: EscapeBias, direction: int
 ) -> LearnedBias:

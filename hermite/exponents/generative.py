@@ -303,6 +303,7 @@ def _crossings(function: Function, points: Array, values: Array, levels: Array) 
     return np.asarray(0.5 * (left + right))
 
 
+@np.errstate(under="ignore")
 def interval_moments(ends: Array, degree: int) -> Array:
     """Return ∫ h_k γ, k = 0 ... degree, over the intervals between increasing ends, shape (degree + 1, intervals).
 

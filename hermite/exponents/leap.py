@@ -515,6 +515,7 @@ def cells_of(f: PointFunction, known: Array, rest: Array, cells: int, slices: in
     return Cells(ends, len(rest), np.stack([f(inner + place) for place in places]))
 
 
+@np.errstate(under="ignore")
 def label_rows(cells: Cells, degree: int) -> dict[MultiIndex, Array]:
     """Return the rows of a ranked label with noise of deviation `_BLUR`: E[h_α | label] √p(label).
 
