@@ -82,6 +82,20 @@ def test_drawn_runs_of_links_that_do_not_decouple_are_those_of_sgd(activation, d
         assert said.notes[0] == "the interval is drawn: 128 runs, seed 0"
 
 
+def test_runs_are_not_drawn_where_that_takes_long_or_steps_are_not_stable(monkeypatch):
+    flow, problem, rate = all_together("erf", 16)
+    alone = "the steps are those of the answer's time alone"
+    above = dynamics.learning_steps(flow, direction=1, learning_rate=6.0 * rate)
+    limit = dynamics.learning_rate_limit(problem)
+    assert above.notes == (f"the learning rate is above the limit of stability, {limit:.3g}: {alone}",)
+    monkeypatch.setattr("dynamics.solve.learning_steps.MOST_OPERATIONS", 1e6)
+    long = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
+    assert long.notes == (f"to draw runs for an interval takes longer than a minute: {alone}",)
+    for found in (above, long):
+        assert math.isnan(found.steps_high)
+        assert found.steps == pytest.approx(found.time / found.learning_rate)
+
+
 def three_directions():
     overlaps = [[0.35, 0.05, 0.02], [0.03, 0.35, 0.04], [0.01, 0.02, 0.3]]
     start = (overlaps, np.eye(3) + 0.02 * (1.0 - np.eye(3)), [1e-3] * 3)
