@@ -259,6 +259,7 @@ def solved(
     return solved_contents(name, problem, settings, watch, build).dataset()
 
 
+@np.errstate(under="ignore")
 def solved_contents(
     name: str, problem: Problem, settings: Settings, watch: Watch, build: Callable[[Run], Integration]
 ) -> DatasetArrays:

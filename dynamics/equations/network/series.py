@@ -425,7 +425,6 @@ class Functions:
     def _moved(self, length: float, bias: float, z: Array) -> Array:
         return self.value(length * z + bias)
 
-    @np.errstate(under="ignore")
     def tails(self, rho: Array, b: float, terms: int) -> Array:
         """Return the distance from σ and σ' to their series of so many terms, shape (2, lengths), at one bias."""
         z, step = _grid(FAR, float(rho.max()))
@@ -668,7 +667,6 @@ class PairSource:
         return float(np.nan_to_num(np.stack(bounds)[:, counted], nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
-@np.errstate(under="ignore")
 def pair_source(
     student: HermiteExpansion,
     teachers: Sequence[HermiteExpansion] = (),

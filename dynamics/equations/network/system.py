@@ -131,7 +131,6 @@ class NetworkSystem(FlowSystem):
         tolerance[: 2 * self.problem.width] = atol
         return tolerance
 
-    @np.errstate(under="ignore")
     def stiffness(self) -> float:
         r"""Return a bound on the rates of the flow at the start: the trace of the Gauss–Newton matrix, and the decay.
 
