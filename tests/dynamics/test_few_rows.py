@@ -57,7 +57,7 @@ def test_only_avx512_kernels_of_blas_multiply_without_copies(kernels, has_small,
 
 def test_blas_is_asked_for_its_kernels_not_the_processor():
     """OpenBLAS is told to use the kernels of AVX2, which every processor with AVX-512 can run as well."""
-    script = "from dynamics.threads import has_kernels_for_small_matrices as has; print(has())"
+    script = "from dynamics.cores import has_kernels_for_small_matrices as has; print(has())"
     environment = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
