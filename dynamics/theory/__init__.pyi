@@ -18,6 +18,8 @@ from .quadratic import check_quadratic as check_quadratic
 from .quadratic import frame_escape as frame_escape
 from .quadratic import frame_rivals as frame_rivals
 from .quadratic import rate_limits as rate_limits
+from .reached import NetworkLimit as NetworkLimit
+from .reached import network_limit as network_limit
 from .recovery import ACROSS as ACROSS
 from .recovery import first_coordinates as first_coordinates
 from .recovery import make_estimator as make_estimator

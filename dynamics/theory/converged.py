@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import require
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
 from dynamics.theory.stability import Samples, Units, mean_square_limit
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 MOST_CLASSES = 96
 #: Points of a product rule for two axes, per axis, and of a sample for more.
 NODES, POINTS = 120, 2**14
+#: Distance of Σ a_p from 1 within which it is 1.
+WHOLE = 1e-9
 #: Functions h at most; of more, those along the teacher's axes count as if they were outside of these.
 MOST_INSIDE = 256
 #: Links σ(2z) = 2^q σ(z), z > 0, and likewise for z < 0, are homogeneous; these are the points that are compared.
@@ -34,63 +35,33 @@ class Fitted(NamedTuple):
     shares: Array
 
 
-def fitted_limit(problem: Problem, batch_size: int) -> float:
-    """Return the learning rate up to which SGD is stable in mean square where the student is the teacher.
+def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
+    """Return the learning rate up to which SGD is stable in mean square where the student is the teacher."""
+    gradients = _separate if problem.teacher.is_orthonormal else _together
+    return mean_square_limit(*gradients(problem, fitted), batch_size)
 
-    ValueError is raised if no student is.
+
+def fitted_neurons(problem: Problem) -> Fitted | None:
+    """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
+
+    These are the homogeneous student with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with
+    m = Σ a_p of whole a_p, and the spherical student with m ≥ P and Σ a_p = 1.
     """
-    require(
-        problem.kind != NETWORK,
-        "Argument `problem` must have a student with a name for a learning-rate limit, but has a Student.",
-    )
-    require(
-        problem.inputs is None,
-        "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit with "
-        "`inputs`, but has not.",
-    )
-    require(
-        problem.teacher_link == problem.activation,
-        "Argument `problem` must have a teacher with the student's link for a learning-rate limit, but its link is "
-        f"{problem.teacher_link.name}.",
-    )
-    fitted = fitted_neurons(problem)
-    if problem.teacher.is_orthonormal:
-        return mean_square_limit(*_separate(problem, fitted), batch_size)
-    return mean_square_limit(*_together(problem, fitted), batch_size)
-
-
-def fitted_neurons(problem: Problem) -> Fitted:
-    """Return a student of orthonormal or other directions that is its teacher, one neuron per direction."""
     teacher, link = problem.teacher, problem.activation
     a, directions = teacher.coefficients, np.eye(teacher.span) if teacher.directions is None else teacher.directions
-    ones, needed, size = np.ones(a.size), a.size, "as many neurons as the teacher has directions"
-    if problem.kind == HOMOGENEOUS:
-        fitted = Fitted(np.sqrt(a)[:, None] * directions, ones)
-    elif problem.kind == COMMITTEE:
+    if problem.kind == NETWORK or problem.teacher_link != link:
+        return None
+    if problem.kind == COMMITTEE:
         degree = degree_of(link)
-        if degree is not None:
-            fitted = Fitted(a[:, None] ** (1.0 / degree) * directions, ones)
-        else:
-            require(
-                bool(np.all(a == np.rint(a))),
-                f"Argument `problem` must have whole coefficients for a learning-rate limit of a committee of "
-                f"{link.name}, which has no others, but has {a[np.argmax(a != np.rint(a))]:g}.",
-            )
-            fitted, needed, size = Fitted(directions, a), int(a.sum()), "as many neurons as the coefficients add up to"
-        exact = problem.width == needed
-        require(exact, f"Argument `width` must be {needed}, {size}, for a committee's limit, but is {problem.width}.")
-    else:
-        require(
-            abs(a.sum() - 1.0) <= 1e-9,
-            "Argument `problem` must have coefficients that add up to 1 for a learning-rate limit of the spherical "
-            f"student, but they add up to {a.sum():.6g}.",
-        )
-        fitted = Fitted(directions, a)
-    require(
-        problem.width >= needed,
-        f"Argument `width` must be at least {needed}, {size}, for a learning-rate limit, but is {problem.width}.",
-    )
-    return fitted
+        if degree is not None and problem.width == a.size:
+            return Fitted(a[:, None] ** (1.0 / degree) * directions, np.ones(a.size))
+        is_whole = bool(np.all(a == np.rint(a))) and problem.width == round(float(a.sum()))
+        return Fitted(directions, a) if is_whole else None
+    if problem.width < a.size:
+        return None
+    if problem.kind == HOMOGENEOUS:
+        return Fitted(np.sqrt(a)[:, None] * directions, np.ones(a.size))
+    return Fitted(directions, a) if abs(float(a.sum()) - 1.0) <= WHOLE else None
 
 
 def degree_of(link: HermiteExpansion) -> float | None:
@@ -153,7 +124,7 @@ def _together(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
     link, W = problem.activation, fitted.weights
     n, r = W.shape
     length = np.linalg.norm(W, axis=1)
-    axes, (x, weights) = W / length[:, None], points(r)
+    axes, (x, weights) = W / length[:, None], points(r, POINTS)
     z, root = x @ axes.T, np.sqrt(fitted.shares)
     if problem.kind == HOMOGENEOUS:
         outer, along = length * link.derivative(z), length * (2.0 * link.value(z) - z * link.derivative(z))
@@ -167,12 +138,12 @@ def _together(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
     return Samples(values, weights, np.arange(values.shape[1]) < n), float(problem.dimension - r)
 
 
-def points(axes: int) -> tuple[Array, Array]:
+def points(axes: int, count: int) -> tuple[Array, Array]:
     """Return points (N, axes) and weights (N,) of means over N(0, I): a product rule up to two axes, then a sample."""
     if axes <= 2:
         z, weight = np.polynomial.hermite_e.hermegauss(NODES)
         grid = np.stack(np.meshgrid(*[z] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
         product = np.prod(np.stack(np.meshgrid(*[weight] * axes, indexing="ij"), axis=-1).reshape(-1, axes), axis=1)
         return grid, product / product.sum()
-    half = np.random.default_rng(0).standard_normal((POINTS // 2, axes))
-    return np.vstack([half, -half]), np.full(POINTS, 1.0 / POINTS)
+    half = np.random.default_rng(0).standard_normal((count // 2, axes))
+    return np.vstack([half, -half]), np.full(count, 1.0 / count)

@@ -38,7 +38,7 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import require
 from dynamics.problem.student import HOMOGENEOUS
-from dynamics.theory.converged import fitted_limit
+from dynamics.theory.converged import fitted_limit, fitted_neurons
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
@@ -163,8 +163,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Parameters
     ----------
     problem : Problem
-        Of SGD on the squared error, with a student that can be its teacher: m ≥ P; for a committee a link
-        σ(tz) = t^q σ(z) and m = P, or whole coefficients and m = Σ a_p; for the spherical student Σ a_p = 1.
+        Of SGD on the squared error, with m ≥ P for the homogeneous student where c_1 ≠ 0 or directions are oblique.
     batch_size : int
         Number B of samples per step, over which the gradient is averaged.
 
@@ -174,12 +173,14 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         η*, dimensionless, for steps w ← w − η ∇ ½(f − f*)². For ``student="stiefel"`` η*_1 = 2a_1/[d(n²m + Σa² + τ² +
         4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
         `rate_limit` of `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of steps of finite size,
-        about B c*/tr Σ.
+        about B c*/tr Σ. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p,
+        and where Σ a_p ≠ 1 for the spherical student, it is the smaller one of `dynamics.theory.network_limit`: at the
+        state that the flow reaches, which takes seconds, and at the start.
 
     Raises
     ------
     TypeError, ValueError
-        If no student of that width is the teacher, or its directions are oblique, or c_1 ≠ 0, with `inputs`.
+        If the width is too small, if directions are oblique or c_1 ≠ 0 with `inputs`, or as `solve_network`.
 
     Notes
     -----
@@ -210,7 +211,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         return float(rate_limits(problem).max())
     check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=("inputs",))
     if not neurons_decouple(problem):
-        return fitted_limit(problem, size)
+        return _limit_of_pairs(problem, size)
     if problem.inputs is not None:
         return whitened_limit(problem, size)
     a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
@@ -227,6 +228,32 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     while a.size > 1 and largest < (middle := 0.5 * (largest + high)) < high:
         largest, high = (middle, high) if secular(middle) > 0.0 else (largest, middle)
     return size * 2.0 * slope / largest / problem.dimension
+
+
+def _limit_of_pairs(problem: Problem, batch_size: int) -> float:
+    """Return η* where deviations of different neurons move together, or raise ValueError: it is not known."""
+    require(
+        problem.inputs is None,
+        "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit with "
+        "`inputs`, but has not.",
+    )
+    fitted = fitted_neurons(problem)
+    if fitted is not None:
+        return fitted_limit(problem, fitted, batch_size)
+    require(
+        not is_homogeneous(problem),
+        f"Argument `width` must be at least {problem.teacher.num_directions}, the number of directions, for a "
+        f"learning-rate limit of the homogeneous student where its link has c_1 ≠ 0 or its teacher is not orthonormal, "
+        f"but is {problem.width}.",
+    )
+    from dynamics.theory.reached import network_limit
+
+    return min(network_limit(problem, batch_size))
+
+
+def needs_flow(problem: Problem) -> bool:
+    """Return whether `learning_rate_limit` integrates the flow of a network."""
+    return not (is_homogeneous(problem) or is_frame(problem)) and fitted_neurons(problem) is None
 
 
 def neurons_decouple(problem: Problem) -> bool:

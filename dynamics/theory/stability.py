@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Flags: TypeAlias = NDArray[np.bool_]
 
 #: Power iterations at most, and the relative change of the quotient at which they end.
-ITERATIONS, TOLERANCE = 2000, 1e-8
+ITERATIONS, TOLERANCE = 2000, 1e-6
 #: Part of the largest eigenvalue of L below which a direction of parameters changes nothing.
 ZERO = 1e-10
 #: Grid of the trapezoid rule for functions of one Gaussian coordinate: 0, where links may have kinks, is a point.
@@ -69,8 +69,8 @@ class Functions(Protocol):
         """Return E F Fᵀ."""
         ...
 
-    def fourth(self, X: Moments) -> Moments:
-        """Return E F Fᵀ (Fᵀ X F)."""
+    def grown(self, X: Moments, beyond: float) -> Moments:
+        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
         ...
 
 
@@ -132,6 +132,16 @@ class Units:
         """Return E F Fᵀ."""
         return Moments(self._placed(self.cumulants[0]) + np.outer(self._sums, self._sums), self.cumulants[0])
 
+    def grown(self, X: Moments, beyond: float) -> Moments:
+        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
+        sizes = (self.count.size, 1)
+        outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, size) for size in sizes)]
+        every = self.fourth(
+            Moments(*(np.where(where, beyond, 1.0) * each for where, each in zip(outer, X, strict=True)))
+        )
+        again = self.fourth(Moments(*(np.where(where, 2.0, 0.0) * each for where, each in zip(outer, X, strict=True))))
+        return Moments(*(one + where * two for one, two, where in zip(every, again, outer, strict=True)))
+
     def fourth(self, X: Moments) -> Moments:
         """Return E F Fᵀ (Fᵀ X F), by the cumulants of independent units."""
         (covariance, third, fourth), m, (C, k) = self.cumulants, self._sums, self.mean.shape
@@ -163,18 +173,25 @@ class Samples:
         """No classes of equal units, shape (0,)."""
         return np.zeros(0)
 
-    def _mean(self, weights: Array) -> Moments:
-        k = self.beyond.size
-        joint: Array = self.values.T @ ((weights * self.weights)[:, None] * self.values)
-        return Moments(joint, np.zeros((0, k, k)))
-
     def second(self) -> Moments:
-        """Return E F Fᵀ."""
-        return self._mean(np.ones_like(self.weights))
+        """Return E F Fᵀ, 0 between u and h."""
+        return self._mean(self.weights, self.weights)
 
-    def fourth(self, X: Moments) -> Moments:
-        """Return E F Fᵀ (Fᵀ X F)."""
-        return self._mean(np.sum(self.values @ X.joint * self.values, axis=1))
+    def grown(self, X: Moments, beyond: float) -> Moments:
+        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
+        of_u, of_h = (
+            np.sum(part @ X.joint[np.ix_(chosen, chosen)] * part, axis=1)
+            for part, chosen in ((self.values[:, chosen], chosen) for chosen in (self.beyond, ~self.beyond))
+        )
+        return self._mean(((beyond + 2.0) * of_u + of_h) * self.weights, (beyond * of_u + of_h) * self.weights)
+
+    def _mean(self, of_u: Array, of_h: Array) -> Moments:
+        """Return Σ u uᵀ and Σ h hᵀ over points with the given weights (N,)."""
+        joint = np.zeros((self.beyond.size,) * 2)
+        for weights, chosen in ((of_u, self.beyond), (of_h, ~self.beyond)):
+            part = self.values[:, chosen]
+            joint[np.ix_(chosen, chosen)] = part.T @ (weights[:, None] * part)
+        return Moments(joint, np.zeros((0, *joint.shape)))
 
 
 def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> float:
@@ -193,15 +210,11 @@ def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> f
     parts = [_Part(each, np.tile(functions.beyond, size)) for each, size in zip(K, sizes, strict=True)]
     weights = (np.ones(()), functions.differences[:, None, None])
 
-    def scaled(X: Sequence[Array], of_u: float, of_h: float) -> Moments:
-        return Moments(*(each * np.where(part.outer, of_u, of_h) for each, part in zip(X, parts, strict=True)))
-
     def grown(X: Sequence[Array]) -> list[Array]:
-        every, again = functions.fourth(scaled(X, beyond, 1.0)), functions.fourth(scaled(X, 2.0, 0.0))
         drift = 1.0 - 1.0 / batch_size
         return [
-            part.kept * (one + part.outer * two) / batch_size + drift * part.K @ each @ part.K
-            for part, one, two, each in zip(parts, every, again, X, strict=True)
+            part.kept * each / batch_size + drift * part.K @ own @ part.K
+            for part, each, own in zip(parts, functions.grown(Moments(*X), beyond), X, strict=True)
         ]
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:

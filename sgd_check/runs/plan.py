@@ -207,9 +207,11 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
-    """Return the limit of stability of the learning rate for steps of B samples, None where theory gives none."""
+    """Return the limit of stability of the learning rate for steps of B samples, None where no formula gives one."""
+    from dynamics.theory.learning_rates import needs_flow
+
     try:
-        return None if is_correlation(problem) else known_limit(problem, batch_size)
+        return None if is_correlation(problem) or needs_flow(problem) else known_limit(problem, batch_size)
     except ValueError:
         return None
 
