@@ -19,6 +19,7 @@ from .options import numbers as numbers
 from .options import plain as plain
 from .options import positive as positive
 from .options import positive_integer as positive_integer
+from .options import rate_or_share as rate_or_share
 from .options import refuse_word as refuse_word
 from .options import require as require
 from .parsing import EXIT_DONE as EXIT_DONE

@@ -51,6 +51,17 @@ def positive(text: str) -> float:
     return value
 
 
+def rate_or_share(text: str) -> float | str:
+    """Read a learning rate above 0, or a share of the limit of stability such as 0.1x, which stays text."""
+    if text.endswith("x"):
+        from dynamics.problem.checks import share_of_limit  # needs numpy, which help does not
+
+        need = f"must be a number or a share of the limit of stability such as 0.1x, but is {shown(text)}"
+        require(share_of_limit(text) is not None, need)
+        return text
+    return positive(text)
+
+
 def non_negative(text: str) -> float:
     """Read a number of at least 0."""
     value = real(text)
@@ -367,9 +378,9 @@ SOLVER_OPTIONS = (
     Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS),
     Option(
         "learning-rate",
-        positive,
-        "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; time is this times the "
-        "step [none: the flow]",
+        rate_or_share,
+        "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of the "
+        "limit of stability; time is this times the step [none: the flow]",
         "ETA",
         models=FLOW,
     ),

@@ -57,6 +57,21 @@ def checked_real(value: object, name: str) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def share_of_limit(text: str) -> float | None:
+    """Return the share of the limit of stability that a learning rate in text is, None if it is no such text.
+
+    Examples
+    --------
+    >>> share_of_limit("0.1x"), share_of_limit("0.1"), share_of_limit("-1x")
+    (0.1, None, None)
+    """
+    try:
+        share = float(text[:-1]) if text.endswith("x") else 0.0
+    except ValueError:
+        return None
+    return share if 0.0 < share < math.inf else None
+
+
 def checked_number(value: object, name: str, *, positive: bool, maximum: float = math.inf) -> float:
     """Return `value` as a finite float, positive or at least 0, and at most `maximum`."""
     need = "positive" if positive else "at least 0"

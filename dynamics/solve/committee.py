@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
-from dynamics.problem.checks import check_choice, checked_number
+from dynamics.problem.checks import check_choice, checked_integer
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, Settings, Watch, solved
-from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
+from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method, warn_limit
+from dynamics.theory.learning_rates import learning_rate_limit, needs_flow, resolved_rate
 from dynamics.theory.prediction import default_committee_schedule
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def solve_committee(
     method: str = "auto",
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
@@ -75,8 +76,9 @@ def solve_committee(
         "auto": "explicit" while that is cheap, else "bdf".
     rtol, atol : float
         Wanted accuracy of R and S; `atol` is in units of 1/√d.
-    learning_rate : float, optional
-        η > 0 of SGD. Default: the flow, η → 0, which the label noise does not change.
+    learning_rate : float or str, optional
+        η > 0 of SGD; text such as "0.1x" is that share of `learning_rate_limit`. Default: the flow, η → 0, which the
+        label noise does not change.
     step_theory : {"infinite-d", "finite-d"}
         Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
         or all of that term exact.
@@ -134,12 +136,14 @@ def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_
 
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
     step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
     schedule = run.schedule(lambda: default_committee_schedule(problem))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system = CommitteeSystem(problem, rate, str(step_theory), step.batch_size)
+    if rate is not None and not needs_flow(problem):
+        warn_limit(step, learning_rate_limit(problem, batch_size=step.batch_size))
     generic = cast("Any", system)  # it has all that methods ask of the overlap flow
     method = chosen_method(generic, run.method, last)
     return Integration.of(

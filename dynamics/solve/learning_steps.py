@@ -12,7 +12,6 @@ from dynamics.problem import (
     Problem,
     check_choice,
     checked_integer,
-    checked_number,
     decouples,
     is_correlation,
     is_homogeneous,
@@ -30,6 +29,7 @@ from dynamics.theory import (
     predict,
     rivals_of_pairs,
 )
+from dynamics.theory.learning_rates import resolved_rate
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import rounded, with_error
 
@@ -139,7 +139,7 @@ def learning_steps(
     *,
     direction: int,
     event: str = "emergence",
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     batch_size: int | None = None,
 ) -> LearningSteps:
     r"""Return after how many steps and samples of SGD a direction emerges or is learned, with an interval.
@@ -166,8 +166,9 @@ def learning_steps(
     event : str, default "emergence"
         "emergence", a neuron has squared overlap 1/2 with the direction, or "learned", the neurons carry half of its
         weight.
-    learning_rate : float, optional
-        η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)². May be left out only where the answer has it.
+    learning_rate : float or str, optional
+        η > 0, dimensionless, for steps w ← w − η ∇ ½(f − f*)²; text such as "0.1x" is that share of
+        `learning_rate_limit`. May be left out only where the answer has it.
     batch_size : int, optional
         B ≥ 1, samples per step. By default that of the answer, or else 1.
 
@@ -277,11 +278,12 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
             f"Argument `{name}` must be that of the answer, {answer.attrs[name]:g}, but is {value}.",
         )
         given[name] = answer.attrs[name]
-    if given["learning_rate"] is None:
+    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
+    rate = resolved_rate(Problem.from_dataset(answer), given["learning_rate"], size)
+    if rate is None:
         msg = "Argument `learning_rate` must be given for an answer that has none, but is absent."
         raise TypeError(msg)
-    size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
-    return checked_number(given["learning_rate"], "learning_rate", positive=True), size, stepped
+    return rate, size, stepped
 
 
 class _Times(NamedTuple):

@@ -13,7 +13,7 @@ from dynamics.cores import blas_threads_for
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve.integration import Integration, Settings, Watch, solved
-from dynamics.solve.steps import StepSettings, checked_step, chosen_method, refuse_estimate, step_attributes
+from dynamics.solve.steps import StepSettings, chosen_method, problem_step, refuse_estimate, step_attributes
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def solve_network(
     method: str = "auto",
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
@@ -81,8 +81,9 @@ def solve_network(
         while that is cheap, else "bdf".
     rtol, atol : float
         Wanted accuracy of v, b, M and Q; for M and Q `atol` is in units of 1/√d.
-    learning_rate : float, optional
-        Finite step η > 0, in units of the rates; time is η · step. With method "gradient-descent" its discrete steps,
+    learning_rate : float or str, optional
+        Finite step η > 0, in units of the rates; time is η · step. Text such as "0.1x" is that share of
+        `learning_rate_limit`, found by a flow first. With method "gradient-descent" its discrete steps,
         between two of which states are interpolated linearly; with any other method the mean motion under SGD, with
         the term of second order in η of Q. It is known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step',
         'sign' and polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12).
@@ -197,7 +198,7 @@ def network_step(
     problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
 ) -> StepSettings:
     """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
-    step = checked_step(learning_rate, method, step_theory, batch_size)
+    step = problem_step(problem, learning_rate, method, step_theory, batch_size)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step

@@ -19,10 +19,10 @@ from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import HalvedOrder, Integration, Settings, Watch, halved, solved
 from dynamics.solve.steps import (
-    checked_step,
     chosen_method,
     limit_of,
     make_system,
+    problem_step,
     refuse_estimate,
     step_attributes,
     step_notes,
@@ -62,7 +62,7 @@ def solve_overlaps(
     method: str = "auto",
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     device: str | None = None,
@@ -99,8 +99,9 @@ def solve_overlaps(
         Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
         units of 1/√d, the size of a random overlap. Late emergence times can be much less certain than that: see the
         estimates in the dataset.
-    learning_rate : float, optional
-        Finite step η, dimensionless; time is η · step. With method "gradient-descent" the discrete steps
+    learning_rate : float or str, optional
+        Finite step η, dimensionless; time is η · step. Text such as "0.1x" is that share of the limit of stability
+        that `learning_rate_limit` gives for SGD. With method "gradient-descent" the discrete steps
         w ← w − η ∇ ½E(f − f*)² instead of the flow, without tolerance: between two steps states are interpolated
         linearly. With any other method, the equation of online SGD that `step_theory` names.
     step_theory : {"finite-d", "infinite-d"}, optional
@@ -182,7 +183,7 @@ def build(
     from dynamics.integrators.methods import FlowMethod
 
     problem = run.problem
-    step = checked_step(learning_rate, run.method, step_theory, batch_size)
+    step = problem_step(problem, learning_rate, run.method, step_theory, batch_size)
     prediction = predict(problem) if prediction is None else prediction
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == PAIRS else None
@@ -229,7 +230,7 @@ def build(
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
-    step = checked_step(*(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
+    step = problem_step(problem, *(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
     if step.step_theory is not None:
         make_system(problem, step)
 

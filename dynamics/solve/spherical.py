@@ -26,6 +26,7 @@ from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import HalvedOrder, Integration, PlainMethod, Settings, Watch, halved, solved
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
+from dynamics.theory.learning_rates import resolved_rate
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.text.messages import shown
 
@@ -54,7 +55,7 @@ def solve_spherical(
     method: str = "explicit",
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d"] = "infinite-d",
     batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
@@ -91,10 +92,10 @@ def solve_spherical(
         "explicit" (order 8), or "scipy:<name>" as a referee.
     rtol, atol : float
         Wanted accuracy of the neurons' components, or of C and G; `atol` is in units of 1/√d.
-    learning_rate : float, optional
-        η > 0 of SGD, dimensionless; time is η · step. Default: the flow, η → 0, which the label noise does not change.
-        Needs a polynomial link (up to degree 12) and teacher link, or 'erf' and a teacher of 'erf', 'relu', 'step',
-        'sign' or a polynomial.
+    learning_rate : float or str, optional
+        η > 0 of SGD, dimensionless; time is η · step. Text such as "0.1x" is that share of `learning_rate_limit`.
+        Default: the flow, η → 0, which the label noise does not change. Needs a polynomial link (up to degree 12) and
+        teacher link, or 'erf' and a teacher of 'erf', 'relu', 'step', 'sign' or a polynomial.
     step_theory : {"infinite-d"}
         The limit d → ∞ at fixed η d, taken at the problem's η d: errors at finite d fall like 1/d.
     batch_size : int
@@ -156,7 +157,7 @@ def solve_spherical(
 def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     problem, P, neurons = run.problem, run.problem.num_directions, np.arange(run.problem.width)
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
-    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
     step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
     require(
         step_theory == "infinite-d",
@@ -410,7 +411,7 @@ def solve_correlation(
     method: str = "auto",
     rtol: float = 1e-8,
     atol: float = 1e-10,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
     trackers: Sequence[Tracker] = (),
@@ -449,9 +450,10 @@ def solve_correlation(
         "auto": "explicit" while that is cheap, else "bdf".
     rtol, atol : float
         Wanted accuracy of artanh C; `atol` is in units of 1/√d.
-    learning_rate : float, optional
-        η > 0 of SGD, dimensionless; time is η · step. Default: the flow, η → 0, which the label noise does not change.
-        Needs polynomial links of degree at most 12.
+    learning_rate : float or str, optional
+        η > 0 of SGD, dimensionless; time is η · step. Text such as "0.1x" is that share of the largest rate that leads
+        to the direction, `dynamics.theory.largest_rate`. Default: the flow, η → 0, which the label noise does not
+        change. Needs polynomial links of degree at most 12.
     step_theory : {"finite-d"}, optional
         With a learning rate: the means of a step are those at the problem's own d.
     batch_size : int
@@ -537,7 +539,7 @@ def correlation_system(
         step_theory in (None, "finite-d"),
         f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
     )
-    rate = None if learning_rate is None else checked_number(learning_rate, "learning_rate", positive=True)
+    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
     require(
         rate is not None or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",

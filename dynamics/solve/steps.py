@@ -15,6 +15,7 @@ from dynamics.theory.learning_rates import (
     descent_limit,
     learning_rate_limit,
     neurons_decouple,
+    resolved_rate,
     warn_descent_limit,
 )
 from dynamics.theory.step_noise import escape_bias
@@ -74,6 +75,16 @@ def checked_step(
             raise ValueError(msg)
         return StepSettings(rate)
     return StepSettings(rate, "finite-d" if step_theory is None else str(step_theory), size)
+
+
+def problem_step(
+    problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
+) -> StepSettings:
+    """Return the settings of a run as `checked_step` does; a share of the limit, such as "0.1x", becomes a number."""
+    if isinstance(learning_rate, str):
+        size = checked_integer(batch_size, "batch_size", minimum=1)
+        learning_rate = resolved_rate(problem, learning_rate, size, descends=method == "gradient-descent")
+    return checked_step(learning_rate, method, step_theory, batch_size)
 
 
 def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int:

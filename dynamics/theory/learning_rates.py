@@ -33,15 +33,17 @@ from dynamics.problem import (
     check_problem,
     checked_integer,
     checked_number,
+    is_correlation,
     is_frame,
     is_homogeneous,
 )
-from dynamics.problem.checks import require
+from dynamics.problem.checks import require, share_of_limit
 from dynamics.problem.student import HOMOGENEOUS
 from dynamics.theory.converged import fitted_limit, fitted_neurons
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from dynamics.problem import Axes, Problem
@@ -67,6 +69,50 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
         "Argument `learning_rate` must be given for method='gradient-descent', but is None.",
     )
     return None
+
+
+def resolved_rate(
+    problem: Problem, learning_rate: object, batch_size: int = 1, *, descends: bool = False
+) -> float | None:
+    """Return a positive learning rate as a float; text such as "0.1x" is a share of the limit of stability.
+
+    The limit is that of `learning_rate_limit` for SGD of B samples per step, and that of `descent_limit` where the
+    population gradient is descended. None stays None. Raises TypeError or ValueError for anything else, and where the
+    limit that a share is of is not known.
+
+    Examples
+    --------
+    >>> from dynamics.problem import Problem, Teacher
+    >>> problem = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16)
+    >>> resolved_rate(problem, "0.1x", descends=True), resolved_rate(problem, 0.2)
+    (0.05, 0.2)
+    """
+    if learning_rate is None:
+        return None
+    if not isinstance(learning_rate, str):
+        return checked_number(learning_rate, "learning_rate", positive=True)
+    share = share_of_limit(learning_rate)
+    if share is None:
+        msg = (
+            "Argument `learning_rate` must be a positive number, or a share of the limit of stability such as '0.1x', "
+            f"but is {shown(learning_rate)}."
+        )
+        raise ValueError(msg)
+    return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size))
+
+
+def stable_rate(problem: Problem, batch_size: int) -> float:
+    """Return the limit of the learning rate of any SGD with B samples per step, or raise one sentence: none is known.
+
+    That of frames, and that of a neuron on its correlation (`dynamics.theory.largest_rate`), are in proportion to B.
+    """
+    if is_correlation(problem):
+        from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
+
+        return batch_size * largest_rate(problem)
+    if is_frame(problem):
+        return batch_size * learning_rate_limit(problem)
+    return learning_rate_limit(problem, batch_size=batch_size)
 
 
 def descent_limit(problem: Problem) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from dynamics.problem import Problem, Student, is_network, is_spherical
+from dynamics.problem.checks import check_memory
 from dynamics.theory.components import default_network_schedule
 from dynamics.theory.converged import points
 from dynamics.theory.stability import Samples, mean_square_limit
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: Accuracy of the flow to the state, and steps between two looks at most.
 RTOL, ATOL, MOST_STEPS = 1e-4, 1e-6, 20_000
 #: Shares of the default times at which the loss is looked at, and the part of E f*² at which the teacher is learned.
-SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 1e-2
+SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 #: Part of the largest eigenvalue of Q − MMᵀ below which an axis beyond the teacher's counts as empty.
 EMPTY_AXIS = 1e-8
 #: Points of a mean, of many functions fewer.
@@ -49,7 +50,8 @@ def as_network(problem: Problem) -> Problem:
     """Return the problem with a committee or the spherical student as a `Student` with its second layer fixed."""
     if is_network(problem):
         return problem
-    start, m, on_sphere = problem.start(), problem.width, is_spherical(problem)
+    m, on_sphere, weights = problem.width, is_spherical(problem), problem.reduced_weights()
+    check_memory("dimension", problem.dimension, float(m) * problem.dimension)
     student = Student(
         activation=problem.activation,
         width=m,
@@ -64,7 +66,7 @@ def as_network(problem: Problem) -> Problem:
         teacher=problem.teacher,
         teacher_activation=problem.teacher_activation,
         dimension=problem.dimension,
-        initial_overlaps=(start.teacher_overlap, start.student_overlap, start.squared_norm),
+        initial_weights=np.pad(weights, ((0, 0), (0, problem.dimension - weights.shape[1]))),
     )
 
 
@@ -72,7 +74,7 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
     # Imported here because a limit of named students needs no compiler.
     from dynamics.equations.network.system import NetworkSystem
-    from dynamics.integrators.flow_methods import FlowMethod
+    from dynamics.integrators.methods import FlowMethod
     from dynamics.integrators.stepper import Status
 
     system, last = NetworkSystem(problem), float(default_network_schedule(problem).times[-1])

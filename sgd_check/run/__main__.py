@@ -107,7 +107,7 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     for key, value in carried.items():
         if asked[key] not in (None, value):
             name = "--" + key.replace("_", "-")
-            msg = f"Option {name} must be that of the prediction, {value:g}, but is {asked[key]:g}."
+            msg = f"Option {name} must be that of the prediction, {value:g}, but is {asked[key]}."
             raise UsageError(msg)
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
     defaults = {"seeds": DEFAULT_SEEDS, "batch_size": 1}

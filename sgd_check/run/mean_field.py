@@ -103,6 +103,9 @@ def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
         if settings[name] != absent:
             msg = f"Option --{name} must be absent for a mean field, but is given."
             raise UsageError(msg)
+    if isinstance(settings["learning_rate"], str):
+        msg = f"Option --learning-rate must be a number for a mean field, but is {settings['learning_rate']}."
+        raise UsageError(msg)
     runs = settings["seeds"] or RUNS
     if runs % REPLICAS or runs < 2 * REPLICAS:
         msg = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field, but is {runs}."

@@ -21,6 +21,7 @@ from dynamics.commands import (
     command_parser,
     completed,
     plain,
+    rate_or_share,
     refuse_word,
     require,
 )
@@ -110,8 +111,8 @@ OPTIONS = (
     Option("widths", _widths, "widths of the networks that a mean field is tested with [16,32,64]", "M,M"),
     Option(
         "learning-rate",
-        _amount,
-        "step size [up to a tenth of the limit of stability, so that a 30 percent error shows]",
+        rate_or_share,
+        "step size, or 0.1x for a tenth of the limit of stability [up to that, so that a 30 percent error shows]",
         "ETA",
     ),
     Option("steps", _count, "SGD steps [up to 2.5 times the last checked emergence]", "N"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import SaveAt, checked_integer, checked_number, is_correlation, is_frame
+from dynamics.problem import SaveAt, checked_integer, checked_number, is_correlation
 from dynamics.problem.checks import checked_list
 from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
@@ -208,26 +208,12 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
     """Return the limit of stability of the learning rate for steps of B samples, None where no formula gives one."""
-    from dynamics.theory.learning_rates import needs_flow
+    from dynamics.theory.learning_rates import needs_flow, stable_rate
 
     try:
-        return None if is_correlation(problem) or needs_flow(problem) else known_limit(problem, batch_size)
+        return None if is_correlation(problem) or needs_flow(problem) else float(stable_rate(problem, batch_size))
     except ValueError:
         return None
-
-
-def known_limit(problem: Problem, batch_size: int) -> float:
-    """Return the limit of stability of the learning rate for steps of B samples, or raise one sentence: none is known.
-
-    That of frames, and of a neuron on its correlation, is in proportion to B.
-    """
-    from dynamics import theory  # whose functions are imported as they are asked for: not all run without a compiler
-
-    if is_correlation(problem):
-        return batch_size * float(theory.largest_rate(problem))
-    if is_frame(problem):
-        return batch_size * float(theory.learning_rate_limit(problem))
-    return float(theory.learning_rate_limit(problem, batch_size=batch_size))
 
 
 def _sums_before(table: Array, steps: Integers) -> Array:

@@ -27,6 +27,7 @@ from dynamics.problem import (
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, SPHERICAL
 from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, as_run_file, reopened
 from dynamics.theory import check_quadratic
+from dynamics.theory.learning_rates import resolved_rate
 from hermite.text.messages import shown
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
@@ -178,7 +179,7 @@ IN_ATTRIBUTES = (
 def simulate(
     problem: Problem,
     *,
-    learning_rate: LearningRate,
+    learning_rate: LearningRate | str,
     steps: int,
     seeds: int | Sequence[int],
     engine: str = "auto",
@@ -209,9 +210,9 @@ def simulate(
     ----------
     problem : Problem
         What is learned; its start is the start of every run.
-    learning_rate : float or callable
-        Step size η > 0, or a function of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or
-        `piecewise` of `sgd_check.runs.plan`. Dimensionless.
+    learning_rate : float, str or callable
+        Step size η > 0, dimensionless; text such as "0.1x", that share of `dynamics.learning_rate_limit`; or a function
+        of the step (0, 1, …) that is tabulated once, such as `power_law_decay` or `piecewise` of `sgd_check.runs.plan`.
     steps : int
         Number of SGD steps.
     seeds : int or sequence of int
@@ -289,7 +290,7 @@ def simulate(
     is the exact population loss of the link's Hermite series, of a `Student` that of the link itself, NaN where
     `dynamics.solve_network` refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a
     `Student`, are not finite or sum to over a thousand times the weight of teacher and start; it is NaN from then on,
-    and the others go on. For a `Student` no limit of stability of the learning rate is known.
+    and the others go on. Runs of a `Student`, whose limit of stability takes seconds, are not warned of it.
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
     table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise
@@ -299,7 +300,6 @@ def simulate(
     three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
     """
     engine = checked_engine(problem, engine)
-    plan = make_plan(learning_rate, steps, save_at)
     check_switch("progress", progress, optional=True)
     options = checked_options(
         problem,
@@ -310,6 +310,10 @@ def simulate(
         starts=starts,
         training_samples=training_samples,
     )
+    rate = (
+        resolved_rate(problem, learning_rate, options.batch_size) if isinstance(learning_rate, str) else learning_rate
+    )
+    plan = make_plan(rate, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
     simulation = Simulation(problem, plan, engine, options, make_engine(engine, problem, options))

@@ -26,9 +26,9 @@ import xarray as xr
 import dynamics
 from dynamics.problem import checked_integer, checked_number, is_correlation, is_frame, is_network, is_spherical
 from dynamics.runs import also_interrupted, uninterrupted
+from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from hermite.text.messages import not_a_choice
 from sgd_check.engines import SpanEngine, make_engine
-from sgd_check.runs.plan import known_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import check_prediction, checked_rate, decided_by_curves, has_step, with_emergence
 from sgd_check.verdicts.comparison import compare
@@ -77,7 +77,7 @@ LONGEST_SECONDS = 120.0
 def check(
     problem: Problem,
     *,
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     steps: int | None = None,
     t_max: float | None = None,
     directions: int | None = None,
@@ -114,11 +114,11 @@ def check(
         With the homogeneous student, a network, a committee, the student "stiefel", whose times are those of alignment,
         or the objective "correlation"; of a committee of information exponent 3 or more a learning rate is needed. The
         spherical student has otherwise a mean field, which is held against networks of several widths: see `compare`.
-    learning_rate : float, optional
-        Step size η > 0, dimensionless. By default the largest one, up to a tenth of the limit of stability, at which
-        every checked direction has an expected delay of at most 4 % and scatters so little that an error of 30 % in its
-        predicted time would be seen; where curves decide (see `compare`), by pilot runs, so that such an error would be
-        seen in every curve.
+    learning_rate : float or str, optional
+        Step size η > 0, dimensionless; text such as "0.1x" is that share of the limit of stability. By default the
+        largest one, up to a tenth of the limit, at which every checked direction has an expected delay of at most 4 %
+        and scatters so little that an error of 30 % in its predicted time would be seen; where curves decide (see
+        `compare`), by pilot runs, so that such an error would be seen in every curve.
     steps : int, optional
         Number of SGD steps. By default up to 2.5 times the last emergence of the checked directions. Where curves
         decide, until the last direction that a minute of simulation reaches would have emerged if it were 30 % late, or
@@ -193,7 +193,7 @@ def check(
         raise ValueError(not_a_choice("Argument `theory`", theory, THEORIES))
     options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
     choice = {
-        "learning_rate": _if_given("learning_rate", learning_rate, checked_number, positive=True),
+        "learning_rate": resolved_rate(problem, learning_rate, options.batch_size),
         "steps": _if_given("steps", steps, checked_integer, minimum=1),
         "t_max": _if_given("t_max", t_max, checked_number, positive=True),
         "false_alarm_rate": checked_rate(false_alarm_rate),
@@ -358,12 +358,14 @@ def plan_check(
     from dynamics.problem import Problem
 
     check_prediction(prediction)
+    problem = Problem.from_dataset(prediction)
+    choice["learning_rate"] = resolved_rate(problem, choice["learning_rate"], options.batch_size)
     if t_max is not None and choice["steps"] is not None:
         if choice["learning_rate"] is not None:
             msg = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
             raise ValueError(msg)
         choice["learning_rate"] = t_max / choice["steps"]
-    if decided_by_curves(Problem.from_dataset(prediction)):
+    if decided_by_curves(problem):
         return plan_by_curves(prediction, name, options, **choice, theory=theory, directions=directions, t_max=t_max)
     choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds), "t_max": t_max}
     engine = make_engine(name, plan_by_times(prediction, **choice, directions=1).problem, options)
@@ -436,7 +438,7 @@ def _safe_rate(
 ) -> float:
     """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
     try:
-        limit = known_limit(problem, batch_size)
+        limit = stable_rate(problem, batch_size)
     except ValueError as error:
         msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
         raise ValueError(msg) from None
