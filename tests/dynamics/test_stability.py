@@ -186,10 +186,10 @@ def test_problems_without_a_limit_are_refused(given, sentence):
         dynamics.learning_rate_limit(Problem(**arguments))
 
 
-def test_a_committee_reaches_its_teacher_and_has_the_limit_of_it():
-    """The flow reaches the neurons that the formula takes; the rest is the sampling and 1/d."""
+def test_a_committee_at_its_teacher_has_the_limit_of_the_formula_as_a_network():
+    """From its teacher the flow does not move; the rest is 1/d, as two axes are not sampled."""
     given = {"activation": "erf", "teacher": Teacher([1.0, 1.0]), "width": 2, "dimension": 400, "student": "committee"}
-    problem = Problem(**given, initial_weights=np.pad([[0.7, 0.1, 0.3], [0.2, 0.6, -0.2]], ((0, 0), (0, 397))))
+    problem = Problem(**given, initial_weights=np.eye(2, 400))
     reached = network_limit(problem, 4).reached
     assert reached == pytest.approx(dynamics.learning_rate_limit(problem, batch_size=4), rel=0.03)
 
