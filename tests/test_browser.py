@@ -15,7 +15,6 @@ import threading
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
 import dynamics
 import sgd_check.tokens
@@ -24,10 +23,7 @@ from dynamics.report.elements import cell_text
 from dynamics.report.findings import find_findings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 QUIET = [
     "--headless",
     "--no-sandbox",
@@ -235,26 +231,3 @@ def test_figures_are_decoded_and_nothing_else_is_asked_for(folder, served, tmp_p
     assert found["overflow"] <= 0
     assert [name for name in found["loaded"] if not name.startswith("data:")] == []
     assert set(asked) <= {"/probe.html", "/page.html", "/favicon.ico"}
-
-
-@pytest.mark.parametrize(("scheme", "paper"), [("light", 1.0), ("dark", 0.1)])
-def test_a_page_from_the_disk_is_painted_in_the_colours_of_the_reader(folder, tmp_path, scheme, paper):
-    picture = tmp_path / "page.png"
-    dark = [] if scheme == "light" else ["--blink-settings=preferredColorScheme=0"]
-    size = ["--window-size=1000,2400", f"--screenshot={picture}"]
-    browse(tmp_path, *dark, *size, (folder / "page.html").as_uri())
-    pixels = imread(picture)[..., :3]
-    assert pixels.shape[:2] == (2400, 1000)
-    np.testing.assert_allclose(pixels[-1, 0], paper, atol=0.05)
-    # Curves of a figure have colours that neither text nor paper has.
-    colourful = np.ptp(pixels, axis=2) > 0.4
-    assert colourful.sum() > 1000
-
-
-def test_a_page_is_printed(folder, tmp_path):
-    target = tmp_path / "page.pdf"
-    browse(tmp_path, f"--print-to-pdf={target}", "--no-pdf-header-footer", (folder / "page.html").as_uri())
-    content = target.read_bytes()
-    assert content.startswith(b"%PDF")
-    pages = len(re.findall(rb"/Type\s*/Page\b", content))
-    assert 2 <= pages <= 12

@@ -5,24 +5,19 @@ from __future__ import annotations
 import inspect
 from importlib import import_module
 from operator import attrgetter
-from types import MappingProxyType
 
-import numpy as np
 import pytest
-import xarray as xr
 
 import dynamics
-import sgd_check
 from dynamics import mean_field_study
 from dynamics.commands.options import SOLVER_OPTIONS, switch
 from dynamics.commands.parsing import UsageError, completed, read_option
-from dynamics.commands.studies import build_parser, options_of, study_function
+from dynamics.commands.studies import build_parser, options_of
 from dynamics.laws import __main__ as laws
 from dynamics.solve import __main__ as solve
 from dynamics.tokens import __main__ as tokens
 from sgd_check import study as sgd_study
 from sgd_check.run import options as run
-from sgd_check.run.options import read_arguments
 from sgd_check.tokens import __main__ as tokens_check
 
 STUDIES = [
@@ -81,12 +76,6 @@ def test_every_choice_of_every_option_is_found_again_without_a_letter_or_its_end
                 assert str(caught.value).endswith(f"{choice!r}?"), typed
 
 
-def test_what_is_to_be_resumed_is_typed(tmp_path, capsys):
-    (tmp_path / "options.toml").write_text('resume = "run.nc"\n', encoding="utf-8")
-    assert solve.main(["--config", str(tmp_path / "options.toml")]) == 2
-    assert "Option --resume must be typed as a flag" in capsys.readouterr().err
-
-
 def parameters_of(study):
     module, _, name = study.prepares.partition(":")
     return inspect.signature(attrgetter(name)(import_module(module))).parameters
@@ -109,38 +98,3 @@ def test_the_options_of_a_solve_have_the_defaults_of_its_functions():
         for option in SOLVER_OPTIONS:
             if model in option.models and option.key in parameters and option.default not in (None, "auto"):
                 assert option.read(option.default) == parameters[option.key].default, option.name
-
-
-@pytest.mark.parametrize(
-    ("read", "arguments"),
-    [
-        (solve.build_parser().values, ["--k", "4"]),
-        (build_parser(laws.CATALOGUE).values, ["scaling", "--seed", "3"]),
-        (read_arguments, ["prediction.nc", "--seeds", "3"]),
-    ],
-    ids=["solve", "laws", "run"],
-)
-def test_parsed_values_are_read_only(read, arguments):
-    values = read(arguments)
-    assert isinstance(values, MappingProxyType)
-    with pytest.raises(TypeError):
-        values["k"] = 3
-
-
-def test_a_study_function_prepares_and_runs_by_one_signature():
-    for function in (dynamics.scaling_study, dynamics.finite_size, sgd_check.sample_complexity, sgd_check.sgd_transfer):
-        assert inspect.signature(function).return_annotation == "xr.Dataset"
-        assert list(inspect.signature(function).parameters) == list(inspect.signature(function.prepare).parameters)
-        assert inspect.isfunction(function)
-        assert function.__doc__ == function.prepare.__doc__
-
-    class Twice:
-        def __init__(self, number):
-            self.number = number
-
-        def run(self):
-            return xr.Dataset({"twice": 2 * self.number})
-
-    twice = study_function(Twice)
-    assert twice(number=np.pi).twice == 2 * np.pi
-    assert twice.prepare(3).number == 3

@@ -10,8 +10,6 @@ import pytest
 from scipy.special import erf
 
 from benchmarks.public_code_cases import Case, our_loss
-from benchmarks.public_code_drivers import PRINTED, commit, configured, nn2pp_steps
-from benchmarks.public_codes import check
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "saad_solla_erf.json").read_text())["cases"]
 LINKS = {
@@ -145,36 +143,3 @@ def test_our_loss_starts_and_falls_as_the_codes_equations_say(case):
     if case.rate:
         for change in ({"noise": 0.0}, {"second_order": not case.second_order}):
             assert abs(slope_of(replace(case, **change))[1] - slope) > 1e-3 * abs(slope)
-
-
-@pytest.mark.parametrize(("last", "step"), [(1000.0, 0.01), (10.0, 0.005)])
-def test_steps_between_the_lines_of_nn2pp_cover_their_durations(last, step):
-    counts = nn2pp_steps(last, step)
-    durations = np.diff(np.logspace(-1, np.log10(last), PRINTED))
-    over = np.diff(counts) * step - durations
-    assert counts[0] == 0
-    assert counts.size == PRINTED
-    assert over.min() > -1e-9
-    assert over.max() < step + 1e-9
-
-
-def test_a_line_of_configuration_names_its_type():
-    given = {"a": True, "b": 3, "c": 0.5, "d": [0.0, 1.0], "e": [2, 3], "f": Path("/x/y")}
-    lines = [configured(key, value) for key, value in given.items()]
-    assert lines == ["bool;a;1", "int;b;3", "float;c;0.5", "it_float;d;0.0,1.0", "it_int;e;2,3", "str;f;/x/y"]
-
-
-def test_a_folder_without_clones_is_refused_in_one_sentence(tmp_path):
-    for given, shown in ((None, "absent"), (tmp_path, repr(str(tmp_path)))):
-        with pytest.raises(
-            ValueError, match="Option `--peers` must be a folder with a clone of one of nn2pp, "
-        ) as caught:
-            check(given)
-        assert str(caught.value).endswith(f"but is {shown}.")
-    (tmp_path / "nn2pp").mkdir()
-    check(tmp_path)
-
-
-def test_the_version_of_a_clone_is_its_commit():
-    found = commit(Path(__file__).parent)
-    assert len(found) == 40

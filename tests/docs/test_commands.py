@@ -135,12 +135,6 @@ def test_the_commands_of_a_page_run_in_order_and_print_what_it_says(page, files_
             assert not claim.endswith((".png", ".html")) or list(folder.glob(f"*{claim}"))
 
 
-@pytest.mark.long
-def test_long_commands_and_claims_are_on_the_pages():
-    everywhere = {command for page in PAGES for command in fenced(page)}
-    assert everywhere >= LONG | set(CLAIMS)
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_every_line_to_copy_names_the_environment(page):
     """But the line that makes one: a shell finds no `python`, or one without this program."""

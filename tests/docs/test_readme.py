@@ -144,20 +144,6 @@ def test_table_and_figure_say_what_flow_time_is_in_samples(main_command):
     assert f"$t = 1$ is {sentence[1]} samples of SGD at learning rate {sentence[2]}," in top
 
 
-def test_samples_are_of_the_learning_rate_where_the_answer_has_one():
-    asked = {"teacher": dynamics.Teacher([0.8, 0.6]), "width": 4, "dimension": 16}
-    problem = dynamics.Problem(activation="he4", **asked)
-    save_at = dynamics.SaveAt.linear(0.0, 0.1, 3)
-    short = {"save_at": save_at, "progress": False, "error_estimate": False}
-    steps = dynamics.solve_overlaps(problem, learning_rate=1e-4, step_theory="infinite-d", batch_size=4, **short)
-    assert "t = 1 is 40,000 at learning rate 0.0001 and 4 samples per step." in find_findings(steps).as_text({})
-    descent = dynamics.solve_overlaps(problem, learning_rate=1e-3, method="gradient-descent", **short)
-    assert "samples" not in find_findings(descent).as_text({})
-    # With c_1 ≠ 0 no limit is known.
-    tilted = dynamics.predict_emergence(dynamics.Problem(activation=[0.0, 0.6, 0.8], **asked))
-    assert "Flow time is learning rate times steps of SGD.\n" in find_findings(tilted).as_text({})
-
-
 # --- the three examples -------------------------------------------------------------------------------------------------
 
 
@@ -206,14 +192,6 @@ def test_example_2_learns_every_term_of_the_staircase_one_after_the_other(tmp_pa
     assert len(times) == 1 + re.search('--teacher "(.*?)"', command)[1].count("+")
     assert times == pytest.approx(told, rel=0.03)
     assert "Learned: half of the teacher's value is first reached." in text
-
-
-def test_the_staircase_of_the_help_is_learned_one_component_after_the_other(tmp_path):
-    lines = python("-m", "dynamics.solve", "--help").stdout.splitlines()
-    at = next(at for at, line in enumerate(lines) if line.startswith("  python -m dynamics.solve --teacher"))
-    said("on a staircase: each component of the polynomial is learned after the one before", lines[at + 1])
-    text, _ = run(lines[at].strip().removeprefix("python "), tmp_path)
-    assert len(learned_in_turn(text)) == 1 + re.search('--teacher "(.*?)"', lines[at])[1].count("+")
 
 
 def test_example_3_gives_datasets_with_labels_units_and_the_whole_problem():

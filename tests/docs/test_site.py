@@ -14,10 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(600),
-]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 DOCS = Path(__file__).parents[2] / "docs"
 
 

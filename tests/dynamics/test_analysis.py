@@ -19,27 +19,6 @@ def test_exact_law_is_recovered_on_any_grid(x):
     assert fit.count == x.size
 
 
-def test_only_the_window_enters():
-    x = np.geomspace(1.0, 1e4, 81)
-    y = np.where(x < 10, 1.0, np.where(x <= 1000, (x / 10) ** -2.0, 0.0))
-    fit = fit_power_law(x, y, window=(10.0, 1000.0))
-    assert fit.exponent == pytest.approx(-2.0, abs=1e-12)
-    assert fit.window[0] >= 10.0
-    assert fit.window[1] <= 1000.0
-
-
-def test_every_part_of_log_x_weighs_the_same():
-    # Two slopes, one per decade: linear spacing puts 90 % of the points into the second, log weights half the weight.
-    def bent(x):
-        return np.where(x < 10, x**-1.0, 0.1 * (x / 10) ** -2.0)
-
-    dense = np.geomspace(1.0, 100.0, 2001)
-    linear = np.linspace(1.0, 100.0, 2001)
-    assert fit_power_law(linear, bent(linear)).exponent == pytest.approx(
-        fit_power_law(dense, bent(dense)).exponent, abs=1e-4
-    )
-
-
 @pytest.mark.statistical
 def test_jackknife_errors_cover_the_truth_for_correlated_noise():
     # 200 replicates, AR(1) noise of correlation length 5 points in blocks of 40. One standard error should cover 68 %;
@@ -109,20 +88,3 @@ def answer(**variables):
 def test_window_runs_from_the_first_learned_time_to_rank_three_quarters_in_log():
     learned = np.arange(1.0, 257.0) * 10
     assert default_window(answer(learned_time=learned)) == (10.0, 10.0 * 64)
-
-
-def test_window_ignores_directions_that_are_never_learned_or_only_after_the_record():
-    learned = np.array([5.0, 7.0, 20.0, 40.0, np.nan, np.inf, 1e6])
-    assert default_window(answer(learned_time=learned)) == (5.0, 20.0)
-
-
-def test_window_falls_back_on_emergence():
-    nothing = np.full(4, np.nan)
-    assert default_window(answer(learned_time=nothing, emergence_time=np.array([2.0, 4.0, 8.0, 16.0]))) == (2.0, 8.0)
-    assert default_window(answer(emergence_time=np.array([2.0, 4.0, 8.0, 16.0]))) == (2.0, 8.0)
-
-
-def test_no_window_without_enough_points_or_without_times():
-    assert default_window(answer(learned_time=np.array([3.0]))) is None
-    assert default_window(answer(learned_time=np.full(3, np.nan))) is None
-    assert default_window(answer(learned_time=np.array([2.0, 4.0, 8.0, 16.0]), loss=np.zeros(200))) is None

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
-import xarray as xr
 from PIL import Image
 
 import dynamics
@@ -26,40 +24,6 @@ def few_frames(monkeypatch):
 def pairs():
     problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=32)
     return dynamics.solve_decoupled(problem)
-
-
-def histories(overlap, k=4):
-    """An answer with the overlaps (time, neuron, direction) of neurons, at times 0, 1, 10, 100, ..."""
-    time = np.concatenate([[0.0], 10.0 ** np.arange(len(overlap) - 1)])
-    variables = {"teacher_overlap": (("time", "neuron", "direction"), overlap), "loss": ("time", np.exp(-time))}
-    return xr.Dataset(variables, {"time": time}, {"answer": "overlaps", "information_exponent": k})
-
-
-def test_frames_are_even_in_log_time_between_first_and_last_motion():
-    # Nothing moves before t = 1 and after t = 1000; in between C² goes from 0 to 1 in one decade.
-    overlap = np.zeros((6, 2, 2))
-    overlap[3:, 0, 0] = overlap[3:, 1, 1] = 1.0
-    time, squares = animation.moving_frames(histories(overlap))
-    np.testing.assert_allclose(time, [10.0, 10.0 ** (4 / 3), 10.0 ** (5 / 3), 100.0, 100.0])
-    np.testing.assert_allclose(squares[:, 0, 0], [0.0, 1 / 3, 2 / 3, 1.0, 1.0])
-    np.testing.assert_allclose(squares[:, 0, 1], 0.0)
-
-
-@pytest.mark.parametrize(("k", "seen"), [(3, 0.0), (4, 0.81)])
-def test_negative_overlaps_count_for_even_links_alone(k, seen):
-    overlap = np.zeros((4, 1, 1))
-    overlap[2:] = -0.9
-    assert animation._squares(histories(overlap, k))[-1, 0, 0] == pytest.approx(seen)
-
-
-def test_a_run_that_ended_early_is_shown_as_far_as_it_went(tmp_path):
-    overlap = np.zeros((6, 2, 2))
-    overlap[2:, 0, 0] = 1.0
-    ended = histories(overlap)
-    late = ended["time"] > 100.0
-    path = dynamics.animate(ended.where(~late), tmp_path / "film.gif")
-    with Image.open(path) as film:
-        assert film.n_frames > 1
 
 
 def test_a_film_of_matched_pairs_is_written_and_not_replaced(pairs, tmp_path):
@@ -101,16 +65,6 @@ def test_films_need_ffmpeg(pairs, tmp_path, monkeypatch):
         dynamics.animate(pairs, tmp_path / "film.mp4")
 
 
-def test_panels_stand_still(pairs):
-    figure, draw = animation.draw_frames(pairs, *animation.moving_frames(pairs))
-    places = []
-    for frame in range(animation.FRAMES):
-        draw(frame)
-        figure.canvas.draw()
-        places.append([ax.get_position().bounds for ax in figure.axes])
-    np.testing.assert_array_equal(places, places[:1] * animation.FRAMES)
-
-
 @pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
 @pytest.mark.parametrize("style", ["screen", "talk"])
 def test_a_film_plays_everywhere_and_shows_the_motion(pairs, tmp_path, style):
@@ -131,13 +85,3 @@ def test_a_film_plays_everywhere_and_shows_the_motion(pairs, tmp_path, style):
     names = np.s_[:, int(0.43 * width) : int(0.5 * width)]
     assert np.abs(first - last)[names].mean() < 1.0
     assert first[names].min() < 100.0
-
-
-def test_a_film_that_ffmpeg_cannot_write_leaves_nothing(pairs, tmp_path, monkeypatch):
-    program = tmp_path / "ffmpeg"
-    program.write_text("#!/bin/sh\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(dynamics.StorageError, match=r"ffmpeg failed; a film that ends in \.gif needs none\.$"):
-        dynamics.animate(pairs, tmp_path / "film.mp4")
-    assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import h5netcdf
 import netCDF4
@@ -13,8 +12,7 @@ import xarray as xr
 
 import dynamics
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators.methods import choose_method
-from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES, plain_attribute
+from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES
 
 PER_DIRECTION = {
     "teacher_coefficient",
@@ -165,12 +163,6 @@ def test_unwritable_and_foreign_files_get_one_sentence(tmp_path, flow):
         dynamics.load(foreign)
 
 
-def test_trees_of_answers_travel_in_one_file(tmp_path, flow, decoupled):
-    tree = xr.DataTree.from_dict({"/prediction": decoupled, "/simulation": flow})
-    again = dynamics.load(dynamics.save(tree, tmp_path / "tree.nc"))
-    xr.testing.assert_identical(again["simulation"].to_dataset(), flow)
-
-
 def test_quadratic_links_have_the_times_of_the_linearised_flow():
     problem = dynamics.Problem(activation="he2", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=16)
     flow = dynamics.solve_overlaps(problem, progress=False)
@@ -217,30 +209,6 @@ def test_unknown_methods_get_the_menu(problem):
         ValueError, match=r"Argument `method` must be one of 'auto', 'explicit', 'stiff'.* Did you mean 'explicit'"
     ):
         dynamics.solve_overlaps(problem, method="explicitt")
-
-
-def test_problems_are_problems():
-    with pytest.raises(TypeError, match="Argument `problem` must be a Problem, but is int"):
-        dynamics.solve_overlaps(3)
-
-
-def test_auto_counts_the_steps_that_stability_would_force(problem):
-    system = OverlapSystem(problem)
-    assert system.stiffness() == pytest.approx(8 * 6 / 7, rel=1e-12)  # a_1 = 6/7, 2 g'(1) = 8
-    assert choose_method(system, 200.0) == "explicit"
-    assert choose_method(system, 300.0) == "stiff"
-    # h_2: 4 a_1 decides; of few neurons 30 steps of 6 over the rate are the limit, of more neurons 300.
-    for width, limit in ((4, 30), (32, 300)):
-        few = OverlapSystem(replace(problem, activation="he2", width=width))
-        assert few.stiffness() == pytest.approx(4 * 6 / 7, rel=1e-12)
-        assert choose_method(few, 0.99 * limit * 6 / few.stiffness()) == "explicit"
-        assert choose_method(few, 1.01 * limit * 6 / few.stiffness()) == "stiff"
-
-
-def test_attributes_are_of_kinds_that_files_take():
-    assert plain_attribute(True) == 1
-    assert plain_attribute({"b": 1, "a": [2]}) == '{"a": [2], "b": 1}'
-    assert plain_attribute("text") == "text"
 
 
 def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):

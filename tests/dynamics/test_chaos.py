@@ -12,7 +12,6 @@ from dynamics.laws.chaos import width_exponents as exponents
 from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
 from dynamics.report.mean_field import chaos_findings, save_teachers
 from dynamics.runs.dataset import VARIABLES
-from dynamics.solve.spherical import _nodes as nodes
 from dynamics.theory.fits import widening
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
@@ -81,10 +80,7 @@ class InSpace:
 
 @pytest.mark.parametrize(
     ("link", "other", "coefficients", "directions", "particles"),
-    [
-        (MIXED, OTHER, (1.0,), None, 40),
-        (MIXED, None, (0.6, 0.4), [[1.0, 0.0], [0.6, 0.8]], 25),
-    ],
+    [(MIXED, OTHER, (1.0,), None, 40), (MIXED, None, (0.6, 0.4), [[1.0, 0.0], [0.6, 0.8]], 25)],
 )
 def test_distances_are_those_of_explicit_particles(link, other, coefficients, directions, particles):
     axes = 1 if directions is None else 2
@@ -140,15 +136,6 @@ def test_the_distance_falls_as_one_over_m():
     np.testing.assert_array_equal(chaos.function_gap_exponent_error, widening(8) * error)
     early = chaos.isel(time=1)
     assert abs(float(early.coupling_exponent) + 1) < 3 * float(early.coupling_exponent_error)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.statistical
-def test_the_distance_falls_as_one_over_m_in_wide_networks():
-    """Fixed seeds. Two standard errors at 5 times, strongly correlated from the second on: false alarms near 10 %."""
-    save_at = AT([0.5, 2.0, 6.0, 15.0, 24.5])
-    check_collapse(dynamics.propagation_of_chaos(problem(), widths=(128, 256, 512, 1024), seeds=16, save_at=save_at), 0)
 
 
 @pytest.mark.parametrize(
@@ -231,44 +218,6 @@ def test_the_linearised_distance_is_that_of_wide_networks():
         np.testing.assert_allclose(linear.linear_error, np.linalg.norm(linear.neuron_gap, axis=(1, 2)), rtol=1e-12)
     assert (errors[256] < 0.7 * errors[64]).all()
     assert (errors[256] < (0.03, 0.1)).all()
-
-
-def test_the_method_of_the_linear_equation_has_order_four():
-    question = dynamics.coupled_problem(problem(), 16, 0)
-
-    def final(step):
-        settings = {"particles": 256, "largest_step": step, "rtol": 1e-10, "atol": 1e-12}
-        return dynamics.solve_coupling(question, save_at=AT([2.0]), **settings).neuron_gap.values[0]
-
-    exact = final(0.05)
-    coarse, fine = (np.abs(final(step) - exact).max() for step in (0.5, 0.25))
-    assert 11.0 < coarse / fine < 25.0
-    assert final(0.05).shape == (16, 16)
-
-
-def test_nodes_hold_the_saved_times():
-    times = np.array([0.25, 1.0, 1.05])
-    found, places = nodes(times, 0.1)
-    assert found[0] == 0.0
-    np.testing.assert_array_equal(found[places], times)
-    assert np.diff(found).min() > 0.0
-    assert np.diff(found).max() <= 0.1 + 1e-15
-    np.testing.assert_array_equal(nodes(np.array([0.0, 1.0]), 5.0)[0], [0.0, 1.0])
-
-
-def test_more_axes_need_a_number_of_particles():
-    question = problem(coefficients=(0.5, 0.5))
-    with pytest.raises(ValueError, match="`particles` must be given"):
-        dynamics.solve_coupling(question, save_at=AT([1.0]))
-
-
-def test_the_default_schedule_reaches_where_the_direction_is_learned():
-    question = dynamics.coupled_problem(problem(), 8, 0)
-    gap = dynamics.solve_coupling(question, save_at=None, particles=256)
-    field = dynamics.solve_mean_field(problem(), particles=256, keep="summary", rtol=1e-6, progress=False)
-    np.testing.assert_array_equal(gap.time, field.time)
-    assert float(field.learned_time[0]) < float(gap.time[-1])
-    assert np.isfinite(gap.linear_error).all()
 
 
 # --- the table of teachers -----------------------------------------------------------------------------------------

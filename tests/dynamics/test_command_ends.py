@@ -8,7 +8,6 @@ import os
 import pkgutil
 import sys
 import tomllib
-import warnings
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from dynamics import __main__ as list_of_commands
 from dynamics import study
 from dynamics.__main__ import COMMANDS, NAMES
 from dynamics.commands import parsing
-from dynamics.commands.parsing import caught_warnings, end_with
-from dynamics.report import __main__ as report
-from dynamics.report.findings import find_findings
 from dynamics.solve import __main__ as solve
 from sgd_check import study as sgd_study
 
@@ -72,42 +68,6 @@ def test_a_result_that_stdout_does_not_take_is_an_error_in_one_sentence(
     reason = deafen(kind, monkeypatch)
     assert main(arguments) == parsing.EXIT_FAILED
     assert capsys.readouterr().err == f"error: stdout must take the result, but does not ({reason}).\n"
-
-
-class Tale:
-    """What a result shows, without a figure."""
-
-    overview = None
-
-    def as_text(self, files):
-        return f"± {files['output']}"
-
-    as_json = as_text
-
-
-@pytest.mark.parametrize("kind", DEAF)
-def test_an_answer_that_stdout_does_not_take_is_written_and_named(kind, here, monkeypatch, capsys):
-    reason = deafen(kind, monkeypatch)
-    told = {"json": False, "quiet": False, "overwrite": False, "csv": None}
-    written = end_with(None, lambda _: Tale(), Path("run.nc"), None, told, store=lambda: (Path("run.nc"), ""))
-    assert written == (Path("run.nc"), True)
-    sentence = f"error: stdout must take the result, but does not ({reason}); it is in 'run.nc'.\n"
-    assert capsys.readouterr().err == sentence
-
-
-def test_what_an_encoding_lacks_is_told_by_its_code(answer, here, monkeypatch):
-    heard = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", heard)
-    assert report.main([str(answer), "--output", "é.html"]) == 0
-    parsing.tell("± 1")
-    assert heard.buffer.getvalue() == b"\\xe9.html\n\\xb1 1\n"
-    assert (here / "é.html").exists()
-
-
-def test_nobody_need_hear_an_error(monkeypatch):
-    for stream in (None, Full()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        assert solve.main(["--k", "none"]) == parsing.EXIT_USAGE
 
 
 @pytest.mark.parametrize("module", ["dynamics.solve", "dynamics.report", "dynamics.study", "sgd_check.run"])
@@ -178,15 +138,6 @@ def test_each_command_answers_under_its_short_name_and_loads_nothing_heavy_for_h
     assert wrong.stderr.startswith("error: ")
 
 
-def test_users_are_not_told_what_is_for_programmers():
-    with caught_warnings() as caught:
-        warnings.warn("an old name", DeprecationWarning, stacklevel=1)
-        warnings.warn("numpy.ndarray size changed, may indicate binary incompatibility", RuntimeWarning, stacklevel=1)
-        for _ in range(2):
-            warnings.warn("a rough answer", RuntimeWarning, stacklevel=1)
-    assert [str(entry.message) for entry in caught] == ["a rough answer"] * 2
-
-
 RAISING = {
     "raises": ("1 / 0", "division by zero"),
     "exits": ("import sys; sys.exit()", "SystemExit"),
@@ -218,11 +169,3 @@ def test_a_problem_that_a_study_cannot_run_is_refused_before_any_work(answer, he
     told = capsys.readouterr().err
     assert told.startswith("error: Argument `engine` must be 'torch' for a dimension below width + teacher axes")
     assert told.count("\n") == 1
-
-
-def test_a_loss_that_rounding_takes_below_zero_is_told_as_none(answer):
-    found = dynamics.load(answer)
-    found.loss.values[-1] = -3.3e-16
-    told = find_findings(found)
-    assert told is not None
-    assert told.values["final_loss"] == 0.0

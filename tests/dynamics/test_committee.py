@@ -18,7 +18,6 @@ from scipy.integrate import solve_ivp
 import dynamics
 from dynamics.equations.committee import CommitteeSystem
 from dynamics.runs.dataset import VARIABLES
-from dynamics.theory.prediction import default_committee_schedule
 from hermite import polynomials
 
 # Order parameters of erf committees with the term of the finite learning rate, integrated at tolerance 1e-12 from the
@@ -137,18 +136,6 @@ def test_the_term_of_the_step_equals_quadrature_over_x(link, m, P, theory, batch
     assert np.abs(without - dS).max() > 0.02 * np.abs(dS).max()
 
 
-@pytest.mark.parametrize("link", ["erf", {4: 0.5, 3: 0.8}], ids=str)
-def test_the_exact_square_of_x_is_affine_in_the_dimension(link):
-    """Further axes, which no weight sees, add 1 each to |x|²: a fact of the mean, used by neither formula."""
-    small = some_problem(link, 2, 2, 2, label_noise=0.4)
-    padded = np.hstack([small.initial_weights, np.zeros((2, 5))])
-    wide = some_problem(link, 2, 2, 7, label_noise=0.4, initial_weights=padded)
-    change = rates(wide, 1.0, "finite-d")[1] - rates(small, 1.0, "finite-d")[1]
-    limit, flow = rates(wide, 1.0, "infinite-d")[1], rates(wide)[1]
-    # Measured: 6e-16.
-    assert_same(change, 5 / 7 * (limit - flow), 1e-13)
-
-
 @pytest.mark.parametrize("link", ["erf", MIXED], ids=str)
 def test_a_student_equal_to_the_teacher_does_not_move(link):
     rows = np.array([[1.0, 0.0], [0.6, 0.8]])
@@ -157,20 +144,6 @@ def test_a_student_equal_to_the_teacher_does_not_move(link):
     for step in ((), (0.5, "infinite-d"), (0.5, "finite-d")):
         # Measured: at most 7e-15.
         assert max(np.abs(part).max() for part in rates(problem, *step)) < 1e-13
-
-
-@pytest.mark.kernels
-def test_normalise_copies_one_half_and_the_diagonal_is_that_of_held_forces():
-    problem = some_problem("erf", 2, 2)
-    kernels = Kernels(CommitteeSystem(problem), "bdf")
-    diagonal = kernels.system.unpack(kernels.diagonal())
-    assert (np.concatenate([part.ravel() for part in diagonal]) < 0).all()
-    own = diagonal[0][:, 0]
-    np.testing.assert_allclose(diagonal[1], own[:, None] + own, rtol=1e-14)
-    moved = kernels.state.copy()
-    moved[5] += 1.0
-    S = kernels.system.unpack(kernels.normalised(moved))[1]
-    assert S[0, 1] == S[1, 0]
 
 
 def reference_problem(case, dimension=1000):
@@ -382,21 +355,6 @@ def test_methods_agree_and_the_dataset_says_what_was_asked(specialising):
     assert "step_theory" not in dynamics.solve_committee(specialising, save_at=SAVE, progress=False).attrs
 
 
-def test_batches_are_an_argument_of_the_answer(specialising):
-    """As d → ∞ samples have nothing in common: B of them at B η are one at η; at finite d they are not."""
-    given = {"save_at": SAVE, "progress": False}
-    one = dynamics.solve_committee(specialising, learning_rate=0.002, **given)
-    four = dynamics.solve_committee(specialising, learning_rate=0.008, batch_size=4, **given)
-    np.testing.assert_allclose(four.loss, one.loss, rtol=1e-12)
-    assert four.attrs["batch_size"] == 4
-    assert json.loads(four.attrs["parameters"])["solver"]["batch_size"] == 4
-    exact = [
-        dynamics.solve_committee(specialising, learning_rate=0.002 * b, batch_size=b, step_theory="finite-d", **given)
-        for b in (1, 4)
-    ]
-    assert np.abs(exact[0].loss - exact[1].loss).max() > 1e-4
-
-
 def test_estimated_errors_cover_the_errors(specialising):
     """Against a run at rtol 1e-11."""
     given = {"save_at": SAVE, "keep": "summary", "progress": False}
@@ -407,34 +365,6 @@ def test_estimated_errors_cover_the_errors(specialising):
         error, estimate = np.abs(found[name] - exact[name]).values, found[f"{name}_error"].values
         assert (error <= estimate + 1e-12).all()
         assert estimate.max() <= 1e-4 * max(1.0, float(found[name].max()))
-
-
-def test_events_are_where_the_history_crosses(specialising):
-    flow = dynamics.solve_committee(specialising, save_at=SAVE, progress=False)
-    assert (flow.emergence_time.values < flow.learned_time.values).all()
-    for p in (0, 1):
-        at = dynamics.SaveAt.at([flow.emergence_time.values[p], flow.learned_time.values[p]])
-        saved = dynamics.solve_committee(specialising, save_at=at, keep="summary", progress=False).isel(direction=p)
-        emerged, learned = (saved.isel(time=k) for k in (0, 1))
-        # Measured: 4e-9.
-        assert float(learned.learned_mass) == pytest.approx(0.5, abs=1e-7)
-        assert float(emerged.max_overlap) ** 2 == pytest.approx(0.5, abs=1e-7)
-
-
-def test_norms_that_blow_up_end_the_run_with_what_there_is():
-    problem = some_problem({3: 1.0}, 1, 1, 50, initial_weights=np.eye(1, 50))
-    options = {"save_at": SAVE, "learning_rate": 0.01, "progress": False}
-    with pytest.raises(dynamics.SolveError) as caught:
-        dynamics.solve_committee(problem, **options)
-    partial = dynamics.solve_committee(problem, on_failure="return", **options)
-    assert partial.attrs["stop_reason"] in ("step_too_small", "not_finite")
-    assert np.isnan(partial.loss.values[-1])
-    np.testing.assert_array_equal(partial.loss, caught.value.dataset.loss)
-
-
-def test_a_budget_of_time_stops_the_run(specialising):
-    stopped = dynamics.solve_committee(specialising, save_at=SAVE, max_runtime=1e-9, progress=False)
-    assert stopped.attrs["stop_reason"] == "max_runtime"
 
 
 @pytest.mark.parametrize(
@@ -452,18 +382,14 @@ def test_a_budget_of_time_stops_the_run(specialising):
             "Argument `problem` must have a polynomial link or 'erf' for a committee, but has tanh; "
             "`activation=problem.activation.truncated()` asks for its series, close to it at norms up to 1 alone.",
         ),
-        (
-            {"activation": "he13"},
-            {"learning_rate": 0.1},
-            "Argument `problem` must have a link of degree at most 12 for a finite learning rate, but has 13.",
-        ),
+        ({"activation": "he13"}, {"learning_rate": 0.1}, "Argument `problem` must have a link of degree at most 12 for a finite learning rate, but has 13."),
         ({}, {"step_theory": "x"}, "Argument `step_theory` must be one of 'infinite-d', 'finite-d', but is 'x'."),
         ({}, {"batch_size": 2}, "Argument `batch_size` must be 1 unless `learning_rate` is given, but is 2."),
         ({}, {"batch_size": 0, "learning_rate": 0.1}, "Argument `batch_size` must be at least 1, but is 0."),
         ({}, {"keep": "all"}, "Argument `keep` must be one of 'full', 'summary', but is 'all'."),
         ({}, {"learning_rate": 0}, "Argument `learning_rate` must be finite and positive, but is 0."),
     ],
-)
+)  # fmt: skip
 def test_bad_input_gets_one_sentence(changes, options, sentence):
     problem = dynamics.Problem(
         **(
@@ -508,46 +434,3 @@ def test_a_neuron_that_dies_leaves_zeros_and_the_loss_of_the_others(method):
     # f = σ(0) = (c_2 h_2(0) + c_4 h_4(0)), against E f*² − 2 f E f* + f² with E f* = 0.
     constant = 0.5 * (-1.0 / np.sqrt(2.0) + 3.0 / np.sqrt(24.0))
     assert float(flow.loss[-1]) == pytest.approx(0.75 * problem.teacher.coefficients[0] ** 2 + constant**2, abs=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("link", "norm"),
-    [("erf", 0.01), ("he1", 0.01), ("he2", 0.01), ("he3", 0.5), ("he4", 0.01), ({3: 0.8, 4: 0.6}, 0.5)],
-)
-def test_the_default_schedule_reaches_where_directions_are_learned(link, norm):
-    """And where the loss has come to rest: at the end it no longer falls by a hundredth in a third of the time."""
-    teacher = dynamics.Teacher([0.8, 0.6])
-    problem = dynamics.Problem(
-        activation=link, teacher=teacher, width=8, dimension=64, initial_norm=norm, student="committee"
-    )
-    given = {"rtol": 1e-6, "keep": "summary", "error_estimate": False, "progress": False}
-    flow = dynamics.solve_committee(problem, **given)
-    assert flow.attrs["stop_reason"] == "reached_end"
-    assert flow.sizes["time"] == 150
-    if link in ("he1", "he2"):  # which tell no directions apart
-        assert np.isnan(flow.learned_time).all()
-    else:
-        assert (flow.time[0] <= flow.learned_time).all()
-        assert (flow.learned_time <= flow.time[-1]).all()
-    late = flow.loss.sel(time=slice(float(flow.time[-1]) * 2 / 3, None))
-    assert float(late[0] - late[-1]) < 0.01 * float(flow.loss[0])
-    assert dynamics.solve_committee(problem, save_at=None, **given).time.equals(flow.time)
-
-
-def test_the_default_schedule_knows_the_start():
-    """k > 2: the nearer to the equator the worst covered direction begins, the longer; to a tenth of 1/√d at most."""
-
-    def last(overlap, k=4):
-        start = (np.array([[0.5, 0.0], [0.0, overlap]]), np.eye(2), np.ones(2))
-        problem = dynamics.Problem(
-            activation=f"he{k}", teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=100, initial_overlaps=start,
-            student="committee",
-        )  # fmt: skip
-        return float(default_committee_schedule(problem).times[-1])
-
-    assert last(0.2) == pytest.approx(250.0 / (4 * 2 * 0.5) / 0.2**2)
-    assert last(0.1) == pytest.approx(4.0 * last(0.2))
-    assert last(-0.1) == pytest.approx(last(0.1))
-    assert last(0.0) == pytest.approx(last(0.01))
-    assert last(-0.1, k=3) == pytest.approx(last(0.01, k=3))
-    assert last(0.2, k=3) == pytest.approx(250.0 / (3 * 0.5) / 0.2)

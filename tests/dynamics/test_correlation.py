@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -48,18 +47,10 @@ def test_means_of_a_step_are_those_of_the_page(k, smoothing, d, C, drift, drag):
     [
         ({"k": 3}, 2.0, 20),
         ({"k": 4}, 1.5, 20),
-        (
-            {
-                "activation": {2: 1.0, 5: 1.0},
-                "teacher_activation": {2: 0.5, 4: -1.0},
-                "teacher": dynamics.Teacher([0.7]),
-            },
-            0.8,
-            10**6,
-        ),
+        ({"activation": {2: 1.0, 5: 1.0}, "teacher_activation": {2: 0.5, 4: -1.0}, "teacher": dynamics.Teacher([0.7])}, 0.8, 10**6),
         ({"k": 3}, 0.0, 2),
     ],
-)
+)  # fmt: skip
 def test_the_closed_drift_is_the_mean_of_the_gradient(given, smoothing, d):
     """The kernel g_λ and the table ψ are derived apart; Gauss' rules join them, in whichever basis y is written."""
     asked = problem(smoothing=smoothing, d=d, label_noise=0.3, **given)
@@ -185,27 +176,6 @@ def test_other_answers_refuse_the_objective_by_name():
         dynamics.solve_correlation(plain)
 
 
-def test_files_hold_the_new_fields_and_files_from_before_do_without():
-    asked = problem(3, 2.0)
-    flow = dynamics.solve_problem(asked, save_at=dynamics.SaveAt.at([0.0, 1.0]), progress=False)
-    again = dynamics.Problem.from_dataset(flow)
-    assert again == asked
-    assert (again.objective, again.smoothing) == ("correlation", 2.0)
-    plain = dynamics.Problem(activation="he3", teacher=TEACHER, width=1, dimension=8)
-    found = dynamics.predict_emergence(plain)
-    stored = json.loads(found.attrs["parameters"])
-    assert (stored["problem"].pop("objective"), stored["problem"].pop("smoothing")) == ("squared", 0.0)
-    found.attrs["parameters"] = json.dumps(stored)
-    assert dynamics.Problem.from_dataset(found) == plain
-
-
-def test_smoothing_is_an_axis_of_sweeps():
-    found = dynamics.sweep(problem(3), {"smoothing": [0.0, 1.0, 2.0]}, study="prediction", workers=1, progress=False)
-    times = [mean_time(problem(3, lam)) for lam in (0.0, 1.0, 2.0)]
-    np.testing.assert_allclose(found.predicted_emergence_time.values.ravel(), times, rtol=1e-9)
-    assert dynamics.Problem.from_dataset(found.sel(smoothing=2.0)).smoothing == 2.0
-
-
 BASE = {"activation": "he3", "teacher": TEACHER, "width": 1, "dimension": 8, "student": "spherical"}
 
 
@@ -215,24 +185,12 @@ BASE = {"activation": "he3", "teacher": TEACHER, "width": 1, "dimension": 8, "st
         ({"smoothing": -1.0}, "Argument `smoothing` must be finite and at least 0, but is -1.0."),
         ({"smoothing": 2.0}, "Argument `smoothing` must be 0 for the objective 'squared', but is 2.0."),
         ({"objective": "hinge"}, "Argument `objective` must be one of 'squared', 'correlation', but is 'hinge'."),
-        (
-            {"objective": "correlation", "width": 2},
-            "Argument `width` must be 1 for the objective 'correlation', but is 2.",
-        ),
-        (
-            {"objective": "correlation", "student": "homogeneous"},
-            "Argument `objective` must be 'squared' for the homogeneous student, but is 'correlation'.",
-        ),
-        (
-            {"objective": "correlation", "teacher": dynamics.Teacher([0.5, 0.5])},
-            "Argument `teacher` must have one direction for the objective 'correlation', but has 2.",
-        ),
-        (
-            {"objective": "correlation", "dimension": 1},
-            "Argument `dimension` must be at least 2 for the objective 'correlation', but is 1.",
-        ),
+        ({"objective": "correlation", "width": 2}, "Argument `width` must be 1 for the objective 'correlation', but is 2."),
+        ({"objective": "correlation", "student": "homogeneous"}, "Argument `objective` must be 'squared' for the homogeneous student, but is 'correlation'."),
+        ({"objective": "correlation", "teacher": dynamics.Teacher([0.5, 0.5])}, "Argument `teacher` must have one direction for the objective 'correlation', but has 2."),
+        ({"objective": "correlation", "dimension": 1}, "Argument `dimension` must be at least 2 for the objective 'correlation', but is 1."),
     ],
-)
+)  # fmt: skip
 def test_bad_fields_are_refused_in_a_sentence(given, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         dynamics.Problem(**{**BASE, **given})
@@ -241,19 +199,11 @@ def test_bad_fields_are_refused_in_a_sentence(given, sentence):
 @pytest.mark.parametrize(
     ("given", "arguments", "start"),
     [
-        (
-            {"activation": "he13", "smoothing": 1.0},
-            {},
-            "Argument `activation` must have a degree of at most 12 to be smoo",
-        ),
+        ({"activation": "he13", "smoothing": 1.0}, {}, "Argument `activation` must have a degree of at most 12 to be smoo"),
         ({"activation": "tanh"}, {"learning_rate": 1e-3}, "Argument `activation` must be a polynomial for exact means"),
-        (
-            {},
-            {"step_theory": "infinite-d"},
-            "Argument `step_theory` must be 'finite-d' for the objective 'correlation'",
-        ),
+        ({}, {"step_theory": "infinite-d"}, "Argument `step_theory` must be 'finite-d' for the objective 'correlation'"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_solved_is_refused_before_any_work(given, arguments, start):
     with pytest.raises(ValueError, match=f"^{start}"):
         dynamics.solve_problem(problem(**given), progress=False, **arguments)

@@ -88,20 +88,12 @@ def test_negative_start_of_an_even_link_takes_the_time_of_the_positive_one():
     assert transit_time(c, -0.1, -0.7) == transit_time(c, 0.1, 0.7)
 
 
-def test_negative_start_of_an_odd_link_never_arrives():
-    assert transit_time(coefficients_of({3: 1.0}), -0.1, -0.7) == np.inf
-
-
 def test_negative_start_is_trapped_where_the_slope_of_the_kernel_vanishes():
     # g = s⁴ + 4 s⁵ has g'(−0.2) = 0.
     c = coefficients_of({4: 1.0, 5: 2.0})
     assert transit_time(c, -0.1, -0.7) == np.inf
     assert np.isfinite(transit_time(c, -0.1, -0.19))
     assert transit_table(c, -1, -10.0).barrier == pytest.approx(float(logit_of_square(0.2)), abs=1e-12)
-
-
-def test_transit_is_infinite_from_a_stationary_start():
-    assert transit_time(coefficients_of({4: 1.0}), 0.0, 0.5) == np.inf
 
 
 @pytest.mark.parametrize("link", LINKS, ids=str)
@@ -152,16 +144,6 @@ def test_learned_time_waits_for_a_norm_that_starts_far_too_small():
     assert learned == pytest.approx(60 * np.log(10) / 4, rel=0.1)
 
 
-def test_learned_time_is_zero_where_the_mass_is_there_at_the_start():
-    assert predict(pair_problem({4: 1.0}, 0.1, 0.9, 1.0)).predicted_learned_time[0] == 0.0
-
-
-def test_learned_time_is_infinite_where_the_opposite_pole_reflects_too_little():
-    # At C = −1 the mass tends to a (g(−1)/g(1))², here (0.1/1.9)².
-    problem = pair_problem({4: 1.0, 5: 0.9**0.5}, 1.0, -0.2, 0.01)
-    assert predict(problem).predicted_learned_time[0] == np.inf
-
-
 def large_problem(link, initial_norm=0.3):
     teacher = Teacher.power_law(300, 0.8)
     return Problem(activation=link, teacher=teacher, width=400, dimension=1000, initial_norm=initial_norm)
@@ -186,23 +168,6 @@ def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatc
     np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-8, atol=1e-16)
 
 
-def test_summed_loss_of_trapped_pairs_equals_the_loss_of_histories(monkeypatch):
-    c = np.zeros((3, 3))
-    np.fill_diagonal(c, [-0.1, -0.15, 0.2])
-    problem = Problem(
-        activation={4: 1.0, 5: 2.0},
-        teacher=Teacher([1.0, 0.5, 0.7]),
-        width=3,
-        dimension=64,
-        initial_overlaps=(c, np.eye(3), [0.1, 0.2, 0.3]),
-    )
-    times = np.geomspace(0.1, 1e4, 80)
-    direct = solve_pairs(problem, predict(problem), times)
-    monkeypatch.setattr(decoupled, "LARGEST_HISTORY", 1)
-    summed = solve_pairs(problem, predict(problem), times)
-    np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-7)
-
-
 def test_interpreted_kernel_equals_the_compiled_one(monkeypatch):
     link = coefficients_of({4: 1.0})
     table = transit_table(link, 1, -8.0)
@@ -216,17 +181,6 @@ def test_interpreted_kernel_equals_the_compiled_one(monkeypatch):
     monkeypatch.setattr(decoupled, "_look_up", decoupled._look_up.py_func)
     decoupled.add_pair_losses.py_func(interpreted, *arguments)
     np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
-
-
-def test_look_up_finds_the_cell_of_every_octave():
-    edges = decoupled.octave_edges(3)
-    cells = np.zeros((2 * (edges.size - 1), 12))
-    cells[:, 0] = np.concatenate([-edges[:-1], edges[:-1]])
-    cells[:, 1] = np.concatenate([-np.diff(edges), np.diff(edges)])
-    values = np.empty(3)
-    for x in (0.0, 0.3, 1.0, 2.5, 6.999, 7.0, -0.3, -1.0, -2.5, -7.0):
-        decoupled._look_up.py_func(cells, edges.size - 1, x, np.array([1.0, 1.0, 1.0]), values)
-        assert values[0] == pytest.approx(x, abs=1e-14)
 
 
 def test_unmatched_directions_keep_their_loss():
@@ -243,23 +197,6 @@ def test_unmatched_directions_keep_their_loss():
     assert np.isnan(solution.emergence_time[1])
 
 
-def test_loss_falls_to_nothing_without_hitting_rounding():
-    problem = pair_problem({4: 1.0}, 1.0, 0.5, 0.1)
-    loss = solve_pairs(problem, predict(problem), [5.0, 10.0, 20.0]).loss
-    assert (np.diff(np.log(loss)) < -30).all()
-    assert loss[-1] > 0
-
-
-def test_constant_part_of_the_link_leaves_directions_and_nothing_else():
-    problem = pair_problem({0: 0.5, 4: 1.0}, 1.0, 0.3, 0.1)
-    solution = solve_pairs(problem, predict(problem), [1.0, 2.0])
-    plain = solve_pairs(pair_problem({4: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0, 2.0])
-    np.testing.assert_array_equal(solution.overlap, plain.overlap)
-    assert np.isnan(solution.loss).all()
-    assert np.isnan(solution.squared_norm).all()
-    assert decoupled.NOTE_CONSTANT in solution.notes
-
-
 def test_directions_that_are_not_orthonormal_leave_no_loss():
     teacher = Teacher([1.0, 0.5], directions=[[1.0, 0.0], [0.6, 0.8]])
     problem = Problem(activation="he4", teacher=teacher, width=3, dimension=20)
@@ -268,32 +205,7 @@ def test_directions_that_are_not_orthonormal_leave_no_loss():
     assert solution.notes == (decoupled.NOTE_LEFTOVER, decoupled.NOTE_DIRECTIONS)
 
 
-def test_pair_that_starts_beyond_the_zero_of_its_pull_is_not_followed():
-    problem = pair_problem({4: 1.0, 5: 2.0}, 1.0, -0.4, 0.1)
-    solution = solve_pairs(problem, predict(problem), [1.0])
-    assert np.isnan(solution.overlap).all()
-    assert solution.notes == (decoupled.NOTE_BEYOND,)
-
-
-@pytest.mark.parametrize("times", [[2.0, 1.0], [-1.0], [1.0, np.inf], [[1.0]], []])
-def test_times_that_do_not_increase_are_refused(times):
-    problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
-    with pytest.raises(ValueError, match=r"^Argument `times` must "):
-        solve_pairs(problem, predict(problem), times)
-
-
 def test_low_information_exponent_is_refused():
     problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
     with pytest.raises(ValueError, match="must have information exponent at least 3 to decouple, but it is 2"):
         solve_pairs(pair_problem({2: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0])
-
-
-def test_a_pair_that_starts_aligned_stays_and_only_its_norm_grows():
-    problem = Problem(
-        activation="he4", teacher=Teacher([0.8, 0.6]), width=2, dimension=16, initial_weights=0.1 * np.eye(2, 16)
-    )
-    times = np.array([0.0, 1.0, 5.0])
-    solution = solve_pairs(problem, predict(problem), times)
-    np.testing.assert_allclose(solution.overlap, 1.0, atol=1e-12)
-    logistic = 0.8 / (1 + (0.8 / 0.01 - 1) * np.exp(-4 * 0.8 * times))
-    np.testing.assert_allclose(solution.squared_norm[:, 0], logistic, rtol=1e-9)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.error_estimates import measure, summary, table
-from dynamics.runs.loop import RunResult, estimated_errors, event_errors, loss_errors
+from dynamics.runs.loop import RunResult, estimated_errors, loss_errors
 from dynamics.runs.result import Records
 from dynamics.runs.trackers import StopReason
 
@@ -33,30 +33,11 @@ def test_whether_something_happens_is_open_only_if_both_runs_ended():
     assert np.isnan(estimated_errors(own, looser, np.array([0.0]), RTOL)[1][0])
 
 
-def test_no_time_is_taken_for_more_accurate_than_the_median():
-    times, looser = np.array([1.0, 10.0, 100.0, 0.0]), np.array([1.0, 10.1, 103.0, 0.0])
-    # Relative differences 0, 0.01 and 0.03: the first is raised to the second.
-    np.testing.assert_allclose(event_errors(times, looser, RTOL), [0.03, 0.3, 9.0, 0.0], rtol=1e-12)
-
-
-def test_no_error_is_taken_for_less_than_a_part_of_the_tolerance():
-    times, loss = np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.5, 0.25])
-    # A start is exact but for rounding.
-    np.testing.assert_allclose(loss_errors(loss, loss, times, RTOL), [0.0, 1.5e-8, 7.5e-9], rtol=1e-5, atol=1e-13)
-    np.testing.assert_allclose(event_errors(times, times, RTOL), [0.0, 3e-8, 6e-8], rtol=1e-12)
-
-
 def test_a_loss_is_taken_for_no_more_accurate_than_its_neighbours():
     times = np.array([0.0, 1.0, 1.02, 1.04, 1.2, 1.5])
     looser = 1.0 + np.array([0.0, 1e-3, 0.0, -2e-3, 1e-4, 0.0])
     found = loss_errors(np.ones(6), looser, times, RTOL)
     np.testing.assert_allclose(found, [0.0, 6e-3, 6e-3, 6e-3, 3e-4, 3e-8], rtol=1e-5, atol=1e-13)
-
-
-def test_an_unknown_loss_has_no_error_and_gives_none_to_its_neighbours():
-    loss, times = np.array([1.0, 1.0, np.nan]), np.array([1.0, 1.01, 1.02])
-    np.testing.assert_allclose(loss_errors(loss, loss - 1e-3, times, RTOL), [3e-3, 3e-3, np.nan], rtol=1e-9)
-    assert np.isnan(loss_errors(loss[2:], loss[2:], times[2:], RTOL)).all()
 
 
 @pytest.mark.parametrize("indices", [(1, 9, 17), pytest.param((1, 9, 11), marks=pytest.mark.long)], ids=str)

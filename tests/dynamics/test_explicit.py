@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, UNIT_CIRCLE, toy
+from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, ROTATION, ROTATION_EVENTS, toy
 
 from dynamics.integrators import METHODS, Status, check_method, make_stepper
-from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS, largest_ratio
 
 pytestmark = pytest.mark.kernels
 
@@ -25,32 +24,6 @@ def escape_time(u, y, rate):
     return (1 / u - 1 / y + np.log(y / (1 - y)) - np.log(u / (1 - u))) / rate
 
 
-def test_stages_are_consistent():
-    np.testing.assert_allclose(DOP853_WEIGHTS[:16].sum(axis=1), DOP853_C, rtol=0, atol=2e-15)
-
-
-@pytest.mark.parametrize("power", range(8))
-def test_step_integrates_polynomials_to_degree_seven(power):
-    weights = DOP853_WEIGHTS[12, :12]
-    assert weights @ DOP853_C[:12] ** power == pytest.approx(1 / (power + 1), rel=1e-14)
-
-
-def test_step_satisfies_nested_order_conditions():
-    weights, nodes, stages = DOP853_WEIGHTS[12, :12], DOP853_C[:12], DOP853_WEIGHTS[:12, :12]
-    # Σ b_i c_i^p (Σ_j a_ij c_j^q) = 1 / ((q+1)(p+q+2)) for every tree of this shape up to order 8.
-    for p in range(7):
-        for q in range(1, 7 - p):
-            value = weights @ (nodes**p * (stages @ nodes**q))
-            assert value == pytest.approx(1 / ((q + 1) * (p + q + 2)), rel=1e-12)
-
-
-def test_error_estimates_vanish_on_low_degrees():
-    for row, degree in ((16, 5), (17, 3)):
-        for power in range(degree):
-            assert abs(DOP853_WEIGHTS[row, :12] @ DOP853_C[:12] ** power) < 1e-14
-        assert abs(DOP853_WEIGHTS[row, :12] @ DOP853_C[:12] ** degree) > 1e-6
-
-
 def fixed_step_errors(counts, place):
     errors = []
     for count in counts:
@@ -68,35 +41,6 @@ def slope(counts, errors):
 def test_step_converges_with_order_eight():
     counts = np.array([6, 8, 12, 16])
     assert slope(counts, fixed_step_errors(counts, 1.0)) == pytest.approx(8, abs=0.2)
-
-
-def next_factor(t, y, h, rtol, atol, speed=2.0):
-    """The growth of a step by the rule of Hairer, Norsett and Wanner, II.4 and II.5, with the caution of ours."""
-    stages = np.zeros((12, 2))
-    for s in range(12):
-        x, z = y + h * DOP853_WEIGHTS[s, :12] @ stages
-        stages[s] = -speed * z, speed * x
-    new = y + h * DOP853_WEIGHTS[12, :12] @ stages
-    scale = atol + rtol * np.maximum(np.abs(y), np.abs(new))
-    five, three = (20.0 * np.max(np.abs(h * DOP853_WEIGHTS[row, :12] @ stages) / scale) for row in (16, 17))
-    error = five**2 / np.sqrt(five**2 + 0.01 * three**2)
-    return min(6.0, max(1.0 / 3.0, 0.9 * error**-0.125)), error
-
-
-def test_steps_grow_by_the_combined_estimate_of_both_embedded_formulas():
-    """Every length follows from the step before; measured: 1.4e-9, of small differences of stages."""
-    stepper, free = rotation(rtol=1e-6, atol=1e-9), 0
-    for _ in range(30):
-        stepper.advance(1e9, 1)
-        h, y = stepper.time - stepper.start, stepper.interpolate(stepper.start)
-        factor, error = next_factor(stepper.start, y, h, 1e-6, 1e-9)
-        accepted = stepper.statistics()["steps_accepted"]
-        stepper.advance(1e9, 1)
-        assert error <= 1.0
-        if stepper.statistics()["steps_accepted"] > accepted:
-            assert stepper.time - stepper.start == pytest.approx(factor * h, rel=1e-8)
-            free += 0.34 < factor < 6.0
-    assert free >= 10
 
 
 def test_dense_output_converges_with_order_seven():
@@ -127,12 +71,6 @@ def test_steps_are_not_limited_by_target_times():
     assert fine.statistics()["steps_accepted"] == coarse.statistics()["steps_accepted"]
 
 
-def test_initial_state_is_returned_at_the_initial_time():
-    stepper = rotation(t0=3.0)
-    np.testing.assert_array_equal(stepper.interpolate(3.0), [1.0, 0.0])
-    assert stepper.time == 3.0
-
-
 def test_interpolate_fills_the_given_array_and_is_exact_at_both_ends():
     stepper = rotation(fixed_step=0.1)
     stepper.advance(0.05, 10)
@@ -145,13 +83,6 @@ def test_interpolate_fills_the_given_array_and_is_exact_at_both_ends():
     stepper.interpolate(0.05)
     stepper.interpolate(0.06)
     assert stepper.statistics()["rhs_evaluations"] == evaluations + 3
-
-
-def test_times_outside_the_last_step_are_refused():
-    stepper = rotation(fixed_step=0.1)
-    stepper.advance(0.15, 10)
-    with pytest.raises(ValueError, match=r"Argument `t` must be within the last step \[0.1, 0.2\], but is 0.05."):
-        stepper.interpolate(0.05)
 
 
 def test_events_are_located_at_their_first_rise():
@@ -190,30 +121,6 @@ def test_chunks_and_restored_state_continue_bit_for_bit():
     np.testing.assert_array_equal(parts.event_times, whole.event_times)
 
 
-def test_restoring_another_layout_is_refused():
-    stepper = rotation()
-    broken = {**stepper.state(), "vectors": np.zeros((1, 2))}
-    with pytest.raises(ValueError, match=r"Argument `state` must hold `vectors` of shape .*, but has \(1, 2\)."):
-        stepper.restore(broken)
-    del broken["vectors"]
-    with pytest.raises(ValueError, match=r"but has None."):
-        stepper.restore(broken)
-
-
-def test_accepted_states_are_normalised():
-    functions = toy(ROTATION, constraint=UNIT_CIRCLE)
-    stepper = make_stepper("explicit", functions, [1.0, 0.0], [2.0], [0], SCRATCH, rtol=1e-3, atol=1e-3)
-    stepper.advance(50.0, 10**6)
-    assert np.linalg.norm(stepper.interpolate(stepper.time)) == pytest.approx(1.0, abs=1e-15)
-    assert np.linalg.norm(stepper.interpolate(50.0)) == pytest.approx(1.0, abs=1e-15)
-
-
-def test_largest_step_is_respected():
-    stepper = rotation(largest_step=0.01)
-    stepper.advance(1.0, 10**6)
-    assert stepper.statistics()["steps_accepted"] >= 99
-
-
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_blow_up_is_reported_in_bounded_time(method):
     stepper = make_stepper(method, toy(BLOW_UP), [1.0], [0.0], [0], SCRATCH, rtol=1e-8, atol=1e-8)
@@ -221,38 +128,6 @@ def test_blow_up_is_reported_in_bounded_time(method):
     with np.errstate(over="ignore", invalid="ignore"):
         assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
     assert stepper.time == pytest.approx(1.0, abs=1e-6)
-
-
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
-def test_not_a_number_is_reported_in_bounded_time(method):
-    stepper = make_stepper(method, toy(NOT_A_NUMBER), [1.0], [0.0], [0], SCRATCH, rtol=1e-8, atol=1e-8)
-    assert stepper.advance(5.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
-    assert stepper.time < 2.0
-    assert np.isfinite(stepper.interpolate(stepper.time)).all()
-
-
-@pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:RK45"])
-def test_infinite_start_is_reported(method):
-    stepper = make_stepper(method, toy(NOT_A_NUMBER), [-1.0], [0.0], [0], SCRATCH)
-    assert stepper.advance(1.0, 100) is Status.NOT_FINITE
-    assert stepper.time == 0.0
-
-
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
-def test_blow_up_at_a_fixed_step_is_reported(method):
-    stepper = make_stepper(method, toy(NOT_A_NUMBER), [1.0], [0.0], [0], SCRATCH, fixed_step=0.5)
-    assert stepper.advance(5.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
-
-
-def test_zero_steps_report_the_limit_and_change_nothing():
-    stepper = rotation()
-    assert stepper.advance(1.0, 0) is Status.MAX_STEPS
-    assert stepper.time == 0.0
-
-
-def test_constant_solution_needs_few_steps():
-    stepper = make_stepper("explicit", toy(ROTATION), [0.0, 0.0], [1.0], [0], SCRATCH)
-    assert stepper.advance(1e5, 40) is Status.REACHED
 
 
 def test_unknown_method_is_refused_with_the_menu():
@@ -273,39 +148,12 @@ def test_unknown_method_is_refused_with_the_menu():
     [
         ({"rtol": 0.0}, "Argument `rtol` must be positive, but is 0.0."),
         ({"atol": -1.0}, "Argument `atol` must be positive, but has minimum -1.0."),
-        (
-            {"atol": np.ones(3)},
-            r"Argument `atol` must be a number or have shape \(n,\) = \(2,\), but has shape \(3,\).",
-        ),
+        ({"atol": np.ones(3)}, r"Argument `atol` must be a number or have shape \(n,\) = \(2,\), but has shape \(3,\)."),
         ({"largest_step": 0.0}, "Argument `largest_step` must be positive, but is 0.0."),
         ({"fixed_step": -1.0}, "Argument `fixed_step` must be at least 0, but is -1.0."),
         ({"fixed_order": 3}, "Argument `fixed_order` must be 0 for method 'explicit', but is 3."),
     ],
-)
+)  # fmt: skip
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         rotation(**options)
-
-
-def test_wrong_arrays_are_refused():
-    with pytest.raises(ValueError, match=r"Argument `y0` must have one dimension, but has shape \(1, 2\)."):
-        make_stepper("explicit", toy(ROTATION), [[1.0, 0.0]], [2.0], [0], SCRATCH)
-
-
-@pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:DOP853"])
-def test_derivative_is_the_right_hand_side_on_the_dense_output(method):
-    stepper = rotation(method, rtol=1e-10, atol=1e-10)
-    stepper.advance(1.0, 10**5)
-    x, y = circle(1.0)
-    np.testing.assert_allclose(stepper.derivative(1.0), [-2 * y, 2 * x], atol=1e-7)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
-def test_the_error_norm_is_infinite_where_anything_is_not_finite(bad):
-    v, y, atol = np.linspace(-2.0, 1.0, 37), np.full(37, 3.0), np.full(37, 0.1)
-    assert largest_ratio(v, y, y, atol, 1e-3, v.size) == pytest.approx(2.0 / 0.103, rel=1e-14)
-    with np.errstate(invalid="ignore"):
-        for state in (3.0, bad):
-            v[5], y[5] = bad, state
-            assert largest_ratio(v, y, y, atol, 1e-3, v.size) == np.inf

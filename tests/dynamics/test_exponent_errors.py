@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from benchmarks.exponent_errors import coverage, measure, table
+from benchmarks.exponent_errors import measure, table
 from dynamics.laws.scaling_laws import fitted_law, over_starts
 from dynamics.theory import pairs
 from dynamics.theory.fits import fit_runs, widening
@@ -70,8 +70,3 @@ def test_disjoint_sets_of_starts_lie_within_two_errors(monkeypatch):
     assert found["loss-time"]["sets"] == 30
     assert found["loss-time"]["covered"] >= 25 / 30
     assert "loss-time" in table({"a study": found})
-
-
-def test_coverage_counts_sets_by_their_own_errors():
-    found = coverage([(1.0, 0.1), (2.0, 0.1), (1.5, 0.1), (np.nan, 0.1)])
-    assert (found["sets"], found["mean"], found["covered"]) == (3, 1.5, pytest.approx(1 / 3))

@@ -5,7 +5,6 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.transit import transit_time
 from dynamics.report.flows import flow_findings
 from dynamics.theory import pairs
 from dynamics.theory.pairs import FarSide
@@ -15,8 +14,6 @@ from dynamics.theory.prediction import predict, sum_formula_loss
 UNLIKE = {4: 0.8, 5: 0.6}
 #: r = 0.98: learns at −θ.
 NEARLY_EVEN = {4: 1.0, 5: 0.1}
-#: g' vanishes at −0.05: never emerges.
-STOPPED = {4: 0.5, 5: 2.0}
 
 
 def problem(link, overlaps, coefficients=(1.0,)):
@@ -100,15 +97,6 @@ def test_an_even_link_has_no_worse_side():
     assert flow.loss.values[-1] < 1e-6
 
 
-@pytest.mark.parametrize("link", ["he3", "he4", {3: 0.7, 4: 0.7}, {4: 0.8, 6: 0.6}, {2: 0.5, 3: 0.5}], ids=str)
-def test_other_links_have_no_far_side(link):
-    given = problem(link, [[-0.3], [0.2]])
-    found = predict(given)
-    assert FarSide.of(given) is None
-    assert found.far_side_share is None
-    np.testing.assert_array_equal(found.learning_neuron, found.matched_neuron)
-
-
 def test_the_direction_is_learned_by_the_next_neuron_on_its_own_side():
     given = problem(UNLIKE, [[-0.3], [0.2], [-0.25]])
     found, flow = predict(given), solved(given)
@@ -117,28 +105,6 @@ def test_the_direction_is_learned_by_the_next_neuron_on_its_own_side():
     # The first neuron takes 28 % of what draws the second for a part of its way only.
     np.testing.assert_allclose(flow.emergence_time, found.predicted_emergence_time, rtol=1e-4)
     np.testing.assert_allclose(flow.learned_time, found.predicted_learned_time, rtol=1e-4)
-
-
-def test_the_faster_side_comes_first_though_its_overlap_is_smaller():
-    given = problem(UNLIKE, [[-0.3], [0.28]])
-    found = predict(given)
-    assert found.matched_neuron.tolist() == [1]
-    np.testing.assert_allclose(solved(given).emergence_time, found.predicted_emergence_time, rtol=1e-4)
-
-
-def test_a_neuron_that_stops_early_is_taken_only_where_no_other_is_left():
-    found = predict(problem(STOPPED, [[-0.3, -0.2], [0.02, -0.1]], (1.0, 0.9)))
-    assert found.matched_neuron.tolist() == [1, 0]
-    assert np.isinf(found.predicted_emergence_time[1])
-
-
-@pytest.mark.parametrize("link", [UNLIKE, NEARLY_EVEN], ids=str)
-def test_equivalent_overlaps_emerge_as_late(link):
-    coefficients = np.array([link.get(j, 0.0) for j in range(6)])
-    overlap = np.array([-0.6, -0.3, -0.05, -1e-3])
-    same = FarSide(coefficients).equivalent(overlap)
-    far, near = (transit_time(coefficients, start, np.sqrt(0.5)) for start in (overlap, same))
-    np.testing.assert_allclose(near, far, rtol=1e-9)
 
 
 def test_what_is_drawn_for_many_neurons_has_the_law_of_matrices(monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,6 @@ from dynamics.integrators import make_stepper
 from dynamics.runs.loop import run
 from dynamics.runs.result import SolveError
 from dynamics.runs.trackers import StopReason
-from dynamics.solve.__main__ import main
 from dynamics.solve.steps import StepSettings, checked_step, limit_of, step_notes, warn_limit
 from dynamics.theory.learning_rates import descent_limit, learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps
@@ -117,35 +114,6 @@ def test_jacobian_product_is_the_derivative_of_the_velocity(theory):
     found = kernels.product(y, v)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     np.testing.assert_array_equal(kernels.product(y, np.zeros(y.size)), 0.0)
-
-
-@kernels
-def test_norms_below_the_range_of_float64_move_by_their_limit():
-    """The relative velocity does not depend on ln n any more; n = e^-1000 is 0 in float64."""
-    system = FiniteStepSystem(problem_of(), 0.05, "finite-d")
-    y = system.initial_state.copy()
-    y[-2:] = -450.0
-    expected = Kernels(system).rhs(y)
-    y[-2:] = -1000.0
-    assert np.isfinite(expected).all()
-    np.testing.assert_allclose(Kernels(system).rhs(y), expected, rtol=0, atol=1e-14)
-
-
-@kernels
-def test_norms_that_blew_up_have_no_velocity():
-    """From 1e4 Σ a on; Σ a is 1.6."""
-    system = FiniteStepSystem(problem_of(), 1e-9, "finite-d")
-    y = system.initial_state.copy()
-    y[-1] = np.log(1.59e4)
-    assert np.isfinite(Kernels(system).rhs(y)).all()
-    y[-1] = np.log(1.61e4)
-    assert np.isnan(Kernels(system).rhs(y)).all()
-
-
-def test_minibatches_divide_the_noise_of_infinite_dimension():
-    """S' has η d slope / B alone, so B samples at B η are one sample at η."""
-    one, four = (FiniteStepSystem(problem_of(), b * 0.01, "infinite-d", b) for b in (1, 4))
-    np.testing.assert_allclose(state_at(four, 1.0), state_at(one, 1.0), rtol=1e-12)
 
 
 def test_large_batches_leave_the_product_of_mean_gradients():
@@ -353,25 +321,6 @@ def test_methods_agree(method):
     np.testing.assert_array_equal(flow.predicted_loss, one.predicted_loss)
 
 
-@pytest.mark.long
-def test_dataset_says_what_was_solved():
-    problem = problem_of(activation="he4", teacher=ORTHONORMAL)
-    solve = {"save_at": SCHEDULE, "progress": False, "learning_rate": 1e-5}
-    result = dynamics.solve_overlaps(problem, method="stiff", **solve)
-    assert result.attrs["step_theory"] == "finite-d"
-    assert result.attrs["batch_size"] == 1
-    assert result.attrs["learning_rate_limit"] == learning_rate_limit(problem)
-    assert result.attrs["fallback"].startswith("'bdf' instead of 'stiff': its slowed clusters")
-    assert "finite-d equation at learning rate 1e-05" in result.attrs["notes"]
-    assert "delay emergence by up to" in result.attrs["notes"]
-    assert "learning rate" in result.attrs["title"]
-    stored = json.loads(result.attrs["parameters"])["solver"]
-    assert (stored["learning_rate"], stored["step_theory"], stored["batch_size"]) == (1e-5, "finite-d", 1)
-    flow = dynamics.solve_overlaps(problem, method="stiff", save_at=SCHEDULE, progress=False)
-    for name in ("leading_order_time", "predicted_emergence_time", "predicted_loss"):
-        np.testing.assert_array_equal(result[name], flow[name])
-
-
 @pytest.mark.parametrize(
     ("link", "excess", "limit"),
     [("he4", 3.0, "5.376e-05"), pytest.param("he3", 1.5, "0.0004444", marks=pytest.mark.long)],
@@ -388,20 +337,6 @@ def test_run_above_the_limit_warns_before_and_is_reported_after(link, excess, li
     partial = caught.value.dataset
     assert partial.attrs["stop_reason"] == "not_finite"
     assert 0 < np.isfinite(partial.loss).sum() < len(SCHEDULE)
-
-
-def test_command_line_stores_the_settings(tmp_path, capsys):
-    output = tmp_path / "run.nc"
-    words = "--k 4 --coefficients 1,0.5 --width 2 --dimension 32 --initial-norm 0.5 --t-max 2 --save linear:3 --no-plot"
-    step = "--learning-rate 1e-4 --step-theory infinite-d --batch-size 4 --method explicit --no-progress"
-    assert main([*words.split(), *step.split(), "--output", str(output)]) == 0
-    assert "infinite-d equation at learning rate 0.0001 and 4 samples per step" in capsys.readouterr().out
-    result = dynamics.load(output)
-    assert (result.attrs["step_theory"], result.attrs["batch_size"]) == ("infinite-d", 4)
-    assert main([*words.split(), "--batch-size", "4"]) == 2
-    assert "Option --batch-size must be 1 unless --learning-rate is given" in capsys.readouterr().err
-    assert main(["--activation", "relu", "--learning-rate", "1e-4"]) == 2
-    assert "polynomial link" in capsys.readouterr().err
 
 
 # --- arguments ----------------------------------------------------------------------------------------------------

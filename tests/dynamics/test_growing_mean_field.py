@@ -117,14 +117,6 @@ def test_the_problems_own_neurons_and_their_norms_start_it():
     assert "total_mass" in solve(question, keep="summary")
 
 
-def test_the_law_of_overlaps_is_by_mass():
-    flow = solve(problem(width=60), (0.0, 30.0), particles=800)
-    learned = np.abs(flow.alpha.values[1]) > 0.95
-    assert float(flow.overlap_quantile.sel(share=0.75)[1, 0]) > 0.95
-    assert flow.particle_mass.values[1, learned].sum() > 0.85 * float(flow.total_mass[1])
-    assert flow.weight.values[learned].sum() < 0.25 * float(flow.total_mass[0]), "most directions have not moved"
-
-
 def test_tracers_and_other_students_are_refused():
     with pytest.raises(ValueError, match="`tracers` must be absent for the homogeneous student"):
         solve(problem(), tracers=[[0.1]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 
 import numpy as np
@@ -64,17 +63,9 @@ def test_bad_eigenvalues_are_refused(arguments, sentence):
 @pytest.mark.parametrize(
     ("given", "kind", "sentence"),
     [
-        (
-            {"inputs": [1.0, 2.0]},
-            TypeError,
-            "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0].",
-        ),
+        ({"inputs": [1.0, 2.0]}, TypeError, "Argument `inputs` must be an Inputs, or None for isotropic ones, but is [1.0, 2.0]."),
         ({"dimension": 31}, ValueError, "Argument `inputs` must have `dimension` = 31 eigenvalues in all, but has 30."),
-        (
-            {"activation": "erf", "student": "committee"},
-            ValueError,
-            f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}.",
-        ),
+        ({"activation": "erf", "student": "committee"}, ValueError, f"Argument `inputs` must be None for the committee student, but is {CLASSES!r}."),
         (
             {"initial_overlaps": (np.zeros((1, 2)), [[1.0]], [1.0]), "width": 1},
             ValueError,
@@ -87,22 +78,10 @@ def test_bad_eigenvalues_are_refused(arguments, sentence):
             "holds; give fewer distinct eigenvalues.",
         ),
     ],
-)
+)  # fmt: skip
 def test_problems_refuse_inputs_that_do_not_fit(given, kind, sentence):
     with pytest.raises(kind, match=f"^{re.escape(sentence)}$"):
         problem(**given)
-
-
-def test_inputs_are_frozen_values():
-    law = dynamics.Inputs.power_law(0.25)
-    assert law == pickle.loads(pickle.dumps(law)) != dynamics.Inputs.power_law(0.5)
-    assert pickle.loads(pickle.dumps(CLASSES)) == CLASSES
-    assert len({CLASSES, dynamics.Inputs([2.0, 0.5, 1.0], [1, 20, 9]), law}) == 2
-    with pytest.raises(AttributeError, match="frozen"):
-        law.alpha = 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        CLASSES.eigenvalues[0] = 3.0
-    assert problem() == problem() != problem(inputs=None)
 
 
 @pytest.mark.parametrize("inputs", [CLASSES, dynamics.Inputs.power_law(0.3)])
@@ -201,15 +180,6 @@ def test_classes_are_weights_in_space(method):
     assert flow.loss[0] > 0.9
     assert flow.loss[-1] < 0.7
     assert flow.attrs["method"] == method
-
-
-def test_the_stiff_method_and_auto_name_what_they_take():
-    asked, times = problem(initial_weights=given_weights()), dynamics.SaveAt.at([0.0, 5.0])
-    flow = dynamics.solve_overlaps(asked, save_at=times, method="stiff", progress=False, error_estimate=False)
-    assert flow.attrs["fallback"] == "'bdf' instead of 'stiff': its slowed clusters are derived for isotropic inputs"
-    auto = dynamics.solve_problem(asked, save_at=times, progress=False, error_estimate=False)
-    assert auto.attrs["method"] == "explicit"
-    np.testing.assert_allclose(auto.teacher_overlap, flow.teacher_overlap, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -113,18 +113,6 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     assert np.isfinite(assert_kept(target, here / place, told.err).loss).all()
 
 
-def test_the_figure_of_a_solve_too(here, monkeypatch, capsys):
-    target = here / "results" / "run.nc"
-    first(monkeypatch, solve, "_answer", becomes_foreign, target.with_suffix(".png"))
-    assert solve.main([*SMALL, "--output", str(target)]) == 1
-    assert target.with_suffix(".png").read_bytes() == FOREIGN
-    assert (here / "results" / "run-2.png").read_bytes().startswith(b"\x89PNG")
-    assert "run.png' could not be written: something else has that name now. What was to be in it is in" in (
-        capsys.readouterr().err
-    )
-    assert np.isfinite(dynamics.load(target).loss).all()
-
-
 @befall
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
@@ -164,17 +152,6 @@ def test_two_runs_with_one_name_both_keep_their_answer(here):
         assert dynamics.load(target.with_name(name)).identical(answer)
 
 
-def test_two_runs_that_may_replace_one_file_both_keep_their_answer(here):
-    target = here / "results" / "run.nc"
-    target.write_bytes(FOREIGN)
-    files = [RunFile(target, overwrite=True) for _ in range(2)]
-    first = dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=files[0])
-    with pytest.warns(RuntimeWarning, match="something else has that name now"):
-        second = dynamics.solve_overlaps(PROBLEM, **GIVEN, rtol=1e-6, checkpoint=files[1])
-    assert dynamics.load(target).identical(first)
-    assert dynamics.load(target.with_name("run-2.nc")).identical(second)
-
-
 def test_a_run_replaces_its_own_file_and_what_it_was_allowed_to_replace(here):
     target = here / "results" / "run.nc"
     target.write_bytes(FOREIGN)
@@ -183,16 +160,6 @@ def test_a_run_replaces_its_own_file_and_what_it_was_allowed_to_replace(here):
     assert dynamics.load(target).identical(answer)
     assert file.trouble == ""
     assert [path.name for path in target.parent.iterdir()] == ["run.nc"]
-
-
-def test_a_foreign_file_is_not_removed_as_ones_own(here):
-    target = here / "results" / "run.nc"
-    file = RunFile(target)
-    dynamics.solve_overlaps(PROBLEM, **GIVEN, checkpoint=file)
-    target.unlink()
-    target.write_bytes(FOREIGN)
-    file.remove()
-    assert target.read_bytes() == FOREIGN
 
 
 def test_a_full_disk_is_called_by_its_name(here):
@@ -206,19 +173,6 @@ def test_a_full_disk_is_called_by_its_name(here):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(Path().iterdir()) == []
-
-
-def test_a_file_system_without_links_is_asked_first(here, monkeypatch):
-    def refuse(*_):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "link", refuse)
-    answer = dynamics.predict_emergence(PROBLEM)
-    file = RunFile("run.nc")
-    Path("run.nc").write_bytes(FOREIGN)
-    file.store(answer)
-    assert Path("run.nc").read_bytes() == FOREIGN
-    assert dynamics.load("run-2.nc").identical(answer)
 
 
 SWEEP = """
@@ -259,20 +213,3 @@ def test_a_page_does_not_replace_what_has_taken_its_name(here, monkeypatch, caps
     assert report.main(["run.nc"]) == 1
     assert capsys.readouterr().err == "error: File 'run.html' could not be written: something else has that name now.\n"
     assert Path("run.html").read_bytes() == FOREIGN
-
-
-@pytest.mark.parametrize("option", ["--output", "--plot"])
-def test_a_name_that_netcdf_cannot_have_is_refused_before_the_run(here, monkeypatch, capsys, option):
-    monkeypatch.setattr(solve, "_answer", lambda *_: pytest.fail("run"))
-    name = "bad\udcff.nc" if option == "--output" else "bad\udcff.png"
-    assert solve.main([*SMALL, option, name]) == 2
-    assert (
-        capsys.readouterr().err == f"error: Option {option} must be a name in UTF-8, as netCDF asks, but is {name!r}.\n"
-    )
-
-
-def test_a_current_directory_that_is_gone_is_told_before_the_run(here, monkeypatch, capsys):
-    monkeypatch.setattr(solve, "_answer", lambda *_: pytest.fail("run"))
-    Path.cwd().rmdir()
-    assert solve.main([*SMALL, "--no-plot"]) == 2
-    assert capsys.readouterr().err.endswith("does not (No such file or directory).\n")

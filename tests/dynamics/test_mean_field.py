@@ -20,8 +20,6 @@ from dynamics.equations.mean_field import (
     zonal_coefficients,
     zonal_polynomials,
 )
-from dynamics.runs.dataset import VARIABLES
-from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
 from dynamics.solve.mean_field import loss_rise, warn_of_rise
 
@@ -342,16 +340,6 @@ def test_a_misspecified_link_leaves_what_it_cannot_express():
     assert rich.attrs["loss_is_monotone"] == 1
 
 
-def test_a_mixture_is_learned_in_all_its_directions():
-    rows = [[1.0, 0.0], [-0.5, math.sqrt(0.75)]]
-    flow = mean_field(problem("he3", (0.6, 0.4), 8, directions=rows), (0.0, 200.0), particles=400, keep="full")
-    assert flow.attrs["quadrature"] == "random"
-    assert float(flow.loss[1]) < 0.1 * float(flow.loss[0])
-    assert np.isfinite(flow.learned_time.values).all()
-    np.testing.assert_allclose(flow.learned_mass[1], np.array([[1, -0.125], [-0.125, 1]]) @ [0.6, 0.4], atol=0.15)
-    assert (np.sum(flow.projection.values**2, axis=2) <= 1 + 1e-12).all()
-
-
 # --- starts ----------------------------------------------------------------------------------------------------
 
 
@@ -366,17 +354,6 @@ def test_deterministic_particles_have_the_moments_of_the_sphere(dimension):
         assert weights @ alpha[:, 0] == pytest.approx(0, abs=1e-12)
 
 
-@pytest.mark.statistical
-def test_random_particles_have_the_moments_of_the_sphere():
-    """Fixed seed; second and fourth moments of 3 axes within 5 standard errors: false alarms below 1e-5."""
-    question = problem(coefficients=(0.4, 0.3, 0.3), dimension=9, seed=4)
-    projections, _ = start_particles(question, 20000, "random")
-    for q, exact in enumerate(coordinate_moments(9, 3)):
-        samples = projections ** (2 * q)
-        error = samples.std(axis=0) / math.sqrt(20000)
-        assert (np.abs(samples.mean(axis=0) - exact) <= 5 * error).all()
-
-
 def test_neurons_of_the_problem_can_be_the_particles():
     question = problem(width=50, seed=3)
     flow = mean_field(question, (0.0, 1.0), quadrature="neurons", keep="full")
@@ -388,26 +365,6 @@ def test_neurons_of_the_problem_can_be_the_particles():
 # --- the answer ------------------------------------------------------------------------------------------------
 
 
-def test_the_dataset_is_labelled_and_gives_back_its_problem(tmp_path):
-    question = problem({4: 0.8, 6: 0.6}, teacher_activation={4: 0.6, 6: 0.3}, seed=2)
-    flow = mean_field(question, (0.5, 4.0), particles=300, keep="full")
-    for name, variable in flow.data_vars.items():
-        assert variable.dims == VARIABLES[name].dims
-        assert variable.attrs["long_name"]
-    dynamics.save(flow, tmp_path / "flow.nc")
-    again = dynamics.Problem.from_dataset(dynamics.load(tmp_path / "flow.nc"))
-    assert again == question
-    assert hash(again) == hash(question)
-    assert again != problem({4: 0.8, 6: 0.6}, seed=2)
-    given = problem(width=2, initial_weights=np.eye(16)[:2])
-    assert dynamics.Problem.from_dataset(mean_field(given)) == given
-    assert np.isnan(flow.emergence_time).all()
-    bins = flow.overlap_bin.values
-    np.testing.assert_allclose(flow.overlap_density.sum("overlap_bin") * (bins[1] - bins[0]), 1, atol=1e-12)
-    middle = flow.overlap_quantile.sel(share=0.5)
-    np.testing.assert_allclose(middle, 0, atol=1e-12)
-
-
 def test_self_concordance_is_k_minus_one_away_from_the_equator():
     """While the student is nothing, α' ≈ α^(k−1): growth times overlap over speed is k − 1."""
     flow = mean_field(problem(dimension=64), (0.0, 0.05), particles=512, keep="full")
@@ -415,16 +372,6 @@ def test_self_concordance_is_k_minus_one_away_from_the_equator():
     far = np.abs(flow.alpha.values[0]) > 0.125
     inside = flow.self_concordance.values[0][far & (np.abs(flow.alpha.values[0]) < 0.2)]
     np.testing.assert_allclose(inside, 3, rtol=0.1)
-
-
-def test_the_default_schedule_sees_the_loss_fall():
-    for link, dimension in (("he3", 32), ("he4", 16), ({2: 1.0}, 32), ({1: 1.0}, 8)):
-        flow = dynamics.solve_mean_field(
-            problem(link, dimension=dimension), particles=512, keep="summary", progress=False
-        )
-        assert np.isfinite(flow.loss_level_time[0])
-    with pytest.raises(ValueError, match="share no Hermite coefficient"):
-        dynamics.solve_mean_field(problem("he4", teacher_activation="he3"), progress=False)
 
 
 def test_a_teacher_that_is_no_mixture_is_warned_of():
@@ -438,27 +385,6 @@ def test_a_loss_that_rises_is_warned_of():
     assert not risen["loss_is_monotone"]
     with pytest.warns(UserWarning, match="rises by up to 0.1 between"):
         warn_of_rise(risen)
-
-
-def test_times_after_an_early_stop_hold_nan():
-    stop = Callback(lambda time, state: True)
-    flow = mean_field(problem(), (0.0, 200.0), keep="full", particles=64, trackers=[stop])
-    assert flow.attrs["stop_reason"] == "callback"
-    assert flow.alpha.shape == (2, 64)
-    assert np.isfinite(flow.loss[0])
-    assert np.isnan(flow.loss[1])
-    assert np.isnan(flow.overlap_density[1]).all()
-
-
-def test_the_figure_has_density_and_loss():
-    flow = mean_field(problem("he3", (0.5, 0.5)), (0.5, 1.0, 2.0), particles=100)
-    axes = dynamics.plot_particles(flow, direction=2)
-    assert axes[0].get_ylabel() == "overlap with direction 2"
-    assert axes[1].get_xscale() == "log"
-    with pytest.raises(ValueError, match="`direction` must be one of 1, 2, but is 3"):
-        dynamics.plot_particles(flow, direction=3)
-    with pytest.raises(ValueError, match="must have the variable `overlap_density`"):
-        dynamics.plot_particles(flow.drop_vars("overlap_density"))
 
 
 def test_the_command_solves_prints_and_draws(tmp_path, capsys):
@@ -492,33 +418,21 @@ QUESTION = {"coefficients": (0.5, 0.5), "dimension": 8}
 @pytest.mark.parametrize(
     ("ask", "sentence"),
     [
-        (
-            lambda: mean_field(problem(**QUESTION), quadrature="graded"),
-            "`quadrature` must be 'random' or 'neurons' for 2 axes",
-        ),
+        (lambda: mean_field(problem(**QUESTION), quadrature="graded"), "`quadrature` must be 'random' or 'neurons' for 2 axes"),
         (lambda: mean_field(problem(), quadrature="gauss"), "`quadrature` must be one of 'auto', 'graded'"),
         (lambda: mean_field(problem(width=3), quadrature="neurons", particles=4), "`particles` must be the width 3"),
         (lambda: mean_field(problem(), particles=0), "`particles` must be at least 1"),
         (lambda: mean_field(problem(), method="bdf"), "`method` must be one of 'explicit'"),
-        (
-            lambda: mean_field(problem(coefficients=(0.1,) * 10, dimension=40)),
-            "spans at most 8 axes here, but it spans 10",
-        ),
+        (lambda: mean_field(problem(coefficients=(0.1,) * 10, dimension=40)), "spans at most 8 axes here, but it spans 10"),
         (lambda: mean_field(problem("relu", coefficients=(0.25,) * 4)), "need at most 4000 monomials"),
         (lambda: mean_field(problem(coefficients=(0.5, 0.5), dimension=2)), "must have a dimension above 2"),
         (lambda: problem(initial_norm=0.5), "`initial_norm` must be 1 for the spherical student, but is 0.5"),
-        (
-            lambda: problem(initial_weights=np.full((1, 16), 0.5)),
-            "must have neurons of length 1 for the spherical student",
-        ),
+        (lambda: problem(initial_weights=np.full((1, 16), 0.5)), "must have neurons of length 1 for the spherical student"),
         (lambda: dynamics.solve_overlaps(problem()), "`dynamics.solve_mean_field` integrates"),
         (lambda: dynamics.predict_emergence(problem()), "must have the homogeneous student here"),
-        (
-            lambda: mean_field(problem(width=1, initial_weights=np.eye(16)[:1]), quadrature="random"),
-            "must be 'neurons'",
-        ),
+        (lambda: mean_field(problem(width=1, initial_weights=np.eye(16)[:1]), quadrature="random"), "must be 'neurons'"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_gets_one_sentence(ask, sentence):
     with warnings.catch_warnings(), pytest.raises(ValueError, match=r"^Argument") as caught:
         ask()

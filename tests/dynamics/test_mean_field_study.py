@@ -10,7 +10,6 @@ import pytest
 import dynamics
 from dynamics.laws import chaos
 from dynamics.mean_field_study import main
-from dynamics.report.mean_field import chaos_findings
 
 NAME = "propagation-of-chaos"
 SMALL = ["--widths", "8,16", "--seeds", "3", "--t-max", "2", "--dimension", "8"]
@@ -51,12 +50,6 @@ def test_json_and_a_dry_run(tmp_path, capsys):
     assert len(found["points"]) == 8
     assert found["times_as_theory"] <= found["times"] == 40
     assert dynamics.load(tmp_path / "c.nc").seed.values.tolist() == [5, 6, 7]
-
-
-def test_a_time_that_is_reached_is_said():
-    study = chaos.prepare(dimension=8, widths=(8, 16), seeds=2, progress=True)
-    text = chaos_findings(study.run()).as_text({"output": "c.nc"})
-    assert "falls below a tenth at t = " in text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from scipy.optimize import root
 
 import dynamics
 from dynamics.equations.network.system import NetworkSystem
-from dynamics.report.findings import find_findings
 from dynamics.runs.trackers import LARGEST_SERIES_ERROR
 
 TIMES = dynamics.SaveAt.at([0.0, 1.0, 5.0, 20.0])
@@ -261,59 +260,6 @@ def test_a_run_that_stops_goes_on_bit_for_bit(tmp_path):
             np.testing.assert_array_equal(resumed[name], whole[name])
 
 
-def test_a_file_gives_back_the_answer_and_the_problem(tmp_path):
-    for keep in ("full", "summary"):
-        found = dynamics.solve_problem(CASE_1, save_at=TIMES, keep=keep, progress=False)
-        dynamics.save(found, tmp_path / f"{keep}.nc")
-        loaded = dynamics.load(tmp_path / f"{keep}.nc")
-        assert loaded.identical(found)
-        assert dynamics.Problem.from_dataset(loaded) == CASE_1
-        assert ("student_overlap" in found) == (keep == "full")
-        assert ("max_overlap" in found) == (keep == "summary")
-
-
-def test_a_sweep_asks_the_network_at_every_point():
-    found = dynamics.sweep(CASE_3, {"label_noise": [0.0, 0.5]}, study="network", options={"save_at": TIMES}, workers=0)
-    assert found.loss.sizes["label_noise"] == 2
-    np.testing.assert_array_equal(found.loss[0], found.loss[1])  # the flow sees no noise
-
-
-def test_by_default_times_reach_beyond_what_is_learned():
-    problem = leap_problem("x1 + x1*x2*x3", 10**3)
-    found = dynamics.solve_problem(problem, progress=False)
-    assert found.sizes["time"] == 150
-    assert 2.0 * found.emergence_time.max() < found.time[-1] < 200.0 * found.emergence_time.max()
-    units = dynamics.solve_problem(CASE_1, progress=False)
-    assert units.loss[-1] < 0.5 * units.loss[0]
-
-
-def test_the_report_names_the_components():
-    found = dynamics.solve_problem(CASE_3, save_at=TIMES, progress=False)
-    findings = find_findings(found)
-    assert "x1*x2*x3" in findings.as_text({})
-    chart, names = findings.chart(), found.component_name.values.tolist()
-    np.testing.assert_array_equal(chart.time, found.time[found.time > 0])
-    assert [curve.facts["component"] for curve in chart.curves] == names
-    for curve, name in zip(chart.curves, names, strict=True):
-        one = found.sel(component_name=name)
-        ratio = (one.component / one.teacher_component).values[found.time > 0]
-        np.testing.assert_allclose(curve.values, ratio, rtol=1e-12)
-        assert chart.limits[0] < ratio.min() <= ratio.max() < chart.limits[1]
-        np.testing.assert_equal(curve.facts["learned at t ="], float(one.component_learned_time))
-        np.testing.assert_equal(curve.predicted, float(one.predicted_component_time))
-
-
-def test_the_axes_of_a_teacher_of_units_are_curves_to_explore():
-    found = dynamics.solve_problem(CASE_1, save_at=TIMES, progress=False)
-    chart = find_findings(found).chart()
-    for at, curve in enumerate(chart.curves):
-        squared = np.square(found.teacher_overlap.isel(direction=at)).max("neuron").values[found.time > 0]
-        np.testing.assert_allclose(curve.values, squared, rtol=1e-12)
-        assert curve.facts["axis"] == at + 1
-    summary = found.drop_vars("teacher_overlap")
-    assert find_findings(summary).chart is None
-
-
 # --- what is refused --------------------------------------------------------------------------------------------
 
 
@@ -373,21 +319,6 @@ def test_a_component_that_no_neuron_can_carry_is_warned_of():
     assert "No neuron ever carries x1*x2*x3" in found.attrs["notes"]
     assert np.abs(found.component.sel(component_name="x1*x2*x3")).max() < 1e-14
     assert np.abs(found.component.sel(component_name="x1")).max() > 0.1
-
-
-def test_a_loss_may_rise_only_with_decay_or_steps():
-    assert NetworkSystem(CASE_3).falls
-    assert not NetworkSystem(CASE_1).falls
-    assert not NetworkSystem(CASE_3, 0.1).falls
-
-
-@pytest.mark.long
-def test_biases_that_a_series_does_not_reach_at_the_start_are_not_said_to_have_grown():
-    student = dynamics.Student(activation="gelu", width=3, biases="trained", initial_biases=[6.0, -5.0, 3.0])
-    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher.polynomial("x1"), dimension=16)
-    with pytest.raises(dynamics.SolveError, match=r"at t = 0 .* a bias .* start with smaller ones") as stopped:
-        dynamics.solve_problem(problem, save_at=TIMES, method="explicit", progress=False, error_estimate=False)
-    assert "grown" not in str(stopped.value)
 
 
 @pytest.mark.long

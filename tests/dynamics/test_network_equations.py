@@ -196,31 +196,6 @@ def test_the_diagonal_is_that_of_the_jacobian_where_nothing_else_moves(first_lay
     assert np.corrcoef(found[2 * m :], exact[2 * m :])[0, 1] > 0.5
 
 
-@pytest.mark.parametrize("first_layer", ["free", "sphere"])
-def test_normalise_makes_overlaps_symmetric_and_gives_back_lengths(first_layer):
-    kernels = Kernels(NetworkSystem(a_problem(first_layer=first_layer)))
-    state = 1.1 * kernels.state
-    kernels.system.unpack(state)[3][0, 1] += 0.1
-    v, _, M, Q = kernels.system.unpack(kernels.normalised(state))
-    np.testing.assert_array_equal(Q, Q.T)
-    np.testing.assert_array_equal(v, 1.1 * kernels.system.unpack(kernels.state)[0])
-    length = np.sqrt(np.diag(kernels.system.unpack(kernels.state)[3]))
-    if first_layer == "sphere":
-        np.testing.assert_allclose(np.diag(Q), length**2, rtol=1e-15)
-        np.testing.assert_allclose(M, np.sqrt(1.1) * kernels.system.unpack(kernels.state)[2], rtol=1e-13)
-    else:
-        np.testing.assert_array_equal(M, kernels.system.unpack(state)[2])
-
-
-def test_events_are_of_axes_and_of_components():
-    kernels = Kernels(NetworkSystem(a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2*x3"))))
-    _, _, M, Q = kernels.system.unpack(kernels.state)
-    record, teacher = kernels.system.observe(kernels.state), kernels.system.teacher
-    level = 0.6 / 3
-    wanted = [*((M**2).T / np.diag(Q)).max(axis=1) - level, *record["component"] / teacher.components - 0.5]
-    np.testing.assert_allclose(kernels.events(), wanted, rtol=1e-13)
-
-
 def test_components_and_sensitivity_are_means_over_x():
     problem = a_problem(teacher=dynamics.Teacher.polynomial("x1 + x1*x2 - h3(x2)"))
     system = NetworkSystem(problem)
@@ -243,11 +218,6 @@ def test_components_and_sensitivity_are_means_over_x():
     gradient = np.stack([1 + x[:, 1], x[:, 0] - np.sqrt(3.0) * (x[:, 1] ** 2 - 1) / np.sqrt(2.0)])
     wanted = np.linalg.eigvalsh((measure * gradient) @ gradient.T)[::-1]
     np.testing.assert_allclose(system.teacher_sensitivity(), wanted, rtol=1e-12)
-
-
-def test_the_sensitivity_of_a_unit_that_jumps_is_unknown():
-    teacher = dynamics.Teacher([1.0, 0.5], links=["sign", "erf"])
-    assert np.isnan(NetworkSystem(a_problem(teacher=teacher)).teacher_sensitivity()).all()
 
 
 @pytest.mark.parametrize(

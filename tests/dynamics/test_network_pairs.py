@@ -13,16 +13,14 @@ from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 import hermite
 from dynamics.equations.network import network_kernels as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
-from dynamics.equations.network.normal_kernels import difference_of_products, joint_excess
+from dynamics.equations.network.normal_kernels import joint_excess
 from dynamics.equations.network.series import (
     CENTRED,
     HEADER,
     HEADS,
     LIST,
     TERMS,
-    Functions,
     pair_source,
-    series_table,
     write_derivatives,
 )
 from dynamics.kernels.jit import entry
@@ -128,17 +126,6 @@ def test_the_joint_normal_distribution_is_right_to_rounding(places):
         assert abs(joint_excess(h, k, -1.0, 0.0) + product - max(0.0, float(mp.ncdf(h) + mp.ncdf(k) - 1))) < 3e-16
 
 
-def test_differences_of_products_keep_their_digits():
-    rng = np.random.default_rng(4)
-    for _ in range(200):
-        a, b, c = rng.uniform(0.5, 2.0, 3)
-        d = a * b / c * (1.0 + rng.integers(-3, 4) * 2.0**-52)
-        with mp.workdps(50):
-            exact = mp.mpf(a) * mp.mpf(b) - mp.mpf(c) * mp.mpf(d)
-            # Two rounded differences: of the products, and of their rounding errors.
-            assert abs(difference_of_products(a, b, c, d) - float(exact)) <= 4e-16 * abs(float(exact)) + 1e-31
-
-
 @pytest.mark.slow_to_compile
 @pytest.mark.parametrize(("student", "teacher"), PAIRS)
 @pytest.mark.parametrize("biased", [True, False])
@@ -203,30 +190,6 @@ def test_moments_are_those_of_conditional_quadrature(student, teacher):
                 exact[p, q] = pair_mean(of(student), p, of(teacher), q, c, *a, *b)
         # Densities of two deltas grow as a power of 1/(1 - s²), here up to 1e3; so does what rounding makes of them.
         np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-13)
-
-
-@pytest.mark.kernels
-@pytest.mark.slow_to_compile
-@pytest.mark.parametrize("student", SOURCES)
-def test_slopes_of_a_neuron_with_itself_are_those_of_its_values(student):
-    compute = kernels(student)
-    for q, b in ((1.3, 0.3), (0.4, -0.7), (2.0, 0.0)):
-        found = compute("own_slopes", a=(q, b))
-        for column, (dq, db) in enumerate(((1.0, 0.0), (0.0, 1.0))):
-            # A difference of sixth order with step h = 0.02: h^6 ~ 6e-11, and 1e-16/h of rounding.
-            h = 0.02
-            value = {n: compute("own", a=(q + n * h * dq, b + n * h * db)) for n in (-3, -2, -1, 1, 2, 3)}
-            slope = sum(w * (value[n] - value[-n]) for n, w in ((1, 45.0), (2, -9.0), (3, 1.0))) / (60.0 * h)
-            np.testing.assert_allclose(found[:, column], slope, rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.slow_to_compile
-@pytest.mark.parametrize("student", SOURCES)
-def test_derivatives_of_a_link_are_those_of_its_smoothed_self(student):
-    compute = kernels(student)
-    for q, b in ((1.0, 0.4), (0.3, -0.6), (4.0, 0.0), (2.0**-10, 0.01)):
-        exact = np.array([float(smoothed(of(student), j, q, b)) for j in range(12)])
-        np.testing.assert_allclose(compute("derivatives", a=(q, b)), exact, rtol=1e-12, atol=1e-15)
 
 
 def plane_mean(first, second, c, a, b):
@@ -333,19 +296,6 @@ def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
         np.testing.assert_allclose(slopes[:, column], slope, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize(("link", "count", "expected"), [
-    ("tanh", 121, (7.5e-8, 1.9e-4, 8.8e-3)),
-    ("tanh", 241, (6.1e-11, 5.3e-6, 1.5e-3)),
-    ("softplus", 121, (None, 6.6e-9, 3.2e-5)),
-    ("gelu", 121, (None, 1.0e-7, 2.1e-3)),
-])  # fmt: skip
-def test_tails_of_series_are_those_found_before(link, count, expected):
-    tails = Functions.of(hermite.expand(link)).tails(np.array([1.0, 2.0, 4.0]), 0.0, count)
-    for tail, known in zip(tails[0], expected, strict=True):
-        # Known to two digits; what is below rounding is small.
-        assert tail < 3e-15 if known is None else abs(tail / known - 1.0) < 0.06
-
-
 def test_the_pair_of_tanh_has_its_accepted_value():
     for trained in (False, True):
         compute = Kernels("tanh", biases=None if trained else (0.0,))
@@ -381,44 +331,6 @@ def steep_mean(f, s, rho):
     root = math.sqrt(1.0 - s * s)
     inner = np.array([weights @ f(rho * (s * x + root * z)) for x in z])
     return float(weights @ (f(rho * z) * inner))
-
-
-@pytest.mark.long
-def test_outside_its_table_a_series_is_not_a_number_and_its_error_infinite():
-    source = Kernels("tanh", biases=(0.0, 0.5)).source
-    compute = other_kernels("tanh", "tanh", trained=True)
-    one, gram = np.zeros(2, dtype=int), np.array([[1.0, 0.1], [0.1, 1.0]])
-    assert 0.0 <= source.series_error(one, np.ones(2), np.array([0.0, 0.5]), gram) < 1e-30
-    assert source.series_error(one, np.ones(2), np.array([0.0, 0.4]), gram) == math.inf
-    assert source.series_error(one, np.array([1.0, 64.1]), np.array([0.0, 0.5]), gram) == math.inf
-    assert compute.source.series_error(one, np.ones(2), np.array([0.0, 4.1]), gram) == math.inf
-    assert np.isnan(compute("mutual", 0.1, (64.1, 0.0), (1.0, 0.0))).all()
-    assert np.isnan(compute("mutual", 0.1, (1.0, 4.1), (1.0, 0.0))).all()
-    assert np.isfinite(compute("mutual", 0.1, (64.0, 4.0), (1.0, -4.0))).all()
-    assert kernels("erf").source.series_error(one, np.ones(2), np.zeros(2), gram) == 0.0
-
-
-def test_tables_at_fixed_and_at_all_biases_agree_and_functions_are_as_good_as_formulas():
-    fixed, panels = (series_table(hermite.expand("tanh"), b, 128) for b in ((0.3,), None))
-    assert panels.data[0].size > fixed.data[0].size
-    some, every = Kernels("tanh", biases=(0.3,)), other_kernels("tanh", "tanh", trained=True)
-    plain = Kernels(np.tanh, biases=(0.3,))
-    for q, p, c in ((1.0, 0.5, 0.6), (4.0, 9.0, -5.0), (0.1, 0.02, 0.01)):
-        values = some("mutual", c, (q, 0.3), (p, 0.3))
-        np.testing.assert_allclose(every("mutual", c, (q, 0.3), (p, 0.3)), values, rtol=1e-10, atol=1e-12)
-        # Without derivatives E_j/ρ² has 1e-16/ρ² of rounding, and the slope is a difference good to 1e-12.
-        np.testing.assert_allclose(plain("mutual", c, (q, 0.3), (p, 0.3)), values, rtol=1e-10, atol=1e-11)
-        np.testing.assert_allclose(plain("own", a=(q, 0.3)), some("own", a=(q, 0.3)), rtol=1e-9, atol=1e-10)
-    assert plain.source.links[0].table.lengths[0] == 0.05
-
-
-def test_near_zero_weights_a_series_is_taylor_s():
-    compute = Kernels("tanh", biases=(0.3,))
-    slope = 1.0 - math.tanh(0.3) ** 2
-    found = compute("mutual", 5e-13, (1e-12, 0.3), (1e-12, 0.3))
-    bend = -2.0 * math.tanh(0.3) * slope
-    expected = [math.tanh(0.3) ** 2, *[slope * math.tanh(0.3)] * 2, slope**2, *[bend * math.tanh(0.3)] * 2]
-    np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 def test_links_without_means_are_refused():

@@ -98,21 +98,9 @@ STUDENT = {"activation": "erf", "width": 4}
 @pytest.mark.parametrize(
     ("make", "error", "sentence"),
     [
-        (
-            lambda: Student(**STUDENT, rates=(1, 2)),
-            TypeError,
-            "Argument `rates` must hold 3 numbers (ε_w, ε_v, ε_b), but is (1, 2).",
-        ),
-        (
-            lambda: Student(**STUDENT, scale="m"),
-            ValueError,
-            "Argument `scale` must be one of '1/m', '1/sqrt(m)', but is 'm'.",
-        ),
-        (
-            lambda: Student(activation="erf", width=3, initial_second_layer="pairs"),
-            ValueError,
-            "Argument `width` must be even where `initial_second_layer` is 'pairs', but is 3.",
-        ),
+        (lambda: Student(**STUDENT, rates=(1, 2)), TypeError, "Argument `rates` must hold 3 numbers (ε_w, ε_v, ε_b), but is (1, 2)."),
+        (lambda: Student(**STUDENT, scale="m"), ValueError, "Argument `scale` must be one of '1/m', '1/sqrt(m)', but is 'm'."),
+        (lambda: Student(activation="erf", width=3, initial_second_layer="pairs"), ValueError, "Argument `width` must be even where `initial_second_layer` is 'pairs', but is 3."),
         (
             lambda: Student(activation="erf", width=2, initial_second_layer=[1.0, -1e31]),
             ValueError,
@@ -123,11 +111,7 @@ STUDENT = {"activation": "erf", "width": 4}
             ValueError,
             "Argument `initial_biases` must hold numbers of at most 1e+30, but is [1e+160].",
         ),
-        (
-            lambda: Student(**STUDENT, initial_biases=0.5),
-            ValueError,
-            "Argument `initial_biases` must be absent where `biases` is 'none', but is 0.5.",
-        ),
+        (lambda: Student(**STUDENT, initial_biases=0.5), ValueError, "Argument `initial_biases` must be absent where `biases` is 'none', but is 0.5."),
         (
             lambda: Problem(student=Student(**STUDENT), width=3, teacher=Teacher([1.0]), dimension=9),
             ValueError,
@@ -147,21 +131,9 @@ STUDENT = {"activation": "erf", "width": 4}
             "Argument `teacher` must have units, but is a polynomial, which the committee student cannot learn; "
             "a `Student` can.",
         ),
-        (
-            lambda: Problem(teacher=Teacher([1.0]), dimension=9),
-            TypeError,
-            "Argument `activation` must be given for the homogeneous student, but is absent.",
-        ),
-        (
-            lambda: Teacher([1.0, 2.0], links=["erf"]),
-            ValueError,
-            "Argument `links` must hold one link for each of 2 units, but holds 1.",
-        ),
-        (
-            lambda: Teacher([1.0], biases=[math.nan]),
-            ValueError,
-            "Argument `biases` must hold one finite number for each of 1 units, but is [nan].",
-        ),
+        (lambda: Problem(teacher=Teacher([1.0]), dimension=9), TypeError, "Argument `activation` must be given for the homogeneous student, but is absent."),
+        (lambda: Teacher([1.0, 2.0], links=["erf"]), ValueError, "Argument `links` must hold one link for each of 2 units, but holds 1."),
+        (lambda: Teacher([1.0], biases=[math.nan]), ValueError, "Argument `biases` must hold one finite number for each of 1 units, but is [nan]."),
         (
             lambda: dynamics.solve_overlaps(Problem(student=Student(**STUDENT), teacher=Teacher([1.0]), dimension=9)),
             ValueError,
@@ -169,7 +141,7 @@ STUDENT = {"activation": "erf", "width": 4}
             "`dynamics.solve_network` integrates.",
         ),
     ],
-)
+)  # fmt: skip
 def test_bad_input_gets_one_sentence(make, error, sentence):
     with pytest.raises(error) as caught:
         make()

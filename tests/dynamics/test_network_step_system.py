@@ -357,15 +357,10 @@ def test_a_stopped_run_goes_on(tmp_path):
             "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
             "neurons of relu: it is known for 'erf' and polynomials; `sgd_check.simulate` takes such steps.",
         ),
-        (
-            {},
-            {"batch_size": 2},
-            "Argument `batch_size` must be 1 unless `learning_rate` is given with a method other than "
-            "'gradient-descent', but is 2.",
-        ),
+        ({}, {"batch_size": 2}, "Argument `batch_size` must be 1 unless `learning_rate` is given with a method other than 'gradient-descent', but is 2."),
         ({}, {"learning_rate": 0.0}, "Argument `learning_rate` must be finite and positive, but is 0.0."),
     ],
-)
+)  # fmt: skip
 def test_bad_input_gets_one_sentence(changes, options, sentence):
     with pytest.raises(ValueError, match="Argument") as caught:
         solve(question(**changes), **options)

@@ -11,11 +11,10 @@ import sympy
 import torch
 from weight_space import population_loss
 
-from dynamics.equations.finite_step import StepMoments
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps, one_step_moments
-from dynamics.theory.step_noise import SearchNoise, fourth_moment_of_derivative
+from dynamics.theory.step_noise import fourth_moment_of_derivative
 from hermite import polynomials
 
 MIXED = {0: 0.3, 2: 0.4, 3: 0.5, 4: -0.2, 5: 0.1}
@@ -102,25 +101,6 @@ def test_many_neurons_and_directions_equal_quadrature_over_x(link):
     for found, wanted in zip((moments.teacher_first, moments.student_first), first, strict=True):
         assert_same(found, wanted, 5e-14)
     assert_same(moments.student_second, second, 5e-14)
-
-
-@pytest.mark.kernels
-def test_the_second_order_is_affine_in_the_dimension():
-    small, weights = some_problem({3: 0.8, 4: 0.6}, 2, 2, 2, 2, noise=0.4)
-    moments = one_step_moments(small, weights)
-    for d in (3, 4):
-        theta = small.teacher
-        wide = Problem(activation=small.activation, teacher=theta, width=2, dimension=d, label_noise=0.4)
-        padded = np.hstack([weights, np.zeros((2, d - 2))])
-        grown = moments.student_second + (d - 2) * moments.student_second_per_dimension
-        assert_same(grown, by_quadrature(wide, padded)[2], 5e-14)
-        # Missing columns are zero, and overlap space takes the dimension as a number.
-        np.testing.assert_array_equal(
-            one_step_moments(wide, weights).student_second, one_step_moments(wide, padded).student_second
-        )
-        R, S = weights @ theta.directions.T, weights @ weights.T
-        found = moments_of_overlaps(small, R, S, dimension=d).student_second
-        assert_same(found, one_step_moments(wide, weights).student_second, 1e-15)
 
 
 def test_a_minibatch_equals_quadrature_over_two_samples():
@@ -299,37 +279,6 @@ def test_several_converged_neurons_lose_stability_at_the_learning_rate_limit(k):
     assert growth(problem, limit * (1 - 1e-9)) < 0 < growth(problem, limit * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("link", [{3: 1.0}, {4: 1.0}, {4: 0.8, 6: 0.6}], ids=str)
-def test_a_negligible_student_has_the_noise_of_the_search(link):
-    C, n, tau = 0.4, 1e-13, 0.3
-    problem = Problem(activation=link, teacher=Teacher([0.9]), width=1, dimension=50, label_noise=tau)
-    moments = moments_of_overlaps(problem, [[C * math.sqrt(n)]], [[n]])
-    variance, _, _ = SearchNoise.of(problem)(np.array([C]), np.array([0.9]))
-    assert moments.student_second_per_dimension[0, 0] / n == pytest.approx(float(variance[0]), rel=1e-11)
-
-
-def test_the_start_is_taken_in_reduced_form_at_any_dimension():
-    problem = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=10**12, seed=5)
-    default, explicit = one_step_moments(problem), one_step_moments(problem, problem.reduced_weights())
-    for name in ("teacher_first", "student_first", "student_second", "student_second_per_dimension"):
-        assert_same(getattr(default, name), getattr(explicit, name), 1e-13)
-    assert_same(default.student_second, 1e12 * default.student_second_per_dimension, 1e-10)
-    assert default.teacher_first.shape == (4, 3)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("link", [{4: 1.0}, MIXED], ids=str)
-def test_the_slope_alone_is_the_slope_of_all(link):
-    problem, weights = some_problem(link, 3, 2, 2, 2)
-    teacher = problem.teacher
-    given = (weights @ teacher.directions.T, weights @ weights.T, np.array(teacher.coefficients), teacher.gram(), 0.4)
-    c = problem.activation.coefficients
-    whole, alone = StepMoments(c, 3, 2)(*given), StepMoments(c, 3, 2, slope_only=True)(*given)
-    assert_same(alone.slope, whole.slope, 1e-14)
-    np.testing.assert_array_equal(alone.student_first, whole.student_first)
-    assert not alone.base.any()
-
-
 def test_a_split_teacher_direction_changes_nothing():
     rows, a = np.array([[1.0, 0.0], [0.6, 0.8]]), [1.0, 0.5]
     split = Teacher([1.0, 0.2, 0.3], directions=rows[[0, 1, 1]])
@@ -349,27 +298,19 @@ PROBLEM = Problem(activation="he3", teacher=Teacher([1.0, 0.5]), width=2, dimens
     ("call", "error", "sentence"),
     [
         (lambda: one_step_moments("he4"), TypeError, "`problem` must be a Problem"),
-        (
-            lambda: one_step_moments(PROBLEM, np.ones((3, 5))),
-            ValueError,
-            r"shape \(width, D\) = \(2, D\) with 2 ≤ D ≤ 5",
-        ),
+        (lambda: one_step_moments(PROBLEM, np.ones((3, 5))), ValueError, r"shape \(width, D\) = \(2, D\) with 2 ≤ D ≤ 5"),
         (lambda: one_step_moments(PROBLEM, np.ones((2, 6))), ValueError, r"has shape \(2, 6\)"),
         (lambda: one_step_moments(PROBLEM, np.zeros((2, 5))), ValueError, "rows of positive length"),
         (lambda: one_step_moments(PROBLEM, "weights"), TypeError, "`weights` must be an array"),
         (lambda: one_step_moments(PROBLEM, batch_size=0), ValueError, "`batch_size` must be at least 1"),
         (lambda: one_step_moments(PROBLEM, batch_size=1.5), TypeError, "`batch_size` must be an integer"),
-        (
-            lambda: moments_of_overlaps(PROBLEM, np.ones((2, 3)), np.eye(2)),
-            ValueError,
-            r"\(width, num_directions\) = \(2, 2\)",
-        ),
+        (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 3)), np.eye(2)), ValueError, r"\(width, num_directions\) = \(2, 2\)"),
         (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.diag([1, np.nan])), ValueError, "must be finite"),
         (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), [[1, 1], [0, 1]]), ValueError, "must be symmetric"),
         (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.diag([1, -1])), ValueError, "positive diagonal"),
         (lambda: moments_of_overlaps(PROBLEM, np.ones((2, 2)), np.eye(2), dimension=0), ValueError, "`dimension` must"),
     ],
-)
+)  # fmt: skip
 def test_impossible_questions_are_refused_in_one_sentence(call, error, sentence):
     with pytest.raises(error, match=sentence):
         call()

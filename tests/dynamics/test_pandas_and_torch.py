@@ -151,11 +151,3 @@ def test_directions_of_single_precision_are_of_unit_length_within_it():
 def test_what_only_spells_numbers_is_refused(column):
     with pytest.raises(TypeError, match=r"^Argument `coefficients` must be an array of real numbers, but is "):
         dynamics.Teacher(column)
-
-
-def test_a_missing_weight_is_named():
-    for missing in (pd.Series([1.0, None]), pd.Series([1.0, None], dtype="Float64")):
-        with pytest.raises(
-            ValueError, match=r"^Argument `coefficients` must be finite and not zero, but entry 1 is nan"
-        ):
-            dynamics.Teacher(missing)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.report import figures as figure_parts
 from dynamics.report import flows as plotting
 from dynamics.report.findings import find_findings
 
@@ -24,14 +21,6 @@ def flow():
         activation="he4", teacher=dynamics.Teacher.power_law(6, 1.0), width=18, dimension=48, initial_norm=0.02
     )
     return dynamics.solve_overlaps(problem, progress=False)
-
-
-@pytest.fixture(scope="module")
-def many():
-    problem = dynamics.Problem(
-        activation="he4", teacher=dynamics.Teacher.power_law(200, 1.0), width=400, dimension=1024
-    )
-    return dynamics.solve_decoupled(problem)
 
 
 @pytest.fixture
@@ -56,10 +45,7 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
 
 @pytest.mark.parametrize(
     ("x", "scale", "symbol", "label"),
-    [
-        ("steps", 500.0, "s", "number of SGD steps $s$"),
-        ("samples", 4000.0, "n", "samples $n$"),
-    ],
+    [("steps", 500.0, "s", "number of SGD steps $s$"), ("samples", 4000.0, "n", "samples $n$")],
 )
 def test_loss_is_drawn_over_steps_and_samples_with_the_same_exponents(flow, ax, x, scale, symbol, label):
     dynamics.plot_loss(flow, ax, x=x, learning_rate=2e-3, batch_size=8)
@@ -99,12 +85,6 @@ def test_steps_and_samples_need_the_rate_of_the_answer(flow):
             dynamics.plot_loss(answer, **given)
 
 
-def test_fit_can_be_left_out_and_predictions_have_no_second_curve(flow, ax):
-    prediction = dynamics.predict_emergence(dynamics.Problem.from_dataset(flow))
-    dynamics.plot_loss(prediction, ax, fit=False)
-    assert labels(ax) == ["sum formula"]
-
-
 def test_emergence_figure_has_a_curve_and_a_tick_per_direction(flow, ax):
     dynamics.plot_emergence(flow, ax)
     curves = [line for line in ax.lines if len(line.get_xdata()) == flow.sizes["time"]]
@@ -125,50 +105,10 @@ def test_times_figure_has_a_point_per_direction_and_arrows_for_those_not_emerged
     assert len(points["leading order"].get_xdata()) == 5
 
 
-def test_times_figure_says_when_there_is_nothing_to_compare(flow, ax):
-    nothing = flow.copy(deep=True)
-    nothing["emergence_time"][:] = np.nan
-    dynamics.plot_emergence_times(nothing, ax)
-    assert ax.texts[0].get_text() == "no direction has both times"
-
-
-def test_many_directions_are_thinned_evenly_in_log_p(many, ax):
-    dynamics.plot_emergence(many, ax)
-    curves = [line for line in ax.lines if len(line.get_xdata()) == many.sizes["time"]]
-    assert len(curves) <= figure_parts.MOST_CURVES
-    # A bar of colours names them, with the first, a middle and the last direction.
-    (bar,) = ax.child_axes
-    named = [text.get_text() for text in bar.get_yticklabels()]
-    assert (named[0], len(named), named[-1]) == ("1", 3, "200")
-    assert bar.get_title() == "$p$"
-
-
 def test_overlap_figures_need_a_history(flow, ax):
     bare = flow.drop_vars("teacher_overlap")
     with pytest.raises(ValueError, match="must hold an overlap history"):
         dynamics.plot_emergence(bare, ax)
-
-
-def test_odd_links_show_positive_overlaps_only(ax):
-    problem = dynamics.Problem(
-        activation="he3",
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=8,
-        initial_overlaps=([[-0.9]], [[1.0]], [1e-4]),
-    )
-    flow = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.5, 1.0]), progress=False)
-    dynamics.plot_emergence(flow, ax)
-    assert max(ax.lines[0].get_ydata()) == 0.0
-    summary = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([0.5, 1.0]), keep="summary", progress=False)
-    assert float(summary.max_overlap.max()) == 0.0
-
-
-def test_figures_make_their_own_axes_without_showing_them(flow):
-    from matplotlib import pyplot
-
-    assert dynamics.plot_loss(flow).figure.number in pyplot.get_fignums()
-    pyplot.close("all")
 
 
 def test_summary_figure_is_written_for_results_with_and_without_history(flow, tmp_path):
@@ -189,33 +129,9 @@ def test_table_shows_measured_beside_predicted_times(flow):
     assert "; asymptotic -1.000" in text
 
 
-def test_long_tables_are_thinned_and_say_so(many):
-    text = find_findings(many).as_text({})
-    assert len(text.splitlines()) < 40
-    assert " of 200 directions, spread over p." in text
-
-
 def test_json_has_null_where_there_is_no_number(flow):
     partly = flow.copy(deep=True)
     partly["emergence_time"][5] = np.nan
     stored = json.loads(find_findings(partly).as_json({}))
     assert stored["directions"][5]["emergence_time"] is None
     assert math.isfinite(stored["exponents"][0]["standard_error"])
-
-
-def test_text_and_json_draw_nothing(flow, tmp_path):
-    file = dynamics.save(flow, tmp_path / "run.nc")
-    code = (
-        "import sys, dynamics\nfrom dynamics.report.findings import find_findings\n"
-        f"found = find_findings(dynamics.load({str(file)!r}))\n"
-        "print(bool(found.as_text({}) and found.as_json({}) and found.drawings), 'matplotlib' in sys.modules)"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout == "True False\n"
-
-
-def test_never_and_unknown_times_read_as_such():
-    problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=1, dimension=16)
-    text = find_findings(dynamics.predict_emergence(problem)).as_text({})
-    row = next(line for line in text.splitlines() if line.split()[:1] == ["2"])
-    assert row.split()[2:] == ["never", "never", "-", "-", "-"]

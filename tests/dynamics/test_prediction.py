@@ -13,7 +13,7 @@ from scipy.integrate import quad
 import dynamics
 import hermite
 from dynamics.problem import Problem, Teacher
-from dynamics.theory import pairs, step_noise
+from dynamics.theory import pairs
 from dynamics.theory import prediction as module
 from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.learning_rates import learning_rate_limit
@@ -41,15 +41,6 @@ def test_greedy_matching_is_the_brute_force_one(rng, k, shape):
         np.testing.assert_array_equal(match_greedily(a, C, k), brute_force(a, C, k))
 
 
-def test_greedy_matching_leaves_vanishing_and_odd_negative_overlaps_alone():
-    assert match_greedily([1.0, 1.0], [[-0.5, 0.0], [-0.1, 0.0]], 3).tolist() == [-1, -1]
-    assert match_greedily([1.0, 1.0], [[-0.5, 0.0], [-0.1, 0.0]], 4).tolist() == [0, -1]
-
-
-def test_greedy_matching_keeps_its_order_where_powers_underflow():
-    assert match_greedily([1.0], [[1e-200], [3e-200]], 6).tolist() == [1]
-
-
 @pytest.mark.parametrize(("C", "k", "sentence"), [([[1.0]], 4, "must have shape"), ([[1.0, 1.0]], 2, "at least 3")])
 def test_greedy_matching_refuses(C, k, sentence):
     with pytest.raises(ValueError, match=sentence):
@@ -60,12 +51,7 @@ def single(link="he4", a=(1.0,), C0=0.1, n0=1e-4, dimension=64, **more):
     C = np.zeros((1, len(a)))
     C[0, 0] = C0
     return Problem(
-        activation=link,
-        teacher=Teacher(a),
-        width=1,
-        dimension=dimension,
-        initial_overlaps=(C, [[1.0]], [n0]),
-        **more,
+        activation=link, teacher=Teacher(a), width=1, dimension=dimension, initial_overlaps=(C, [[1.0]], [n0]), **more
     )
 
 
@@ -185,23 +171,6 @@ def test_linearised_times_of_relu_are_near_those_of_its_flow():
     np.testing.assert_allclose(found.predicted_learned_time / [5.4288, 24.8353], [1.03, 1.30], atol=0.01)
 
 
-def test_pauses_change_no_bit_of_linearised_times(monkeypatch):
-    problem = Problem(activation="relu", teacher=Teacher([0.9, 0.45]), width=3, dimension=16, seed=2)
-    found = predict(problem)
-    assert np.isfinite(found.predicted_learned_time).all()
-    monkeypatch.setattr("dynamics.theory.prediction.PIECE", 0.0)
-    again = predict(problem)
-    np.testing.assert_array_equal(again.predicted_learned_time, found.predicted_learned_time)
-    np.testing.assert_array_equal(again.predicted_emergence_time, found.predicted_emergence_time)
-
-
-def test_a_linearised_flow_that_takes_too_long_says_so(monkeypatch):
-    monkeypatch.setattr("dynamics.theory.prediction.MOST_EVALUATIONS", 30)
-    found = predict(Problem(activation={2: 0.8, 4: 0.6}, teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
-    assert np.isnan(found.predicted_learned_time).any()
-    assert module.NOTE_TOO_LONG in found.notes
-
-
 # --- notes and division -----------------------------------------------------------------------------------------------
 
 
@@ -221,16 +190,6 @@ def test_directions_that_are_not_orthonormal_are_noted():
     assert np.isnan(sum_formula_loss(problem, result, [1.0])).all()
 
 
-def test_predictions_do_not_depend_on_how_directions_are_split(monkeypatch):
-    problem = Problem(activation={4: 1.0, 5: 0.3}, teacher=Teacher.power_law(50, 1.0), width=60, dimension=100)
-    whole = predict(problem)
-    bias = escape_bias(problem, 1e-8, whole)
-    monkeypatch.setattr(pairs, "_CHUNK", 7)
-    monkeypatch.setattr(step_noise, "_CHUNK", 7)
-    np.testing.assert_array_equal(predict(problem).predicted_learned_time, whole.predicted_learned_time)
-    np.testing.assert_allclose(escape_bias(problem, 1e-8, whole).bias, bias.bias, rtol=1e-13)
-
-
 # --- matched overlaps drawn from their law ----------------------------------------------------------------------------
 
 
@@ -248,19 +207,6 @@ def test_drawn_overlaps_have_the_law_of_the_largest_of_many(k, dimension, width)
     assert (drawn > 0).all() if k % 2 else 100 < np.sum(drawn > 0) < 200
 
 
-def test_drawn_overlaps_agree_with_matrices_of_random_starts():
-    # Mean matched |C| of the strongest and the last direction over 300 starts; 5 standard errors, false alarm 1e-5.
-    a, m, d = np.array([4.0, 1.0, 0.2]), 6, 40
-    exact, drawn = [], []
-    for seed in range(300):
-        problem = Problem(activation="he4", teacher=Teacher(a), width=m, dimension=d, seed=seed)
-        exact.append(np.abs(predict(problem).matched_overlap))
-        drawn.append(np.abs(draw_matched_overlaps(a, m, d, 4, seed)[1]))
-    difference = np.mean(exact, axis=0) - np.mean(drawn, axis=0)
-    error = np.sqrt((np.var(exact, axis=0) + np.var(drawn, axis=0)) / 300)
-    assert (np.abs(difference)[[0, 2]] < 5 * error[[0, 2]]).all()
-
-
 def test_large_problems_are_predicted_without_the_matrix(monkeypatch):
     monkeypatch.setattr(pairs, "LARGEST_MATRIX", 100)
     problem = Problem(activation="he3", teacher=Teacher([0.1, 0.4, 0.2] * 10), width=20, dimension=10**6)
@@ -270,10 +216,6 @@ def test_large_problems_are_predicted_without_the_matrix(monkeypatch):
     assert result.matched_neuron[1] == 0
     assert np.isinf(result.predicted_emergence_time[0])
     np.testing.assert_array_equal(result.matched_overlap, predict(problem).matched_overlap)
-
-
-def test_drawn_overlaps_of_one_dimension_are_whole():
-    assert np.abs(draw_matched_overlaps(np.array([1.0]), 5, 1, 4, 0)[1]).tolist() == [1.0]
 
 
 # --- loss and exponents -----------------------------------------------------------------------------------------------

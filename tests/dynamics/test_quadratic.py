@@ -11,8 +11,7 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from dynamics.report.findings import find_findings
-from dynamics.report.networks import quadratic_findings
-from dynamics.runs.trackers import Callback, SteadyState
+from dynamics.runs.trackers import Callback
 from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
@@ -133,19 +132,6 @@ def test_times_and_slopes_of_many_directions(dimension, seed):
         assert loss == pytest.approx(-1.134, abs=0.03)
 
 
-def test_reached_times_do_not_depend_on_what_is_saved():
-    asked = large(10**6, width=12, directions=40)
-    few = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.at([200.0]))
-    many = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.geometric(0.01, 200.0, 77))
-    for name in ("aligned_time", "learned_time"):
-        np.testing.assert_allclose(many[name], few[name], rtol=1e-9)
-        assert np.isfinite(few[name]).sum() >= 12
-    assert float(many.loss[-1]) == pytest.approx(float(few.loss[-1]), rel=1e-9)
-    early = dynamics.solve_quadratic(asked, save_at=dynamics.SaveAt.at([20.0]))
-    expected = np.where(few.aligned_time <= 20.0, few.aligned_time, np.nan)
-    np.testing.assert_allclose(early.aligned_time, expected, rtol=1e-9)
-
-
 def test_rotated_neurons_are_the_same_network():
     rng = np.random.default_rng(0)
     weights = 0.5 * rng.standard_normal((4, 12))
@@ -206,10 +192,7 @@ def test_exponents_hold_above_one_half_alone():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (
-            {"activation": "he3"},
-            "Argument `problem` must have the link he2 for a quadratic network, but has he3.",
-        ),
+        ({"activation": "he3"}, "Argument `problem` must have the link he2 for a quadratic network, but has he3."),
         (
             {"teacher": dynamics.Teacher([0.8, 0.6], directions=[[1.0, 0.0], [0.6, 0.8]])},
             "Argument `problem` must have an orthonormal teacher for a quadratic network, but it has not.",
@@ -285,26 +268,6 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, student):
     np.testing.assert_array_equal(dynamics.load(path).alignment, whole.alignment)
 
 
-def test_interrupts_and_steady_states_are_heard():
-    def interrupt(time, _state):
-        if time > 5.0:
-            raise KeyboardInterrupt
-
-    asked = large(10**6, width=12, directions=40)
-    with pytest.raises(dynamics.SolveInterrupted) as caught:
-        dynamics.solve_quadratic(asked, trackers=[Callback(interrupt)])
-    found = caught.value.dataset
-    assert 0 < np.isfinite(found.loss).sum() < 150
-    assert quadratic_findings(found).verdict.startswith("Unfinished")
-    with pytest.raises(dynamics.SolveInterrupted) as caught:
-        dynamics.solve_quadratic(asked, trackers=[Callback(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))])
-    # As many directions as neurons: all are learned, and nothing moves any more.
-    late = dynamics.SaveAt.geometric(1.0, 1e4, 40)
-    few = dynamics.solve_quadratic(problem(width=5), save_at=late, trackers=[SteadyState()])
-    assert few.attrs["stop_reason"] == "steady_state"
-    np.testing.assert_allclose(few.loss.dropna("time")[-1], 0.0, atol=1e-12)
-
-
 def test_the_velocity_is_the_derivative():
     for student in ("homogeneous", "stiefel"):
         stepper = JumpStepper(problem(student=student))
@@ -320,24 +283,6 @@ def test_the_velocity_is_the_derivative():
         first, expected = projector(before, slope)
         second, _ = projector(stepper.interpolate(0.5 + 1e-7), slope)
         np.testing.assert_allclose((second - first) / 1e-7, expected, atol=1e-6)
-
-
-def test_what_exceeds_the_memory_is_refused_ahead(tmp_path, monkeypatch, capsys):
-    from dynamics import solve
-
-    monkeypatch.setattr("dynamics.problem.checks.machine_memory", lambda: 10**9)
-    with pytest.raises(ValueError, match=r"^Argument `width` must leave room in memory, but 2048 takes .* GB, more"):
-        dynamics.solve_quadratic(large(10**9, width=2048, directions=16384))
-    times = dynamics.SaveAt.linear(0.1, 1.0, 4000)
-    with pytest.raises(
-        ValueError, match=r"^Argument `save_at` must leave room in memory, but 4000 takes 2\.\d* GB, mo"
-    ):
-        dynamics.solve_quadratic(large(10**9, width=16, directions=16384), save_at=times)
-    monkeypatch.chdir(tmp_path)
-    size = ["--directions", "16384", "--width", "2048", "--dimension", "1e9"]
-    assert solve.main(["--model", "quadratic", *size]) == 2
-    assert "must leave room in memory" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_tells_what_is_known(tmp_path, monkeypatch, capsys):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pkgutil import resolve_name
 
 import numpy as np
@@ -12,9 +10,8 @@ import pytest
 from own_systems import Logistic
 
 import dynamics
-from dynamics.runs.variables import VARIABLES
 from dynamics.solve.integration import Integration
-from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that, registered
+from dynamics.solve.registry import ANSWERS, CAPABILITIES, answers_that
 
 TEACHER = dynamics.Teacher([0.6, 0.4])
 SAVE_AT = dynamics.SaveAt.at([0.0, 0.1, 0.2])
@@ -99,14 +96,3 @@ def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch)
     with pytest.raises(dynamics.SolveError, match="loss_rose") as caught:
         answer.solve()(asked, save_at=SAVE_AT, progress=False, **given)
     assert caught.value.dataset.attrs["stop_reason"] == "loss_rose"
-
-
-def test_the_table_loads_nothing_heavy():
-    code = "import sys\nimport dynamics.solve.registry\nprint({'numpy', 'numba', 'xarray'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
-
-
-def test_errors_of_all_events_have_a_label():
-    assert {"loss_level_time_error", "emergence_time_error", "learned_time_error"} <= set(VARIABLES)
-    assert registered("spherical").can("estimate")

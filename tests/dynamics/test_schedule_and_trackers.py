@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from processes import interrupt_run
 
 import dynamics
 from dynamics.integrators import Status
@@ -17,22 +16,13 @@ from dynamics.runs.trackers import Soundness, StopReason
     ("call", "sentence"),
     [
         (lambda: dynamics.SaveAt.at([]), "Argument `times` must be a non-empty list of times, but has shape (0,)."),
-        (
-            lambda: dynamics.SaveAt.at([-1.0, 2.0]),
-            "Argument `times` must be finite and at least 0, but starts at -1.0 and ends at 2.0.",
-        ),
+        (lambda: dynamics.SaveAt.at([-1.0, 2.0]), "Argument `times` must be finite and at least 0, but starts at -1.0 and ends at 2.0."),
         (lambda: dynamics.SaveAt.at([1.0, 1.0]), "Argument `times` must increase, but goes from 1.0 to 1.0."),
-        (
-            lambda: dynamics.SaveAt.geometric(0.0, 1.0, 3),
-            "Arguments `first` and `last` must satisfy 0 < first < last, but are 0.0 and 1.0.",
-        ),
-        (
-            lambda: dynamics.SaveAt.linear(2.0, 1.0, 3),
-            "Arguments `first` and `last` must satisfy 0 <= first < last, but are 2.0 and 1.0.",
-        ),
+        (lambda: dynamics.SaveAt.geometric(0.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 < first < last, but are 0.0 and 1.0."),
+        (lambda: dynamics.SaveAt.linear(2.0, 1.0, 3), "Arguments `first` and `last` must satisfy 0 <= first < last, but are 2.0 and 1.0."),
         (lambda: dynamics.SaveAt.linear(0.0, 1.0, 1), "Argument `count` must be at least 2, but is 1."),
     ],
-)
+)  # fmt: skip
 def test_bad_schedules_get_one_sentence(call, sentence):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         call()
@@ -82,13 +72,6 @@ def test_a_callback_stops_the_run_and_later_times_hold_nan(problem):
     assert seen[-1][1].size == 3 * 2 + 9 + 3
 
 
-def test_stop_iteration_in_a_callback_means_stop(problem):
-    def refuse(_time, _state):
-        raise StopIteration
-
-    assert solve(problem, trackers=[trackers.Callback(refuse)]).attrs["stop_reason"] == "callback"
-
-
 def test_steady_state_ends_a_run_that_has_settled_but_not_one_that_waits():
     """Two neurons, each near its own direction, settle exponentially; one that starts at C = 0.01 waits until t ~ 1250."""
     near = dynamics.Problem(
@@ -130,51 +113,10 @@ def test_an_interrupt_keeps_what_was_computed(problem):
     assert np.isfinite(flow.loss[0])
     with pytest.raises(dynamics.SolveInterrupted) as caught:
         dynamics.solve_overlaps(
-            problem,
-            save_at=dynamics.SaveAt.at([1.0, 400.0]),
-            progress=False,
-            trackers=[trackers.Callback(interrupt)],
+            problem, save_at=dynamics.SaveAt.at([1.0, 400.0]), progress=False, trackers=[trackers.Callback(interrupt)]
         )
     assert isinstance(caught.value, KeyboardInterrupt)
     assert np.isfinite(caught.value.dataset.loss[0])
-
-
-class Stumbling:
-    """A stepper that cannot go beyond t = 5."""
-
-    def __init__(self):
-        self.time, self.event_times = 0.0, np.array([2.0, 7.0])
-
-    def advance(self, target, _max_steps):
-        if target > 5.0:
-            return Status.STEP_TOO_SMALL
-        self.time = target
-        return Status.REACHED
-
-    def interpolate(self, t, out=None):
-        return np.array([t])
-
-    def statistics(self):
-        return {"steps_accepted": 1}
-
-
-def test_the_loop_keeps_what_a_failing_integrator_reached():
-    result = run(Stumbling(), np.array([1.0, 4.0, 6.0, 9.0]), lambda y: {"y": y[0]})
-    assert result.stop_reason is StopReason.STEP_TOO_SMALL
-    assert [record["y"] for record in result.records] == [1.0, 4.0]
-    assert result.end_time == 4.0
-    np.testing.assert_array_equal(result.event_times, [2.0, 7.0])
-
-
-def test_a_signal_is_heard_between_chunks(problem):
-    """KeyboardInterrupt comes in the main thread, which waits, and ends the run at the next chunk."""
-
-    def send(time, _state):
-        if time > 2.0:
-            interrupt_run()
-
-    flow = solve(problem, trackers=[trackers.Callback(send)])
-    assert flow.attrs["stop_reason"] == "interrupted"
 
 
 def test_progress_writes_to_stderr_only_when_asked(problem, capsys):

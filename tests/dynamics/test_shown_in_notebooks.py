@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import lzma
 import subprocess
 import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,9 +11,6 @@ import pytest
 
 import dynamics
 import hermite
-from dynamics import tokens
-
-COMPARISON = Path(__file__).parents[1] / "old_files/finished/comparison.nc.xz"
 
 
 def read(value):
@@ -67,22 +62,6 @@ def test_a_problem_shows_student_teacher_and_start():
     assert ", …" in many
 
 
-def test_a_network_shows_its_layers_and_each_kind_its_function():
-    student = dynamics.Student(activation="erf", width=4, scale="1/m", biases="trained", decay=(0.0, 0.0))
-    network = dynamics.Problem(student=student, teacher=dynamics.Teacher.polynomial("x1 + x1*x2"), dimension=8)
-    _, rows = read(network)
-    assert rows["student"] == "f(x) = s Σi vi σ(wi·x + bi)"
-    assert rows["layers"] == "wi free, vi trained, biases: trained"
-    assert rows["scale and rates"] == "s = 0.25, εw = 1, εv = 1, εb = 1"
-    assert rows["teacher"] == "f*(x) = x1 + x1*x2"
-    units = dynamics.Teacher([1.0, -0.5], links=["he2", "he3"], biases=[0.1, 0.2], directions=[[1.0, 0.0], [0.6, 0.8]])
-    text = read(dynamics.Problem(student=student, teacher=units, dimension=8))[1]["teacher"]
-    assert text == "f*(x) = Σp ap σp(θp·x + βp)ap = 1, −0.5directions θp: given in R2"
-    functions = {kind: read(problem(student=kind))[1]["student"] for kind in ("committee", "spherical", "stiefel")}
-    assert functions["committee"] == "f(x) = Σi σ(wi·x)"
-    assert len(set(functions.values())) == 3
-
-
 def test_a_teacher_shows_its_function_and_what_it_is_known_by():
     caption, rows = read(dynamics.Teacher.power_law(14, 0.5))
     assert caption == "Teacher: 14 directions"
@@ -119,25 +98,6 @@ def test_inputs_and_a_student_show_what_they_are_made_of():
         "scale and rates": "s = 1, εw = 1, εv = 1, εb = 0",
         "decay": "κw = 0.5, κv = 0",
     }
-
-
-def test_a_problem_of_tokens_shows_its_task_and_the_fields_that_are_given():
-    problems = {
-        "Compose k hidden permutations": tokens.Composition(vocabulary=6, hops=4, weights=[0.5, 0.3, 0.2]),
-        "Predict the successor": tokens.CausalGraph(parents=[None, *range(20)], vocabulary=5),
-        "Recall the answer": tokens.FactualRecall(relations=4, subjects=32, answers=4),
-        "Store N pairs": tokens.AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5),
-    }
-    shown = [(task, *read(each)) for task, each in problems.items()]
-    assert all(rows.pop("task").startswith(task) for task, _, rows in shown)
-    captions, rows = zip(*(part[1:] for part in shown), strict=True)
-    assert captions[0] == "Composition, learned from tokens"
-    assert rows[0]["weights"] == "0.5, 0.3, 0.2"
-    assert "stage time" not in rows[0]
-    assert rows[1]["parents"] == "None, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …"
-    assert rows[2]["initial scale"] == "0.001"
-    memory = {"group sizes": "2, 4", "frequency exponent": "1.5", "optimizer": "gradient", "embeddings": "orthonormal"}
-    assert rows[3] == memory
 
 
 def test_names_that_a_user_gives_are_escaped():
@@ -195,18 +155,6 @@ def test_a_summary_begins_with_what_must_be_read_first():
     heads = ["".join(cell.itertext()) for cell in page.iter("th")]
     assert heads[:3] == ["p", "a_p", "T_p, leading order"]
     assert "<script>" not in shown._repr_html_()
-
-
-def test_a_summary_of_a_comparison_says_its_verdict_and_one_of_a_foreign_answer_that_it_is_none(tmp_path):
-    (tmp_path / "comparison.nc").write_bytes(lzma.decompress(COMPARISON.read_bytes()))
-    tree = dynamics.load(tmp_path / "comparison.nc")
-    word = tree["comparison"].attrs["verdict"]
-    assert str(dynamics.summary(tree)).lower().startswith(word)
-    assert dynamics.summary(tree)._repr_html_().lower().startswith(f"<div><p><strong>{word}")
-    foreign = str(dynamics.summary(tree["comparison"].to_dataset().assign_attrs(answer="tea", parameters="")))
-    assert foreign.splitlines()[1] == "No family of results knows this answer."
-    with pytest.raises(TypeError, match=r"^Argument `answer` must be a Dataset or DataTree, but is str\.$"):
-        dynamics.summary("run.nc")
 
 
 @pytest.mark.parametrize(

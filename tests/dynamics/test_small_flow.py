@@ -11,9 +11,6 @@ from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status, methods
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 from dynamics.integrators.methods import FlowMethod, is_small
-from dynamics.integrators.small_flow import SmallFlowStepper
-from dynamics.runs.loop import run
-from dynamics.runs.trackers import Soundness, StopReason, Tracker
 
 
 def problem(activation="he4", P=3, m=5, d=16, *, initial_norm=0.5, seed=1):
@@ -95,53 +92,6 @@ def test_many_times_at_once_are_the_same_steps_and_the_same_states(method):
     np.testing.assert_array_equal(torn.event_times, one.event_times)
 
 
-@pytest.mark.parametrize("keep", ["summary", "full"])
-def test_stacked_states_are_observed_to_the_same_bits(keep):
-    system = OverlapSystem(problem())
-    method = FlowMethod(system, "stiff", 1e-8, last_time=3e3)
-    _, states = method.stepper(1e-6).advance_through(np.geomspace(0.1, 3e3, 9), 10**6)
-    observe = system.observer(keep, lambda: False)
-    together = observe(states)
-    for k, state in enumerate(states):
-        for name, value in observe(state).items():
-            np.testing.assert_array_equal(together[name][k], value)
-    assert np.isnan(together["gram_margin"]).all()
-
-
-class Watching(Tracker):
-    def __init__(self, *, patient):
-        self.patient = patient
-        self.seen = []
-
-    def check(self, view):
-        self.seen.append(view.time)
-
-
-def test_a_tracker_sees_every_saved_time_unless_it_is_patient():
-    times = np.geomspace(1.0, 3e3, 50)
-    system = OverlapSystem(problem())
-    seen = {}
-    for patient in (True, False):
-        tracker = Watching(patient=patient)
-        first = FlowMethod(system, "stiff", 1e-8, last_time=3e3).stepper(1e-6)
-        result = run(first, times, system.observer("summary", lambda: False), trackers=[tracker])
-        assert len(result.records) == times.size
-        seen[patient] = len(set(tracker.seen))
-    assert seen[True] < 10 < seen[False]
-
-
-def test_what_follows_a_wrong_record_is_dropped():
-    system = OverlapSystem(problem())
-    # The loss of this flow is never below its own scale times this slack.
-    sound = Soundness(1e-8, -1e-3, falls=True)
-    first = FlowMethod(system, "stiff", 1e-8, last_time=3e3).stepper(1e-6)
-    times = np.geomspace(1.0, 3e3, 50)
-    result = run(first, times, system.observer("summary", lambda: False), sound=sound)
-    assert result.stop_reason is StopReason.LOSS_ROSE
-    assert 0 < len(result.records) < times.size
-    assert np.isnan(result.records.columns["loss"][len(result.records) :]).all()
-
-
 def test_files_of_the_large_flow_solver_go_on_with_it():
     asked = problem()
     small = FlowMethod(OverlapSystem(asked), "stiff", 1e-8, last_time=3e3)
@@ -160,8 +110,3 @@ def test_the_size_decides(monkeypatch):
     monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 5 * 5 * 8)
     assert is_small(problem())
     assert not is_small(problem(m=6))
-
-
-def test_a_start_beyond_all_numbers_ends_the_run():
-    first = SmallFlowStepper(problem(initial_norm=1e150), rtol=1e-6, atol=1e-8)
-    assert first.advance(1.0, 1000) in (Status.NOT_FINITE, Status.STEP_TOO_SMALL)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import json
 
 import numpy as np
 import pytest
 from processes import python
 
 import dynamics
-from dynamics import cores
-from dynamics.commands.options import OPTIONS
 from dynamics.solve import __main__ as solve
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
@@ -94,50 +91,11 @@ def test_an_answer_is_not_lost_for_its_figure(here):
     assert dynamics.load(here / "kept.nc").attrs["stop_reason"] == "reached_end"
 
 
-def test_json_is_one_object(here, capsys):
-    assert solve.main(["--k", "4", *SMALL, "--json", "--no-plot", "--output", "run.nc"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["output"] == "run.nc"
-    assert summary["figure"] is None
-    assert len(summary["directions"]) == 4
-    law = summary["exponents"][0]
-    assert law["asymptotic"] == -1.0
-    assert law["standard_error"] > 0
-
-
-def test_libraries_are_loaded_beside_a_run_once_those_with_threads_are_known(here, monkeypatch):
-    """A threadpoolctl before 3.7 that lists them while another thread loads one waits for ever, in every second run."""
-    known = []
-    cores._libraries.cache_clear()
-    monkeypatch.setattr(solve, "load_libraries", lambda **_uses: known.append(cores._libraries.cache_info().currsize))
-    assert solve.main(["--k", "4", *SMALL, "--quiet", "--no-plot", "--model", "decoupled"]) == 0
-    assert known == [1]
-
-
-def test_names_are_free_when_none_is_given(here):
-    arguments = ["--k", "4", *SMALL, "--quiet"]
-    assert solve.main(arguments) == 0
-    assert solve.main(arguments) == 0
-    names = sorted(entry.name for entry in here.iterdir())
-    assert len(names) == 4
-    assert all(name.startswith("overlaps-he4-beta1-P4-m12-d32-") for name in names)
-
-
 def test_overwrite_replaces(here):
     arguments = ["--k", "4", *SMALL, "--quiet", "--no-plot", "--output", "run.nc"]
     assert solve.main(arguments) == 0
     assert solve.main([*arguments, "--overwrite", "--save", "linear:5", "--t-max", "7"]) == 0
     assert dynamics.load("run.nc").time.values.tolist() == [0.0, 1.75, 3.5, 5.25, 7.0]
-
-
-def test_decoupled_model_and_given_coefficients(here, capsys):
-    arguments = ["--model", "decoupled", "--coefficients", "0.8,0.6,0.5,0.4", "--width", "12", "--dimension", "64"]
-    assert solve.main([*arguments, "--save", "50", "--plot", "figure.pdf", "--output", "run.nc"]) == 0
-    assert "no asymptotic law" in capsys.readouterr().out
-    stored = dynamics.load("run.nc")
-    assert stored.attrs["answer"] == "decoupled"
-    assert stored.sizes["time"] == 50
-    assert (here / "figure.pdf").exists()
 
 
 NETWORK = ["--teacher", "x1 + x1*x2", "--activation", "erf", "--width", "4", "--biases", "fixed", "--dimension", "100"]
@@ -156,12 +114,7 @@ def test_options_of_a_network_choose_the_model(here, capsys):
     assert problem.teacher == dynamics.Teacher.polynomial("x1 + x1*x2")
     assert problem.label_noise == 0.1
     assert problem.student == dynamics.Student(
-        activation="erf",
-        width=4,
-        biases="fixed",
-        initial_biases=[0.5, -0.5, 1.0, 0.0],
-        scale="1/m",
-        rates="mean-field",
+        activation="erf", width=4, biases="fixed", initial_biases=[0.5, -0.5, 1.0, 0.0], scale="1/m", rates="mean-field"
     )
 
 
@@ -197,36 +150,6 @@ def test_configuration_file_fills_in_and_flags_win(here, capsys):
     assert stored.sizes["direction"] == 3
     assert stored.attrs["answer"] == "decoupled"
     assert float(stored.time[-1]) == 9.0
-
-
-def test_every_option_has_a_flag_and_a_line_of_help():
-    shown = solve.build_parser().format_help()
-    for option in OPTIONS:
-        assert f"--{option.name}" in shown
-        assert option.help
-
-
-def test_declared_defaults_are_those_of_the_library():
-    """The table imports nothing heavy, so it repeats numbers that live elsewhere."""
-    from dynamics.commands import options as readers
-    from dynamics.problem import checks, schedule
-
-    (save,) = (option for option in OPTIONS if option.name == "save")
-    assert save.read(save.default) == ("geometric", schedule.DEFAULT_COUNT)
-    assert readers.tolerance(str(checks.SMALLEST_RTOL)) == checks.SMALLEST_RTOL
-
-
-def test_version(capsys):
-    assert solve.main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("feature-emergence ")
-
-
-def test_early_stop_is_said_on_the_screen(here, capsys):
-    arguments = ["--k", "4", *SMALL, "--t-max", "1e7", "--method", "explicit", "--max-runtime", "0.2", "--no-plot"]
-    assert solve.main(arguments) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("Unfinished: stopped early at t = ")
-    assert "(max runtime). The wall-clock budget ran out" in told
 
 
 def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
@@ -280,87 +203,37 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
     [
         (["--k", "0"], "Option --k must be at least 1, but is 0."),
         (["--k", "four"], "Option --k must be a number, but is 'four'."),
-        (["--k", "2.5"], "Option --k must be an integer, but is '2.5'."),
-        (["--beta", "-1"], "Option --beta must be at least 0, but is -1."),
         (["--beta", "nan"], "Option --beta must be finite, but is nan."),
         (["--rtol", "2"], "Option --rtol must be at least 1e-14 and below 1, but is 2."),
         (["--initial-norm", "0"], "Option --initial-norm must be positive, but is 0."),
         (["--seed", "-1"], "Option --seed must be at least 0, but is -1."),
         (["--save", "cubic:3"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'cubic:3'."),
-        (["--save", "1"], "Option --save must ask for at least 2 times, but asks for 1."),
-        (
-            ["--k", "4", "--activation", "relu"],
-            "Option --k must equal the information exponent of --activation, but is 4 while relu has 1.",
-        ),
-        (
-            ["--coefficients", "1,-2"],
-            "Option --coefficients must have positive coefficients, but entry 1 is -2.0, which the homogeneous student "
-            "cannot learn; a `Student` can.",
-        ),
-        (
-            ["--coefficients", "@no.csv"],
-            "Option --coefficients must name a file of numbers that can be read, but is "
-            "'@no.csv': No such file or directory.",
-        ),
-        (
-            ["--teacher", "x1", "--model", "overlaps"],
-            "Option --teacher must be absent for --model overlaps, but is x1.",
-        ),
-        (["--teacher", "x1+y"], "Option --teacher must be a polynomial in x1 ... x9, but contains the name 'y'."),
-        (
-            ["--coefficients", "1,2", "--beta", "1"],
-            "Option --beta must be absent when --coefficients is given, but is 1.0.",
-        ),
-        (
-            ["--dimension", "3"],
-            "Option --dimension must be at least 16, the number of axes that the teacher spans, but is 3.",
-        ),
-        (
-            ["--config", "none.toml"],
-            "Option --config must name a readable file, but 'none.toml' is not (No such file or directory).",
-        ),
+        (["--k", "4", "--activation", "relu"], "Option --k must equal the information exponent of --activation, but is 4 while relu has 1."),
+        (["--coefficients", "1,-2"], "Option --coefficients must have positive coefficients, but entry 1 is -2.0, which the homogeneous student cannot learn; a `Student` can."),
+        (["--coefficients", "@no.csv"], "Option --coefficients must name a file of numbers that can be read, but is '@no.csv': No such file or directory."),
+        (["--teacher", "x1", "--model", "overlaps"], "Option --teacher must be absent for --model overlaps, but is x1."),
+        (["--coefficients", "1,2", "--beta", "1"], "Option --beta must be absent when --coefficients is given, but is 1.0."),
+        (["--dimension", "3"], "Option --dimension must be at least 16, the number of axes that the teacher spans, but is 3."),
+        (["--config", "none.toml"], "Option --config must name a readable file, but 'none.toml' is not (No such file or directory)."),
         (["--output", "missing/run.nc"], "Option --output must lie in an existing directory, but is 'missing/run.nc'."),
         (["--model", "decoupled", "--k", "2"], "must have a link of information exponent at least 3"),
         (["--nonsense"], "unrecognized arguments: --nonsense"),
         (["--bta", "1"], "unrecognized arguments: --bta 1. Did you mean '--beta'?"),
-        (["--K=3"], "unrecognized arguments: --K=3. Did you mean '--k'?"),
         (
             ["--model", "meanfield"],
             "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, but is "
             "'meanfield'. Did you mean 'mean-field'?",
         ),
-        (["--t-max", "1", "--t-min", "2"], "must satisfy 0 < first < last, but are 2.0 and 1.0."),
-        (
-            ["--model", "x"],
-            "Option --model must be one of overlaps, decoupled, quadratic, mean-field, network, correlation, but is 'x'.",
-        ),
-        (
-            ["--model", "decoupled", "--rtol", "1e-3"],
-            "Option --rtol must be absent for --model decoupled, but is 1e-3.",
-        ),
+        (["--model", "decoupled", "--rtol", "1e-3"], "Option --rtol must be absent for --model decoupled, but is 1e-3."),
         (["--plot", "a.png", "--no-plot"], "Options --plot and --no-plot must not be given together, but are."),
         (["--json", "--quiet"], "Options --json and --quiet must not be given together, but are."),
         (["--output", "run.png"], "Options --output and --plot must name different files, but both are 'run.png'."),
-        (["--save", "foo"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'foo'."),
         (["--save", "liner:9"], "must be geometric:COUNT or linear:COUNT, but is 'liner:9'. Did you mean 'linear'?\n"),
-        (
-            ["--scale", "1/n", "--model", "network"],
-            "Option --scale must be 1/m, 1/sqrt(m) or numbers, but is '1/n'. Did you mean '1/m'?\n",
-        ),
         (["--output", "run.csv"], "Option --output must not end in .csv, which --csv writes, but is 'run.csv'.\n"),
-        (["--rates", "1,x,1", "--model", "network"], "Option --rates must be a number, but is 'x'.\n"),
-        (
-            ["--method", "gradient-descend", "--model", "correlation"],
-            "but is 'gradient-descend'. Did you mean 'gradient-descent'?\n",
-        ),
-        (["--device", "cudo", "--method", "stiff"], "but is 'cudo'. Did you mean 'cuda'?\n"),
-        (
-            ["--plot", "figure.xyz"],
-            "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'.",
-        ),
+        (["--plot", "figure.xyz"], "Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.xyz'."),
         (["--activation", "__import__('os')"], "Option --activation must be a formula, but contains a call of"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_get_one_sentence_and_exit_code_2(here, capsys, arguments, sentence):
     assert solve.main(arguments) == 2
     captured = capsys.readouterr()

@@ -8,9 +8,7 @@ import torch
 from kernel_calls import Kernels
 
 import dynamics
-from dynamics.equations.losses import mean_of_pairs
 from dynamics.equations.spherical import SphericalSystem
-from dynamics.runs.dataset import VARIABLES
 
 MIXED = {1: 0.3, 2: 0.2, 3: 0.5, 4: 0.7}
 OTHER = {1: 0.1, 3: 0.5, 4: 0.4, 5: 0.2}
@@ -147,14 +145,6 @@ def test_one_neuron_at_the_teacher_learns_as_a_pair():
     assert float(flow.teacher_overlap[1, 0, 0]) == pytest.approx(c, abs=1e-9)
 
 
-def test_pairs_are_averaged_in_strips(monkeypatch):
-    vectors = np.random.default_rng(0).standard_normal((7, 3))
-    whole = mean_of_pairs(vectors, np.square)
-    monkeypatch.setattr("dynamics.equations.losses.PAIRS", 14)
-    assert mean_of_pairs(vectors, np.square) == pytest.approx(whole, rel=1e-14)
-    assert whole == pytest.approx(np.mean((vectors @ vectors.T) ** 2), rel=1e-14)
-
-
 # --- coupled starts and tracers ------------------------------------------------------------------------------------
 
 
@@ -181,32 +171,7 @@ def test_tracers_follow_the_field_and_are_no_part_of_it(coefficients, directions
     assert np.abs(places[1] - places[0]).max() > 0.1
 
 
-@pytest.mark.parametrize(
-    ("tracers", "words"), [([[0.1, 0.2]], r"shape \(n, 1\)"), ([[1.5]], "at most 1"), ([[np.nan]], "at most 1")]
-)
-def test_impossible_tracers_are_refused(tracers, words):
-    with pytest.raises(ValueError, match=words):
-        dynamics.solve_mean_field(problem(), tracers=tracers)
-
-
 # --- the answer ----------------------------------------------------------------------------------------------------
-
-
-def test_the_dataset_is_labelled_and_gives_back_its_problem(tmp_path):
-    question = problem(MIXED, 4, 9, teacher_activation=OTHER, seed=5)
-    flow = solve(question)
-    for name, variable in flow.data_vars.items():
-        assert variable.dims == VARIABLES[name].dims
-        assert variable.attrs["long_name"]
-    dynamics.save(flow, tmp_path / "flow.nc")
-    assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "flow.nc")) == question
-    assert flow.attrs["answer"] == "spherical"
-
-
-def test_a_stopped_run_says_so():
-    stopped = dynamics.solve_spherical(problem(), max_runtime=1e-9, progress=True, on_failure="return")
-    assert stopped.attrs["stop_reason"] != "reached end"
-    assert np.isnan(stopped.loss.values[-1])
 
 
 @pytest.mark.parametrize(
@@ -221,11 +186,3 @@ def test_a_stopped_run_says_so():
 def test_bad_arguments_are_named(changes, words):
     with pytest.raises(ValueError, match=words):
         solve(problem(), **changes)
-
-
-def test_other_students_and_mixtures_are_told_apart():
-    pair = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=8)
-    with pytest.raises(ValueError, match="spherical student"):
-        dynamics.solve_spherical(pair)
-    with pytest.warns(UserWarning, match="sum to 0.5"):
-        solve(problem(coefficients=(0.5,)))

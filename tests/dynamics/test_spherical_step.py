@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,7 +10,6 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from dynamics.equations.spherical_step import SphericalStepSystem
-from dynamics.runs.dataset import VARIABLES
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.weights import PlainSgd, Spherical, WeightRuns
 
@@ -109,17 +106,6 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
     if teacher_link not in ("relu", "step"):
         assert system.loss(y) == pytest.approx(loss, abs=1e-10)
         np.testing.assert_allclose(kernels.events(), events, atol=1e-10)
-
-
-@pytest.mark.slow_to_compile
-def test_normalise_keeps_unit_lengths_and_one_half():
-    system = SphericalStepSystem(question(), (0.5,), 0.1)
-    y = system.initial_state.copy()
-    y[6] = 1.1
-    y[7] += 0.3
-    G = system.unpack(Kernels(system).normalised(y))[1]
-    assert G[0, 0] == 1.0
-    assert G[0, 1] == G[1, 0] == system.unpack(system.initial_state)[1][1, 0]
 
 
 @pytest.mark.parametrize(
@@ -225,36 +211,7 @@ def test_tends_to_the_flow_at_first_order(link, teacher_link):
     assert gaps[0] > 1e-6
 
 
-def test_batches_divide_the_noise():
-    one, four = (solve(question(), [1.0], learning_rate=0.01 * b, batch_size=b) for b in (1, 4))
-    np.testing.assert_allclose(four.student_overlap, one.student_overlap, rtol=1e-12)
-
-
 # --- the answer ---------------------------------------------------------------------------------------------------
-
-
-def test_the_dataset_says_what_was_solved(tmp_path):
-    problem = question(MIXED, OTHER)
-    found = solve(problem, [0.0, 1.0], learning_rate=0.004, batch_size=2)
-    assert (found.attrs["learning_rate"], found.attrs["step_theory"], found.attrs["batch_size"]) == (
-        0.004,
-        "infinite-d",
-        2,
-    )
-    assert "learning rate" in found.attrs["title"]
-    stored = json.loads(found.attrs["parameters"])["solver"]
-    assert (stored["learning_rate"], stored["step_theory"], stored["batch_size"]) == (0.004, "infinite-d", 2)
-    for name, variable in found.data_vars.items():
-        assert variable.dims == VARIABLES[name].dims
-    np.testing.assert_array_equal(np.diagonal(found.student_overlap, axis1=1, axis2=2), 1.0)
-    assert float(found.gram_margin.min()) > -1e-9
-    assert (found.loss_error.values < 1e-6).all()
-    summary = solve(problem, [0.0, 1.0], learning_rate=0.004, batch_size=2, keep="summary")
-    assert "student_overlap" not in summary
-    np.testing.assert_allclose(summary.loss, found.loss, rtol=1e-12)
-    assert "learning_rate" not in solve(problem, [1.0]).attrs
-    dynamics.save(found, tmp_path / "found.nc")
-    assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "found.nc")) == problem
 
 
 @pytest.mark.parametrize(

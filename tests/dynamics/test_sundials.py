@@ -1,17 +1,15 @@
 """CVODE behind the protocol of a stepper: exact solutions, dense output, events, chunks, failures, the missing extra."""
 
 import sys
-import threading
 
 import numpy as np
 import pytest
 from processes import interrupt_run
 from shared_links import MIXED
-from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, VAN_DER_POL, toy
+from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, VAN_DER_POL, toy
 
 import dynamics
 from dynamics.integrators import Status, check_method, make_stepper
-from dynamics.integrators.system_calls import callbacks
 from dynamics.kernels.jit import kernel
 from dynamics.runs.trackers import Callback
 
@@ -81,32 +79,6 @@ def test_events_are_located_at_their_first_rise():
     np.testing.assert_allclose(stepper.event_times, expected, rtol=2e-9, atol=0)
 
 
-@pytest.mark.kernels
-def test_callbacks_give_the_numbers_of_the_system():
-    """Newton's method forgives a wrong Jacobian, so its parts are looked at by themselves."""
-    stepper = rotation()
-    y, v, out = np.array([0.6, 0.8]), np.array([3.0, 5.0]), np.empty(2)
-    # CVODE lends arrays that must not be written to.
-    y.flags.writeable = v.flags.writeable = False
-    stepper._rhs(0.0, y, out)
-    np.testing.assert_allclose(out, [-1.6, 1.2], rtol=1e-15)
-    stepper._multiply(0.0, y, out, v, out)
-    np.testing.assert_allclose(out, [-10.0, 6.0], rtol=1e-15)
-
-    stepper = make_stepper("sundials", toy(ESCAPES), [0.5, 2.0, 0.5], [4.0, 1.0, 400.0], [0], SCRATCH)
-    y, r, z, gamma = np.array([0.5, 2.0, 0.5]), np.array([1.0, 2.0, 3.0]), np.empty(3), 0.25
-    renewed = [0]
-    stepper._prepare(0.0, y, r, 0, renewed, gamma)
-    assert renewed == [1]
-    # D = a y (2 - 3 y) = 1, -8, 100; the growing third component is clipped at γ D = ½.
-    stepper._precondition(0.0, y, r, r, z, gamma, 0.0, 1)
-    np.testing.assert_allclose(z, [1 / 0.75, 2 / 3.0, 3 / 0.5], rtol=1e-15)
-    stepper._prepare(0.0, 2 * y, r, 1, renewed, 0.125)
-    assert renewed == [0]
-    stepper._precondition(0.0, y, r, r, z, 0.0625, 0.0, 1)
-    np.testing.assert_allclose(z, [1 / 0.9375, 2 / 1.5, 3 / 0.5], rtol=1e-15)
-
-
 def test_dense_output_inside_a_step_is_as_good_as_its_ends():
     stepper = rotation(rtol=1e-8, atol=1e-8)
     worst_inside = worst_at_end = 0.0
@@ -117,32 +89,6 @@ def test_dense_output_inside_a_step_is_as_good_as_its_ends():
         worst_at_end = max(worst_at_end, np.abs(stepper.interpolate(stepper.time) - circle(stepper.time)).max())
     # Measured 8.753e-7 and 8.749e-7; a straight line between the ends would be off by (2 h)²/8 = 3e-4.
     assert worst_inside < 1.05 * worst_at_end
-
-
-@pytest.mark.kernels
-def test_looking_back_and_chunks_change_no_step():
-    whole, parts = rotation(rtol=1e-7), rotation(rtol=1e-7)
-    assert whole.advance(3.0, 10**6) is Status.REACHED
-    while parts.advance(3.0, 7) is Status.MAX_STEPS:
-        for share in (0.3, 0.999):
-            parts.interpolate(parts.start + share * (parts.time - parts.start))
-    assert parts.time == whole.time
-    np.testing.assert_array_equal(parts.interpolate(3.0), whole.interpolate(3.0))
-    np.testing.assert_array_equal(parts.event_times, whole.event_times)
-    assert parts.statistics() == whole.statistics()
-
-
-def test_both_ends_of_a_step_and_the_given_array():
-    stepper = rotation()
-    stepper.advance(1.0, 10**5)
-    before = stepper.interpolate(stepper.time)
-    stepper.advance(2.0 * stepper.time, 1)
-    np.testing.assert_array_equal(stepper.interpolate(stepper.start), before)
-    out = np.empty(2)
-    assert stepper.interpolate(0.5 * (stepper.start + stepper.time), out) is out
-    np.testing.assert_allclose(stepper.derivative(stepper.start), [-2 * before[1], 2 * before[0]], rtol=1e-14)
-    with pytest.raises(ValueError, match="Argument `t` must be within the last step"):
-        stepper.interpolate(stepper.time + 1.0)
 
 
 def test_tolerance_bounds_each_component_however_many_there_are():
@@ -159,24 +105,6 @@ def test_tolerance_bounds_each_component_however_many_there_are():
         errors.append(abs(stepper.interpolate(exact)[0] - 0.5))
     # Measured 5.0e-4 both; the tolerance is held per step, and an error grows by f(½)/f(0.01) = 1263.
     assert 0.5 < errors[1] / errors[0] < 2.0
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("rtol", [1e-6, 1e-8])
-def test_escapes_followed_by_fast_relaxation(rtol):
-    rates = np.geomspace(1e-2, 1e2, 4)
-    functions = toy(ESCAPES + ESCAPES_PRODUCT, events=ESCAPES_EVENTS)
-    stepper = make_stepper(
-        "sundials", functions, np.full(4, 0.01), rates, [0], SCRATCH, num_events=4, rtol=rtol, atol=1e-2 * rtol
-    )
-    assert stepper.advance(2e4, 10**6) is Status.REACHED
-    # Measured 39 rtol and 78 rtol; the project's own method 41 and 81.
-    np.testing.assert_allclose(stepper.event_times, escape_time(0.01, 0.5, rates), rtol=120 * rtol)
-    counts = stepper.statistics()
-    # An explicit method would need 6e5 steps for stability; measured 681 and 1213.
-    assert counts["steps_accepted"] < 2000
-    # The Jacobian is diagonal, so one product settles a linear system: measured 0.84 per evaluation.
-    assert counts["jacobian_products"] < 1.2 * counts["rhs_evaluations"]
 
 
 def test_van_der_pol_against_the_published_solution():
@@ -202,44 +130,6 @@ def test_failures_are_reported_in_bounded_time_and_print_nothing(toy_source, cap
     assert capfd.readouterr().out == ""
 
 
-def test_other_threads_print_during_a_run(capsys):
-    stepper = rotation()
-    original = stepper._rhs
-
-    def printing_rhs(t, y, out):
-        if len(spoken) == 0:
-            thread = threading.Thread(target=print, args=("heard",))
-            thread.start()
-            thread.join()
-            print("unheard")
-            spoken.append(True)
-        original(t, y, out)
-
-    spoken = []
-    stepper._rhs = printing_rhs
-    stepper.advance(1.0, 10**5)
-    print("after")
-    assert capsys.readouterr().out == "heard\nafter\n"
-
-
-def test_infinite_start_is_reported():
-    stepper = make_stepper("sundials", toy(NOT_A_NUMBER), [-1.0], [0.0], [0], SCRATCH)
-    assert stepper.advance(1.0, 100) is Status.NOT_FINITE
-    assert stepper.time == 0.0
-
-
-def test_zero_steps_report_the_limit_and_change_nothing():
-    stepper = rotation()
-    assert stepper.advance(1.0, 0) is Status.MAX_STEPS
-    assert stepper.time == 0.0
-
-
-def test_largest_step_is_respected():
-    stepper = rotation(largest_step=0.005)
-    stepper.advance(1.0, 10**6)
-    assert stepper.statistics()["steps_accepted"] >= 199
-
-
 @pytest.mark.parametrize("option", ["fixed_step", "fixed_order"])
 def test_forced_steps_are_refused(option):
     with pytest.raises(ValueError, match=f"Argument `{option}` must be 0 for method 'sundials', but is 1."):
@@ -263,9 +153,7 @@ TILTED = dynamics.Teacher([1.0, 0.5, 0.3], directions=[[1.0, 0.0, 0.0], [0.6, 0.
 
 
 @pytest.mark.parametrize(
-    "problem",
-    [flow_problem(), flow_problem(MIXED, TILTED)],
-    ids=["h4, orthonormal", "mixed, tilted"],
+    "problem", [flow_problem(), flow_problem(MIXED, TILTED)], ids=["h4, orthonormal", "mixed, tilted"]
 )
 def test_overlap_flow_agrees_with_the_other_methods(problem):
     options = {"rtol": 1e-10, "atol": 1e-12, "progress": False}
@@ -298,12 +186,6 @@ def test_a_run_that_is_stopped_keeps_what_it_has():
         reached = np.isfinite(part.loss)
         assert 50 < reached.sum() < 150
         np.testing.assert_array_equal(part.loss[reached], whole.loss[reached])
-
-
-def test_implicit_methods_alone_compile_the_jacobian():
-    functions = toy(ROTATION + ROTATION_PRODUCT)
-    assert len(callbacks(functions, implicit=False).all()) == 3
-    assert len(callbacks(functions, implicit=True).all()) == 5
 
 
 def test_missing_extra_is_named_before_any_work(monkeypatch):

@@ -92,8 +92,7 @@ def test_what_is_no_answer_or_no_dimension_is_refused_in_a_sentence(answers):
     with pytest.raises(TypeError, match=r"^Argument `answer` must be a Dataset or DataTree, but is list\.$"):
         dynamics.to_table([1.0])
     with pytest.raises(
-        ValueError,
-        match=r"^Argument `per` must name dimensions of the answer, direction, time, but has 'neuron'\.$",
+        ValueError, match=r"^Argument `per` must name dimensions of the answer, direction, time, but has 'neuron'\.$"
     ):
         dynamics.to_table(flow, per="neuron")
     with pytest.raises(TypeError, match=r"^Argument `per` must be a dimension or a sequence of them, but is 3\.$"):

@@ -17,8 +17,6 @@ from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status
 from dynamics.integrators.device import load_torch
 from dynamics.integrators.large_flow import LargeFlowStepper
-from dynamics.integrators.large_flow import device as torch_step
-from dynamics.integrators.large_flow import stepper as step_control
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 
 torch = pytest.importorskip("torch")
@@ -77,16 +75,6 @@ def test_rates_are_those_of_the_equations(link, rng):
     np.testing.assert_allclose(rates[:, D].numpy(), 4 * growth, rtol=1e-13, atol=1e-13 * np.abs(growth).max())
 
 
-@pytest.mark.parametrize("link", ["he4", MIXED])
-def test_derivative_obeys_the_equations_of_the_overlaps(link):
-    """C' = A − B C − diag(r) C and so on, in numpy; the largest difference seen is 3e-15."""
-    question = problem(link, P=3, m=5, d=32)
-    flow = reached(stepper(question), 20.0)
-    t = 0.5 * (flow.time + flow._time_last)
-    expected = overlap_rates(question, flow.interpolate(t))
-    np.testing.assert_allclose(flow.derivative(t), expected, rtol=1e-12, atol=1e-14)
-
-
 def test_summary_is_that_of_the_overlaps():
     for link, m in (("he4", 5), ("he3", 5), ("he3", 40)):
         question = problem(link, P=3, m=m, d=32)
@@ -103,43 +91,6 @@ def test_summary_is_that_of_the_overlaps():
 # --- slowed clusters ----------------------------------------------------------------------------------------------
 
 
-def test_slowing_changes_the_mean_velocities_of_clusters_and_nothing_else(rng):
-    """Against sums written out in numpy: clusters of two and one neurons at both poles, the rest free."""
-    step = stepper(problem(P=4, m=7, d=64))._step
-    clusters, (m, W), D, P = step.clusters, step.now.shape, 11, 4
-    cluster, sign = np.array([2, P, 0, P, 2, P, P]), np.array([1.0, 1, -1, 1, -1, 1, -1])
-    Y, rates, drift = np.zeros((m, W)), np.zeros((m, W)), np.zeros((P, W))
-    Y[:, :D] = 1e-7 * rng.standard_normal((m, D))
-    Y[np.arange(m), np.minimum(cluster, P - 1)] += sign
-    Y[:, :D] /= np.linalg.norm(Y[:, :D], axis=1, keepdims=True)
-    drift[:, : D + 1] = rng.standard_normal((P, D + 1))
-    drift[np.arange(P), np.arange(P)] = 0.0
-    rates[:, : D + 1] = rng.standard_normal((m, D + 1))
-    rates[:, :D] -= np.sum(rates[:, :D] * Y[:, :D], axis=1)[:, None] * Y[:, :D]
-    clusters.reset(torch.from_numpy(cluster), torch.from_numpy(sign), torch.from_numpy(drift))
-    h, n = 50.0, np.exp(rng.standard_normal(m))
-    slowed = torch.from_numpy(rates.copy())
-    clusters.pace(torch.tensor(h, dtype=torch.float64))
-    clusters.slow(slowed, torch.from_numpy(Y), torch.from_numpy(n))
-    slowed = slowed.numpy()
-    np.testing.assert_array_equal(slowed[cluster == P], rates[cluster == P])
-    np.testing.assert_array_equal(slowed[:, D + 1 :], 0.0)
-    # Rows stay on the sphere.
-    np.testing.assert_allclose(np.sum(slowed[:, :D] * Y[:, :D], axis=1), 0.0, atol=1e-15)
-    a = dynamics.Teacher.power_law(4, beta=1.0).coefficients
-    for p in (0, 2):
-        rows = np.flatnonzero(cluster == p)
-        share, poles = n[rows] / n[rows].sum(), sign[rows][:, None]
-        for columns, s, rate in ((slice(D), poles, 4 * a[p]), (slice(D, D + 1), 1.0, 4 * a[p])):
-            theta = min(1.0, 4.0 / (rate * h))
-            assert theta < 1.0
-            before, after = s * rates[rows, columns], s * slowed[rows, columns]
-            mean = share @ before
-            # But for how far members lean to the side.
-            np.testing.assert_allclose(share @ after, theta * mean + (1 - theta) * drift[p, columns], atol=2e-6)
-            np.testing.assert_allclose(after - share @ after, before - mean, atol=2e-6)
-
-
 @pytest.mark.parametrize(("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (MIXED, [1.0, 1.0, 1.0])], ids=str)
 def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
 
@@ -154,26 +105,6 @@ def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
         return rates[:, : step._D].numpy(), rates[:, step._D].numpy()
 
     leaning_cluster.check(link, sign, slowed)
-
-
-def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
-    flow = stepper(leaning_cluster.beside_a_waiting_neuron(), rtol=1e-5)
-    assert flow.advance(1e6, 1000) is Status.REACHED
-    # Measured 38; with lengths that are wrong by rounding it does not get there.
-    assert flow.statistics()["steps_accepted"] < 80
-
-
-def test_a_learned_direction_becomes_a_cluster_and_a_disturbed_one_is_left():
-    flow = reached(stepper(problem(P=2, m=2, d=32)), 6 * 32 * 2.0)
-    clusters = flow._step.clusters
-    learned = np.isfinite(flow.event_times[2:])
-    assert learned.any()
-    assert set(clusters.cluster.tolist()) - {2} == set(np.flatnonzero(learned).tolist())
-    inside = int(np.flatnonzero(clusters.cluster.numpy() < 2)[0])
-    flow._step.now[inside, flow._D] += 0.2  # a fifth more mass than the direction has
-    flow._step.look()
-    flow._step.prepare()
-    assert clusters.cluster[inside] == 2
 
 
 # --- solutions ----------------------------------------------------------------------------------------------------
@@ -261,16 +192,6 @@ def test_event_times_are_zeros_of_the_events():
             seen += 1
 
 
-def test_events_at_the_start_have_the_time_of_the_start():
-    C, n = np.diag([0.9, -0.9]), np.array([0.9, 0.1])
-    teacher = dynamics.Teacher(coefficients=[1.0, 0.5])
-    for link, expected in (("he4", [0.0, 0.0, 0.0, np.nan]), ("he3", [0.0, np.nan, 0.0, np.nan])):
-        question = dynamics.Problem(
-            activation=link, teacher=teacher, width=2, dimension=8, initial_overlaps=(C, np.eye(2), n)
-        )
-        np.testing.assert_array_equal(stepper(question).event_times, expected)
-
-
 def test_dense_output_is_the_solution_inside_the_step():
     """Against a run at a tolerance a thousand times tighter; the largest error seen is 4e-9, the largest jump 1e-10."""
     question = problem(MIXED, P=2, m=3, d=32)
@@ -310,30 +231,6 @@ def test_a_restored_run_continues_bit_for_bit(steps):
     assert first.statistics() == second.statistics()
     with pytest.raises(ValueError, match=r"must hold `now` of shape \(4, 8\), but has \(3, 8\)"):
         stepper(problem(P=2, m=4, d=32)).restore(first.state())
-
-
-def test_a_step_that_cannot_be_taken_leaves_the_last_one(monkeypatch):
-    flow = reached(stepper(problem(P=2, m=3, d=32)), 5.0)
-    time, before = flow.time, flow.interpolate(flow.time)
-    attempt = torch_step.DeviceStep.attempt
-    monkeypatch.setattr(torch_step.DeviceStep, "attempt", lambda step, h: attempt(step, h) * np.nan)
-    assert flow.advance(10.0, 10**6) == Status.STEP_TOO_SMALL
-    assert flow.time == time
-    np.testing.assert_array_equal(flow.interpolate(time), before)
-    monkeypatch.undo()
-    flow._h = np.nan
-    assert flow.advance(10.0, 10**6) == Status.NOT_FINITE
-
-
-def test_a_run_that_gains_no_time_is_stalled(monkeypatch):
-    monkeypatch.setattr(step_control, "STALL_STEPS", 10)
-    flow = stepper(problem(P=2, m=3, d=32))
-    flow.advance(1.0, 8)
-    assert not flow.stalled
-    flow.advance(np.inf, 20)
-    assert not flow.stalled
-    flow._marks[-1] = flow._marks[0]
-    assert flow.stalled
 
 
 # --- devices --------------------------------------------------------------------------------------------------------

@@ -15,11 +15,7 @@ import dynamics
 from benchmarks.random_problems import event_times, random_problem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.vectors import unit_vectors
-from dynamics.integrators import Status, methods
-from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
 from dynamics.integrators.large_flow import HELD_UP
-from dynamics.integrators.large_flow.rows import Rows
-from dynamics.integrators.methods import FlowMethod
 
 #: Horizons of the benchmark.
 LAST = {90: 1.522e10, 109: 2.840e13, 155: 4.906e12}
@@ -126,67 +122,6 @@ def test_an_escape_after_a_wait_of_1e13_is_resolved():
         assert float(flow.emergence_time[2]) == pytest.approx(expected, rel=5e-6)
     # Measured 1e-6.
     np.testing.assert_allclose(event_times(flows[0]), event_times(flows[1]), rtol=1e-5)
-
-
-@pytest.mark.slow_to_compile
-def test_when_a_run_is_held_up_does_not_depend_on_the_caller():
-    """Neither on how many steps are asked for at once, nor on a restart from a saved state."""
-    method = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, last_time=LAST[90])
-    whole, parts = method.stepper(1e-6), method.stepper(1e-6)
-    assert whole.advance(1e6, 10**6) is Status.REACHED
-    assert 1e4 < whole.fallback_time < 1e6
-    assert whole.fallback_reason == HELD_UP
-    while parts.advance(1e6, 37) is Status.MAX_STEPS:
-        saved = parts.state()
-        parts = method.stepper(1e-6)
-        parts.restore(saved)
-    assert parts.fallback_time == whole.fallback_time
-    np.testing.assert_array_equal(parts.interpolate(1e6), whole.interpolate(1e6))
-    np.testing.assert_array_equal(parts.event_times, whole.event_times)
-    assert parts.statistics() == whole.statistics()
-
-
-@pytest.mark.kernels
-def test_the_dense_output_is_as_wrong_as_its_last_coefficient_says():
-    """One step of y' = −λ y: from modes that are resolved to those that a step damps and its polynomial does not."""
-    x = np.linspace(0.0, 1.0, 201)
-    for z in (-30.0, -14.0, -8.0, -6.4, -5.7, -5.0, -4.0, -2.0, -1.0):
-        k = np.zeros(16)
-        for s in range(16):
-            row = 12 if s == 12 else s
-            k[s] = z * (1.0 + DOP853_WEIGHTS[row, :s] @ k[:s])
-        rise = DOP853_WEIGHTS[12] @ k
-        b = [rise, k[0] - rise, 2 * rise - k[12] - k[0], *(DOP853_WEIGHTS[18:] @ k)]
-        value = np.full_like(x, b[6])
-        for q in range(5, -1, -1):
-            value = b[q] + np.where(q % 2 == 1, x, 1 - x) * value
-        error = np.abs(1 + x * value - np.exp(z * x)).max()
-        assert 0.7 < error / (DOP853_DENSE_ERROR * abs(b[6])) < 1.1
-
-
-@pytest.mark.parametrize(
-    ("device", "first", "last"), [pytest.param(None, -40, 20, marks=pytest.mark.long), ("cpu", -10, 0)]
-)
-def test_no_step_with_a_state_inside_is_taken_if_none_is_to_be_trusted(device, first, last, monkeypatch):
-    """Also where a step to the time asked for ends beyond it by rounding."""
-    if device is None:
-        monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 0)
-        plain = Rows.run_others
-
-        def run_others(self, step, **options):
-            plain(self, step, **options)
-            self.error_within[:] = 2.0
-
-        monkeypatch.setattr(Rows, "run_others", run_others)
-    else:
-        monkeypatch.setattr("dynamics.integrators.large_flow.device.DeviceStep.error_within", lambda self: 2.0)
-    run = FlowMethod(OverlapSystem(random_problem(90)), "stiff", 1e-10, device=device).stepper(1e-6)
-    rounded = 0
-    for target in np.sort(np.random.default_rng(0).uniform(1.0, 2.0, last - first) * 1.7 ** np.arange(first, last)):
-        assert run.advance(target, 500) is Status.REACHED
-        rounded += run.time != target
-        assert run.time == pytest.approx(target, rel=1e-15)
-    assert rounded < 10
 
 
 @pytest.mark.long

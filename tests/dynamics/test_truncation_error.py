@@ -140,18 +140,6 @@ def test_series_that_leave_out_less_than_the_tolerance_have_no_such_estimate(lin
     assert halved(problem(link), 1e-7) is None
 
 
-def test_half_of_the_order_is_left_and_the_rest_is_told_from_its_tail():
-    found, factor = halved(problem("relu"), 1e-7)
-    assert found.activation.order == 30
-    # Σ_(j > J) c_j² ~ J^(−3/2) for relu, so that Σ j c_j² loses a share 2^(−1/2) from J/2 to J.
-    share = factor / (1.0 + factor)
-    assert share == pytest.approx(np.sqrt(0.5), abs=0.02)
-
-
-def test_without_estimates_there_is_none_of_either():
-    assert not [name for name in solved(problem("relu"), error_estimate=False) if name.endswith("_error")]
-
-
 def test_cut_runs_that_are_missing_or_disagree():
     def result(losses, events, reason=StopReason.REACHED_END):
         records = Records(2)

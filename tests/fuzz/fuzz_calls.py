@@ -242,14 +242,7 @@ def _problems() -> Iterator[Call]:
         },
         frozenset({"links", "biases"}),
     )
-    yield Call(
-        "Teacher.polynomial",
-        Teacher.polynomial,
-        {"text": "x1 + x1*x2"},
-        {
-            "text": one_of(*NO_POLYNOMIALS),
-        },
-    )
+    yield Call("Teacher.polynomial", Teacher.polynomial, {"text": "x1 + x1*x2"}, {"text": one_of(*NO_POLYNOMIALS)})
     yield Call(
         "Teacher.power_law",
         Teacher.power_law,

@@ -5,7 +5,6 @@
 | arguments of public callables, per argument (about 230)             | 1         | 6           |
 | flags of commands, per option (about 150) and contradictions        | 1         | 5           |
 | flags given to real processes                                       | 4         | 50          |
-| TOML: configurations, studies, and damaged ones of both, each       | 12        | 120         |
 | files: foreign and no files at all (fixed lists)                    | 51        | 51          |
 | files: damaged, and with hostile attributes, versions and values    | 16 and 12 | 150 and 120 |
 
@@ -22,7 +21,6 @@ COUNTS = {
     "arguments": (1, 6),
     "flags": (1, 5),
     "processes": (4, 50),
-    "toml": (12, 120),
     "damaged": (16, 150),
     "hostile": (12, 120),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -17,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hermite
-from hermite.text.formulas import FORMULAS, canonical_name, parse_polynomial, parse_several
+from hermite.text.formulas import FORMULAS
 
 PLAIN = {
     "relu": lambda z: np.maximum(z, 0),
@@ -80,35 +79,11 @@ def test_new_activations_in_closed_form():
 
 
 @pytest.mark.parametrize(
-    ("given", "table"),
-    [
-        ("swish", "silu"),
-        ("Swish(z)", "silu(z)"),
-        ("Leaky ReLU", "leaky_relu"),
-        ("leaky-relu", "leaky_relu"),
-        ("logistic", "sigmoid"),
-    ],
-)
-def test_other_names_are_the_tables(given, table):
-    assert hermite.expand(given, order=6) == hermite.expand(table, order=6)
-
-
-@pytest.mark.parametrize(
     ("typo", "meant"), [("swsh", "swish"), ("leaky_rlu", "leaky_relu"), ("mis", "mish"), ("2*swissh(z)", "swish")]
 )
 def test_a_typo_gets_the_nearest_name(typo, meant):
     with pytest.raises(ValueError, match=rf"Did you mean '{meant}'\?$"):
         hermite.expand(typo)
-
-
-def test_quadratics_of_quadratics_are_bounded_by_their_degree():
-    nested = "quadratic(" * 9 + "z" + ")" * 9
-    with pytest.raises(ValueError, match=r"^Argument `x` must be a formula, but has degree 512, beyond 300\.$"):
-        hermite.expand(nested)
-
-
-def test_the_table_of_plain_functions_is_complete():
-    assert set(PLAIN) == set(FORMULAS)
 
 
 @pytest.mark.parametrize("spelling", ["he4", " HE4 ", "h4", "he 4", "h4(z)", "h4(x)", "HE4(z)", {4: 1}, {4: 1.0}, {4.0: 1},
@@ -130,22 +105,6 @@ def test_a_capital_names_the_classical_polynomials(letters, reference, degree, f
     link = hermite.expand(form.format(name))
     np.testing.assert_allclose(link.value(z), reference(z, np.eye(degree + 1)[degree]), rtol=1e-12, atol=1e-10)
     assert hermite.expand(link.text) == link
-
-
-def test_a_capital_tells_polynomials_apart_in_sums_and_in_several_variables():
-    root = sympy.sqrt(24)
-    assert hermite.expand("He4").exact == (0, 0, 0, 0, root)
-    assert sympy.simplify(hermite.expand("He4(z)/2 + h4(z)").exact[4] - root / 2) == 1
-    assert hermite.expand("He0") == hermite.expand("H0") == hermite.expand("he0")
-    assert hermite.expand("H2(z)").exact == (2, 0, 4 * sympy.sqrt(2))
-    assert parse_polynomial("He2(x1)") == {(0,): -1, (2,): 1}
-    assert parse_polynomial("H2(x1)") == {(0,): -2, (2,): 4}
-    assert parse_several("He2(z1)") == sympy.Symbol("z1", real=True) ** 2 - 1
-
-
-@pytest.mark.parametrize("spelling", ["X^2 EXP(-X^2)", "x^2exp(-x^2)", "ReLU", "  tanh ", "Swish"])
-def test_names_ignore_case_and_blanks(spelling):
-    assert hermite.expand(spelling).name == canonical_name(spelling) is not None
 
 
 def test_default_order_is_the_degree_or_sixty():
@@ -188,13 +147,6 @@ def test_exact_coefficients_of_closed_forms_and_none_elsewhere():
     assert hermite.expand("erf").exact[:2] == (0, 1 / sympy.sqrt(sympy.pi))
     assert hermite.expand("tanh").exact is None
     assert hermite.expand(np.abs).exact is None
-
-
-def test_sympy_expression_is_taken_as_it_is():
-    t = sympy.Symbol("t")
-    link = hermite.expand(sympy.Max(t, 0))
-    assert link == hermite.expand("relu")
-    assert link.text == "Max(0, z)"
 
 
 @pytest.mark.parametrize(
@@ -272,13 +224,9 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
     ("given", "order", "kind", "sentence"),
     [
         (3, None, TypeError, MENU + "int."),
-        (None, None, TypeError, MENU + "NoneType."),
         ("tahn", None, ValueError, NAME + "Did you mean 'tanh'?"),
         ("he301", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'he301'."),
-        ("h301(z)", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'he301'."),
-        ("he4", -1, ValueError, "Argument `order` must be from 0 to 300, but is -1."),
         ("he4", 301, ValueError, "Argument `order` must be from 0 to 300, but is 301."),
-        ("he4", True, TypeError, "Argument `order` must be an integer or None, but is True."),
         ("he4", 2.5, TypeError, "Argument `order` must be an integer or None, but is 2.5."),
         ({}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {}."),
         ([], None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is empty."),
@@ -286,29 +234,19 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
         ([0.0] * 400, None, ValueError, "Argument `x` must have at most 301 coefficients, but has 400."),
         ([1.0, "a"], None, TypeError, "Argument `x` must have real numbers as coefficients, but has 'a' at degree 1."),
         ({2.5: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 2.5."),
-        ("He301", None, ValueError, "Argument `x` must have a degree of at most 300, but is 'He301'."),
         ("exp(26*z)", None, ValueError, "Argument `x` must have a norm within float64, but E σ(z)² of 'exp(26*z)' is not."),
         ("H300", None, ValueError, "Argument `x` must have Hermite coefficients within float64, but c_0 of 'H300' is inf."),
-        ({2: 0.0}, None, ValueError, "Argument `x` must have at least one nonzero coefficient, but is {2: 0.0}."),
-        ({-1: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has -1."),
         ({301: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has 301."),
-        ({"4": 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has '4'."),
-        ({True: 1.0}, None, ValueError, "Argument `x` must have degrees from 0 to 300 as keys, but has True."),
         ({2: math.nan}, None, ValueError, "Argument `x` must have finite real coefficients, but has nan at degree 2."),
-        ({2: sympy.I}, None, ValueError, "Argument `x` must have finite real coefficients, but has nan at degree 2."),
         ({2: 1j}, None, TypeError, "Argument `x` must have real numbers as coefficients, but has 1j at degree 2."),
-        ({2: True}, None, TypeError, "Argument `x` must have real numbers as coefficients, but has True at degree 2."),
         (lambda z: z[:3], None, ValueError, RULE + "'<lambda>' returns shape (3,) for shape (400,)."),
         (lambda z: 1.0, None, ValueError, RULE + "'<lambda>' returns shape () for shape (400,)."),
         (lambda z: z * 1j, None, TypeError, RULE + "'<lambda>' returns dtype complex128."),
-        (lambda z: z.astype(object), None, TypeError, RULE + "'<lambda>' returns dtype object."),
         ("z^3 - 3z", None, ValueError, "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'z^3 - 3z'; write products with a sign, 3*z."),
         ("h4(z", None, ValueError, "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'h4(z'; its brackets do not match."),
-        ("h4 z", None, ValueError, "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'h4 z'."),
         ("(z + 1)(z - 1)", None, ValueError, "Argument `x` must be a formula, but contains '(z + 1)(z - 1)'; write products with a sign, 3*z."),
         ("heaviside", None, ValueError, "Argument `x` must be a formula, but contains 'heaviside' without an argument; write heaviside(z)."),
         (np.log, None, ValueError, "Argument `x` must be finite for every real z, but is nan near z = -0.0001754."),
-        ("log(z)", None, ValueError, "Argument `x` must be finite for every real z, but is nan near z = -0.0001754."),
     ],
 )  # fmt: skip
 def test_refusals_are_single_sentences(given, order, kind, sentence):
@@ -324,48 +262,11 @@ def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
         hermite.expand(link)
 
 
-def test_a_vectorised_function_of_numbers_has_no_type_of_its_own():
-    """np.vectorize gives all values the type of the first, and max(-8.0, 0) is an integer."""
-    link = hermite.expand(np.vectorize(lambda z: max(z, 0)))
-    np.testing.assert_array_equal(link.value([-1.0, 0.25, 1.5]), [0.0, 0.25, 1.5])
-    np.testing.assert_allclose(
-        link.coefficients, hermite.expand("relu").coefficients, rtol=0, atol=link.coefficient_error
-    )
-
-
-@pytest.mark.parametrize("text", ["0.8 h4 + 0.6 h6", "0.8*h4+0.6*h6", "4/5 he4 + 3/5 h6(z)", "2 + 0.8 h4 - h6", "-h3"])
-def test_a_series_is_read_as_it_is_printed(text):
-    spelled = re.sub(r"he?([0-9]+)(\(z\))?", r"h\1(z)", re.sub(r"([0-9]) h", r"\1*h", text))
-    assert hermite.expand(text) == hermite.expand(spelled)
-    assert hermite.expand(repr(hermite.expand(text))) == hermite.expand(text)
-
-
 def test_too_large_integers_and_scalar_callables_are_refused():
     with pytest.raises(ValueError, match="must have finite real coefficients"):
         hermite.expand({2: 10**400})
     with pytest.raises(TypeError, match=r"^Argument `x` must be a vectorised callable .* but '_scalar_only' failed"):
         hermite.expand(_scalar_only)
-
-
-def test_integer_keys_of_numpy_count_once_with_python_ones():
-    assert hermite.expand({np.int64(4): 1.0}) == hermite.expand("he4")
-
-    class Seven:
-        def __index__(self):
-            return 7
-
-    with pytest.raises(ValueError, match=r"^Argument `x` must give each degree once, but gives 7 twice\.$"):
-        hermite.expand({7: 1.0, Seven(): 2.0})
-
-
-def test_names_numbers_and_callables_need_no_sympy():
-    code = (
-        "import sys, hermite, numpy\n"
-        "for link in ('he4', {4: .8, 6: .6}, '0.8*h4(z)', numpy.tanh): hermite.expand(link)\n"
-        "print([m for m in ('sympy', 'numba', 'xarray', 'torch', 'matplotlib', 'scipy.stats') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_importing_the_package_imports_nothing_heavy():
@@ -383,11 +284,6 @@ def test_links_without_a_norm_are_refused():
         ValueError, match=r"must be square-integrable under N\(0, 1\), but the integral of '1/z' squared"
     ):
         hermite.expand("1/z")
-
-
-def test_callables_in_single_precision_are_refused():
-    with pytest.raises(TypeError, match="returns dtype float32"):
-        hermite.expand(lambda z: np.tanh(z.astype(np.float32)))
 
 
 @pytest.mark.parametrize("formula", ["exp(-40*z)", "(1e-50)**z"])

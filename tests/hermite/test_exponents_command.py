@@ -92,17 +92,14 @@ def test_a_mean_that_dwarfs_the_rest_leaves_the_shares(capsys):
     ("arguments", "sentence"),
     [
         ([], "the following arguments are required: LINK"),
-        (
-            ["tahn"],
-            "Argument LINK must be a formula, but contains the name 'tahn', which is not z, x, pi or e. Did you mean",
-        ),
+        (["tahn"], "Argument LINK must be a formula, but contains the name 'tahn', which is not z, x, pi or e. Did you mean"),
         (["he3", "--degrees", "0"], "Option --degrees must be an integer from 1 to 24, but is '0'."),
         (["he3", "--degrees", "9" * 5000], "Option --degrees must be an integer from 1 to 24, but is '999"),
         (["he3", "--degree", "3"], "unrecognized arguments: --degree 3. Did you mean '--degrees'?"),
         (["h2(z) - h2(z) + 0*z"], "Argument LINK must contain the variable z, but is "),
         (["sin(40*z)"], "Argument LINK must have a generative exponent of at most 24, but "),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_sentence(arguments, sentence, capsys):
     assert command.main(arguments) == 2
     out, err = capsys.readouterr()

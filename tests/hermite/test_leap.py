@@ -46,12 +46,6 @@ def test_accepted_flags(function, flag):
     assert found.kind == "generative"
 
 
-def test_the_strength_of_a_sign_of_a_product():
-    """E[z1 z2 z3 | sign] = ± (2/π)^(3/2): λ_3² = 8/π³, of which cells of 1/96 lose 1e-3."""
-    [step] = hermite.leap("sign(z1*z2*z3)").flag
-    assert step.strength == pytest.approx(8 / math.pi**3, abs=1e-3)
-
-
 TURNED = [
     (lambda z: np.sign(z[0]) + np.sign(z[0] * z[1] * z[2]), [(1, [X]), (2, [Y, Z])]),
     (lambda z: np.sign(z[0]) + np.sign(z[0] * z[1]) + np.sign(z[0] * z[1] * z[2]), [(1, [X, Y + Z]), (1, [Y - Z])]),
@@ -111,14 +105,6 @@ def test_one_direction_is_the_exponent_of_the_link():
     assert hermite.leap(np.tanh, axes=1, kind="information").leap == 1
     assert hermite.leap(lambda z: z[..., 0] ** 2, axes=1).leap == 2
     assert hermite.leap("he3", kind="information").leap == 3
-
-
-def test_a_function_of_one_direction_among_three_agrees_with_one_alone():
-    """Cells and noise of 3 % lower λ_4² of 0.230 to 0.215; the degree is the same, and nothing else is found."""
-    found = hermite.leap("z2^2*exp(-z2^2)", axes=3)
-    check_flag(found, [(4, [Y])])
-    exact = hermite.generative_exponent("z^2*exp(-z^2)").lambda_squared
-    assert 0.9 * exact < found.flag[0].strength < exact
 
 
 def test_every_way_to_give_a_function():
@@ -191,13 +177,10 @@ def test_rows_of_labels_against_monte_carlo():
         ((lambda a, b: 1j * a,), "Argument `f` must be a vectorised function f(z1, …) of 2 arrays, or f(z) of one of"),
         ((lambda z: z, 2), "Argument `f` must be a vectorised function f(z1, …) of 2 arrays, or f(z) of one of"),
         (("log(z1) + z2",), "Argument `f` must be a vectorised function f(z1, …) of 2 arrays, or f(z) of one of"),
-        (
-            (lambda a, b: a.nothing,),
-            "Argument `f` must be a vectorised function f(z1, …) of 2 arrays, or f(z) of one of",
-        ),
+        ((lambda a, b: a.nothing,), "Argument `f` must be a vectorised function f(z1, …) of 2 arrays, or f(z) of one of"),
         (("__import__('os').system(z1)",), "Argument `x` must be a formula, but contains"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_sentence(arguments, sentence):
     with pytest.raises((TypeError, ValueError)) as caught:
         hermite.leap(*arguments)

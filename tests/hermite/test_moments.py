@@ -122,10 +122,3 @@ def test_a_table_lists_each_diagram_once_and_cheap_halves_first(degrees):
         assert f[e + r + s] != 0
         exchangeable = f[e + r2 + s2] != 0
         assert r * s == 0 or not exchangeable or r2 * s2 > 0
-
-
-def test_the_bound_counts_pairs_of_half_diagrams():
-    """A half of degree k with e edges to the other has r + s = k − e: k − e + 1 choices on each side."""
-    assert count_diagrams([0.0, 0.0, 1.0], [0.0]) == 3**2 + 2**2 + 1
-    assert count_diagrams([0.0, 1.0], [0.0, 0.0, 1.0]) == 2 * (2 + 3) + 1 * (1 + 2)
-    assert count_diagrams([0.0], [1.0]) == 0

@@ -48,18 +48,13 @@ FORMULA = "Argument `x` must be a formula, but "
         ("z.__class__", FORMULA + "contains 'z.__class__', which is no number, variable, operator or function."),
         ("(1).real*z", FORMULA + "contains '1 .real', which is no number, variable, operator or function."),
         ("lambda z: z", FORMULA + "contains 'lambda z: z', which is no number, variable, operator or function."),
-        ("lambda", "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'lambda'."),
         ("z = 1", "Argument `x` must be a name or a formula such as 'tanh(z)', but is 'z = 1'."),
-        ("", "Argument `x` must be a name or a formula such as 'tanh(z)', but is ''."),
         ("9**9**9", FORMULA + "has an exponent beyond 300."),
-        ("(9**99)**99*z", FORMULA + "contains an infinite or enormous constant."),
         ("9**299*z", FORMULA + "contains an infinite or enormous constant."),
         ("exp(exp(exp(100)))*z", FORMULA + "contains a constant argument of 'exp' beyond 100."),
         ("1e400*z", FORMULA + "contains a number outside 1e-100 ... 1e+100."),
-        ("9" * 150 + "*z", FORMULA + "contains a number outside 1e-100 ... 1e+100."),
         ("z**301", FORMULA + "has an exponent beyond 300."),
         ("(z**300)**2", FORMULA + "has degree 600, beyond 300."),
-        ("z**200*z**200", FORMULA + "has degree 400, beyond 300."),
         ("h20(z**20)", FORMULA + "has degree 400, beyond 300."),
         ("h4(1)*z", FORMULA + "contains a Hermite polynomial of a number."),
         ("h301(z)", "Argument `x` must have a degree of at most 300, but is 'he301'."),
@@ -67,13 +62,11 @@ FORMULA = "Argument `x` must be a formula, but "
         ("y", FORMULA + "contains the name 'y', which is not z, x, pi or e."),
         ("tahn(z)", FORMULA + "contains a call of 'tahn', which is not a known function. Did you mean 'tanh'?"),
         ("np.tanh(z)", FORMULA + "contains 'np.tanh(z)'; write tanh(z), without a module in front."),
-        ("np.load(z)", FORMULA + "contains 'np.load(z)', which is no number, variable, operator or function."),
         ("relu + z", FORMULA + "contains 'relu' without an argument; write relu(z)."),
         ("h4*z", FORMULA + "contains 'h4' without an argument; write h4(z)."),
         ("exp()", FORMULA + "gives 0 arguments to 'exp', which takes 1."),
         ("max(z)", FORMULA + "gives 1 arguments to 'max', which takes at least 2."),
         ("exp(x=z)", FORMULA + "contains 'exp(x=z)', which is no number, variable, operator or function."),
-        ("exp(*z)", FORMULA + "contains '*z', which is no number, variable, operator or function."),
         ("z//2", FORMULA + "contains the operator FloorDiv, which is not one of + - * / **."),
         ("~z", FORMULA + "contains '~z', which is no number, variable, operator or function."),
         ("True*z", FORMULA + "contains True, which is not a number."),
@@ -81,11 +74,9 @@ FORMULA = "Argument `x` must be a formula, but "
         ("0**(-1)*z", FORMULA + "contains an infinite or enormous constant."),
         ("sqrt(-1)*z", FORMULA + "has a root of a negative number."),
         ("log(0)*z", FORMULA + "contains zoo, which is not a finite real number of moderate size."),
-        ("log(-1)*z", FORMULA + "contains I*pi, which is not a finite real number of moderate size."),
         ("z**z", FORMULA + "has z in an exponent whose base is not a positive number."),
         ("exp(" * 60 + "z" + ")" * 60, FORMULA + "is nested more than 40 deep."),
         ("3", "Argument `x` must contain the variable z, but is '3'."),
-        ("z - z", "Argument `x` must contain the variable z, but is 'z - z'."),
         ("z+" * 300 + "z", "Argument `x` must have at most 500 characters, but has 601."),
     ],
 )
@@ -94,11 +85,6 @@ def test_everything_else_is_refused_at_once_in_one_sentence(text, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         parse(text)
     assert time.process_time() - start < 2.0
-
-
-def test_deep_nesting_of_sums_is_refused_not_crashed_on():
-    with pytest.raises(ValueError, match="nested more than 40 deep"):
-        parse("z+(" * 60 + "z" + ")" * 60)
 
 
 def test_sympy_expression_in_any_symbol_is_rewritten_in_z():
@@ -110,16 +96,12 @@ def test_sympy_expression_in_any_symbol_is_rewritten_in_z():
 @pytest.mark.parametrize(
     ("expression", "kind", "sentence"),
     [
-        (
-            sympy.Symbol("a") * sympy.Symbol("b"),
-            ValueError,
-            "Argument `x` must have exactly one symbol, but has 2: a, b.",
-        ),
+        (sympy.Symbol("a") * sympy.Symbol("b"), ValueError, "Argument `x` must have exactly one symbol, but has 2: a, b."),
         (sympy.Integer(3), ValueError, "Argument `x` must have exactly one symbol, but has 0: none."),
         (sympy.Eq(sympy.Symbol("a"), 1), TypeError, "Argument `x` must be a scalar sympy expression, but is Eq(a, 1)."),
         (z**301, ValueError, "Argument `x` must be a formula, but has degree 301, beyond 300."),
     ],
-)
+)  # fmt: skip
 def test_unsuitable_sympy_objects_are_refused(expression, kind, sentence):
     with pytest.raises(kind) as caught:
         normalise(expression)
@@ -131,9 +113,3 @@ def test_unknown_sympy_function_is_refused_with_the_menu():
         normalise(sympy.gamma(z))
     with pytest.raises(ValueError, match=r"contains I, which is not one of"):
         normalise(sympy.I * z)
-
-
-@pytest.mark.parametrize("degree", [0, 1, 5, 12])
-def test_hermite_polynomial_is_the_one_sympy_knows(degree):
-    known = sympy.hermite_prob(degree, z) / sympy.sqrt(sympy.factorial(degree))
-    assert sympy.expand(hermite_polynomial(degree) - known) == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermite.text.formulas import format_series, latex_series, read_series, series_as_text
+from hermite.text.formulas import format_series, read_series, series_as_text
 
 finite = st.floats(min_value=-1e20, max_value=1e20, allow_nan=False).filter(lambda value: abs(value) > 1e-20)
 
@@ -27,14 +27,6 @@ finite = st.floats(min_value=-1e20, max_value=1e20, allow_nan=False).filter(lamb
 )
 def test_series_is_written_as_mathematics(terms, expected):
     assert format_series(terms) == expected
-
-
-def test_long_series_end_in_dots():
-    assert format_series({1: 1, 2: 2, 3: 3}, limit=2) == "h1 + 2 h2 + …"
-
-
-def test_latex_has_subscripts_powers_and_dots():
-    assert latex_series({1: "1", 12: "-2e-05", 13: "3"}, limit=2) == r"h_{1} - 2\cdot10^{-5}\,h_{12} + \dots"
 
 
 @given(st.dictionaries(st.integers(0, 300), finite, min_size=1, max_size=8))
@@ -56,7 +48,3 @@ def test_series_too_long_for_text_is_none():
 )
 def test_anything_else_is_left_to_the_parser(text):
     assert read_series(text) is None
-
-
-def test_equal_degrees_add_up():
-    assert read_series("h2(x) + 1/2*he2(x)") == {2: Fraction(3, 2)}

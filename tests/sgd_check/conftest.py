@@ -35,11 +35,7 @@ def flow_derivative(problem, C, G, log_n):
     A, B = a * dg(C), n * dg(G)
     X = A @ C.T - B @ G
     r = np.diag(X)
-    return (
-        A @ T - B @ C - r[:, None] * C,
-        X + X.T - r[:, None] * G - G * r,
-        4 * (g(C) @ a - g(G) @ n),
-    )
+    return (A @ T - B @ C - r[:, None] * C, X + X.T - r[:, None] * G - G * r, 4 * (g(C) @ a - g(G) @ n))
 
 
 def flow_dataset(problem, times, stretch=1.0):

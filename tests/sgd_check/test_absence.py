@@ -5,9 +5,6 @@ import pytest
 
 import dynamics
 import sgd_check
-from sgd_check.verdicts.alignment import EMERGENCE
-from sgd_check.verdicts.expectation import expectation
-from sgd_check.verdicts.times import count_tests
 
 NAN = np.nan
 
@@ -67,25 +64,11 @@ def test_runs_too_few_to_refute_never_are_too_many_to_agree(stuck, runs):
     assert "too few to refute" not in said(flow(stuck, 31.0), few)[1]
 
 
-def test_noise_that_moves_overlaps_too_little_is_not_named(stuck, runs):
-    """A hundredth of the noise rate moves an overlap a tenth as far: the runs are then not explained."""
-    prediction = flow(stuck, 31.0)
-    small = runs.assign_attrs(batch_size=10_000)
-    found = count_tests(stuck, prediction, small, EMERGENCE, expectation(stuck, prediction, 1e-7), 1e-7)[1]
-    assert found.moved < found.needed
-    assert found.cause() == ""
-    assert found.p < 1e-3
-
-
 def test_a_time_for_which_there_is_no_formula_is_not_taken_for_never():
     """The link has a constant, so that pairs alone have no learned times, while runs learn."""
     start = ([[0.5]], [[1.0]], [0.1])
     problem = dynamics.Problem(
-        activation={0: 0.05, 3: 1.0},
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=8,
-        initial_overlaps=start,
+        activation={0: 0.05, 3: 1.0}, teacher=dynamics.Teacher([1.0]), width=1, dimension=8, initial_overlaps=start
     )
     prediction = dynamics.predict_emergence(problem)
     simulation = sgd_check.simulate(problem, learning_rate=2e-4, steps=10_000, seeds=8, progress=False)
@@ -108,22 +91,3 @@ def test_the_share_that_theory_allows_before_the_end_holds_for_any_law_of_its_me
     for far in (0.5, 1.0, 2.0, 4.0):
         share, allowed = np.mean(draws < -far), np.clip(1.0 / (1.0 + far**2), 0.01, 0.5)
         assert share < allowed + 4.0 * np.sqrt(allowed / draws.size)
-
-
-@pytest.mark.statistical
-def test_a_learned_time_that_is_predicted_too_late_is_counted(tools):
-    """Learned in every run, predicted at three times that: rate 1 %, fixed seeds. Undefined times are not compared."""
-    problem = tools.problem([[0.35]], coefficients=(1.0,), activation="he3", norm=0.01, label_noise=0.2)
-    rate = 0.05 * dynamics.learning_rate_limit(problem)
-    simulation = sgd_check.simulate(problem, learning_rate=rate, steps=int(5.0 / rate), seeds=16, progress=False)
-    right = flow(problem, 6.0)
-    late = right.assign(learned_time=3.0 * right["learned_time"])
-    verdict, reasons = said(late, simulation)
-    assert verdict == "disagree"
-    assert reasons.startswith("Direction 1, predicted at 9.16, after the end of the runs: 16 of 16 runs learned it")
-    assert "noise of the steps" not in reasons
-    for prediction in (late, right.assign(learned_time=NAN * right["learned_time"])):
-        prediction["learned_time"].attrs["undefined"] = "degrees up to 2 are shared by all neurons"
-        verdict, reasons = said(prediction, simulation)
-        assert verdict == "agree"
-        assert "learn" not in reasons

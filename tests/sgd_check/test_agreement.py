@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 import dynamics
 import sgd_check
 from dynamics.theory.step_noise import escape_bias
 from sgd_check.report.findings import comparison_findings, time_rows
-from sgd_check.verdicts.expectation import expectation
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +47,6 @@ def test_a_prediction_off_by_thirty_percent_is_refuted(tools, escape, escape_run
 
 
 @pytest.mark.statistical
-def test_of_a_direction_beyond_the_horizon_the_runs_that_have_it_are_counted(escape_flow, escape_runs):
-    """At five times the horizon at most 1 % of the runs may have it. False-alarm rate 1 %, with fixed seeds."""
-    far = escape_flow.copy(deep=True)
-    far["emergence_time"][1] = 5.0
-    assert sgd_check.compare(far, escape_runs)["comparison"].attrs["verdict"] == "disagree"
-    cut = escape_runs.copy(deep=True)
-    for missing, verdict in ((4, "disagree"), (16, "disagree"), (32, "agree")):
-        cut["emergence_time"][:missing, 1] = np.nan
-        comparison = sgd_check.compare(far, cut)["comparison"]
-        assert comparison.attrs["verdict"] == verdict
-        assert comparison.attrs["tested_directions"] == 1
-        if missing < 32:
-            said = f"after the end of the runs: {32 - missing} of 32 runs emerged"
-            assert f"Direction 2, predicted at 5, {said}" in comparison.attrs["reasons"]
-    assert "predicted never or beyond the horizon, the first at 5: direction 2." in comparison.attrs["reasons"]
-
-
-@pytest.mark.statistical
 def test_runs_follow_the_flow_before_emergence(escape_flow, escape_runs):
     """Mean matched overlap at half the first emergence time; z < 5 after the allowed delay of 4 %."""
     at = 0.5 * float(escape_flow["emergence_time"][0])
@@ -82,40 +62,6 @@ def test_runs_follow_the_flow_before_emergence(escape_flow, escape_runs):
         error = sample.std(ddof=1) / np.sqrt(32)
         assert band[0] - 5 * error < sample.mean() < band[1] + 5 * error
         assert band[1] > escape_flow["teacher_overlap"].values[0, p, p] + 3 * error
-
-
-def test_the_simulation_describes_itself(escape, escape_runs):
-    attrs = escape_runs.attrs
-    assert attrs["stop_reason"] == "reached_end"
-    assert attrs["engine"] == "projected"
-    assert attrs["simulated_link"] == "he4 (polynomial)"
-    assert attrs["end_step"] == attrs["steps"] == 125_000
-    assert attrs["end_time"] == pytest.approx(125_000 * 0.03 / 64**2)
-    assert attrs["above_limit"] == 0
-    assert attrs["learning_rate"] == attrs["effective_learning_rate"] == 0.03 / 64**2
-    assert attrs["learning_rate"] < attrs["learning_rate_limit"]
-    assert attrs["steps_per_second"] > 0
-    assert escape_runs["teacher_overlap"].dims == ("seed", "time", "neuron", "direction")
-    assert escape_runs["step"].values[0] == 0
-    start = escape.start()
-    np.testing.assert_allclose(escape_runs["teacher_overlap"].values[5, 0], start.teacher_overlap, atol=1e-14)
-    np.testing.assert_allclose(
-        escape_runs["squared_norm"].values[:, 0], np.tile(start.squared_norm, (32, 1)), rtol=1e-13
-    )
-
-
-def test_loss_starts_where_the_flow_starts_and_falls(escape_flow, escape_runs):
-    assert escape_runs["loss"].values[:, 0] == pytest.approx(np.full(32, escape_flow["loss"].values[0]), rel=2e-3)
-    assert (escape_runs["loss"].values[:, -1] < escape_runs["loss"].values[:, 0]).all()
-
-
-def test_emergence_lies_between_the_records_that_straddle_it(escape_runs):
-    squared = np.max(escape_runs["teacher_overlap"].values ** 2, axis=2)
-    time, step = escape_runs["time"].values, escape_runs["emergence_time"].values
-    for s in range(32):
-        for p in range(2):
-            first = int(np.argmax(squared[s, :, p] >= 0.5))
-            assert step[s, p] <= time[first]
 
 
 @pytest.mark.statistical
@@ -144,28 +90,6 @@ def test_figure_shows_times_overlaps_and_loss(tree):
     figure.canvas.draw()
 
 
-def test_a_figure_without_histories_or_loss_shows_the_runs(escape_flow, escape_runs):
-    bare = escape_flow.drop_vars(["teacher_overlap", "loss"])
-    figure = sgd_check.plot_comparison(sgd_check.compare(bare, escape_runs))
-    assert figure.axes[1].get_title() == "runs"
-    figure.canvas.draw()
-
-
-def test_a_figure_counts_runs_that_did_not_emerge_or_blew_up(escape_flow, escape_runs):
-    cut = escape_runs.copy(deep=True)
-    cut["emergence_time"][:3, 1] = np.nan
-    cut["censored"][:3, 1] = 1
-    cut["blown_up"][31] = 1
-    tree = sgd_check.compare(
-        escape_flow.rename(teacher_overlap="other").assign(max_overlap=lambda d: d["other"][:, 0]), cut
-    )
-    figure = sgd_check.plot_comparison(tree)
-    assert "3" in [text.get_text() for text in figure.axes[0].texts]
-    assert figure.axes[0].get_title().endswith("31 runs, 1 blown up")
-    assert figure.axes[1].get_title() == "thin: runs, thick: flow"
-    figure.canvas.draw()
-
-
 def test_figures_of_odd_links_count_only_overlaps_above_zero(tools):
     """At k = 3 a neuron opposite to a direction, C = -0.9, does not draw it as emerged; at k = 4 it does."""
     for activation, highest in (("he3", 0.3**2), ("he4", 0.9**2)):
@@ -183,16 +107,6 @@ def test_figures_of_odd_links_count_only_overlaps_above_zero(tools):
         np.testing.assert_allclose(axes.lines[4].get_ydata(), alone, rtol=1e-4)
 
 
-def test_plot_functions_draw_where_they_are_told(tree):
-    ax = Figure().subplots()
-    assert sgd_check.plot_times(tree, ax) is ax
-    assert sgd_check.plot_times(tree).get_figure() is not ax.get_figure()
-    axes = Figure().subplots(1, 5)
-    assert sgd_check.plot_comparison(tree, list(axes)) is axes[0].get_figure()
-    with pytest.raises(ValueError, match=r"^Argument `axes` must be 5 axes, but has 1\.$"):
-        sgd_check.plot_comparison(tree, [ax])
-
-
 def test_table_and_json_hold_the_same_numbers(tree, tmp_path):
     import json
 
@@ -207,16 +121,6 @@ def test_table_and_json_hold_the_same_numbers(tree, tmp_path):
     text = findings.as_text({"output": str(tmp_path / "a.nc"), "plot": str(tmp_path / "a.png")})
     assert "verdict: agree (false-alarm rate 0.01)" in text
     assert text.splitlines()[-1] == f"written: {tmp_path / 'a.nc'}, {tmp_path / 'a.png'}"
-
-
-def test_a_comparison_survives_a_file(tree, tmp_path):
-    from dynamics.runs.storage import load, save
-
-    back = load(save(tree, tmp_path / "tree.nc"))
-    assert back["comparison"].attrs["verdict"] == "agree"
-    np.testing.assert_array_equal(back["comparison"]["emergence_ratio"], tree["comparison"]["emergence_ratio"])
-    again = sgd_check.compare(back["prediction"].to_dataset(), back["simulation"].to_dataset())["comparison"]
-    np.testing.assert_array_equal(again["z_score"], tree["comparison"]["z_score"])
 
 
 def test_runs_that_stopped_early_do_not_agree_on_what_they_never_reached(escape_flow, escape_runs):
@@ -247,21 +151,6 @@ def test_sgd_agrees_with_the_finite_step_equation_within_the_scatter_alone(escap
     np.testing.assert_allclose(comparison["band_high"], centre + width, rtol=1e-12)
     assert (comparison["standard_error"] < 0.5 * comparison["log_scatter"] / np.sqrt(32)).all(), "noise taken away"
     assert (comparison["visible_error"] < 0.08).all()
-
-
-def test_beyond_leading_order_theory_has_no_band(escape, step_equation):
-    """At thirty times the learning rate a scatter of 0.8 is expected at leading order, which is no expectation.
-
-    Noise may then give each neuron the other's direction, too, so that the runs do not say what the scatter is either.
-    """
-    near = expectation(escape, step_equation, 0.03 / 64**2)
-    far = expectation(escape, step_equation, 30 * 0.03 / 64**2)
-    assert (near.scatter < 0.5).all()
-    assert np.isfinite(near.low).all()
-    assert (far.scatter > 0.5).all()
-    assert (far.low == -np.inf).all()
-    assert (far.high == np.inf).all()
-    assert np.isinf(far.lateness).all()
 
 
 @pytest.mark.statistical
@@ -332,20 +221,6 @@ def test_survival_steps_down_at_the_emergences(tree, escape_runs):
 
 
 @pytest.mark.statistical
-def test_two_halves_of_the_runs_have_one_law(escape_runs, monkeypatch):
-    """Real runs split at random, 80 times: a test at level 10 % alarms in at most 10 % + 4 standard errors of splits."""
-    monkeypatch.setattr("sgd_check.verdicts.time_tests.PERMUTATIONS", 999)
-    rng = np.random.default_rng(41)
-    repeats, rate, alarms = 80, 0.1, 0
-    for _ in range(repeats):
-        order = rng.permutation(32)
-        first, second = escape_runs.isel(seed=order[:16]), escape_runs.isel(seed=order[16:])
-        attrs = sgd_check.compare(first, second, false_alarm_rate=rate)["comparison"].attrs
-        alarms += attrs["verdict"] == "disagree"
-    assert alarms / repeats < rate + 4 * np.sqrt(rate * (1 - rate) / repeats)
-
-
-@pytest.mark.statistical
 def test_a_sample_is_a_prediction_and_thirty_percent_are_seen(escape_runs):
     """False-alarm rate of the first verdict: 1 %, with fixed seeds."""
     first, second = escape_runs.isel(seed=slice(0, 16)), escape_runs.isel(seed=slice(16, 32))
@@ -370,18 +245,6 @@ def test_a_sample_is_a_prediction_and_thirty_percent_are_seen(escape_runs):
     attrs = sgd_check.compare(high, second)["comparison"].attrs
     assert attrs["verdict"] == "disagree"
     assert attrs["reasons"].startswith("The loss is smaller than predicted, most at time")
-
-
-def test_blown_up_runs_of_a_sample_are_left_out_and_counted(escape_runs):
-    first, second = (escape_runs.isel(seed=part).copy(deep=True) for part in (slice(0, 16), slice(16, 32)))
-    first["blown_up"][:2] = 1
-    second["blown_up"][:1] = 1
-    first["loss"][:2, 50:] = np.nan
-    comparison = sgd_check.compare(first, second)["comparison"]
-    assert comparison.attrs["prediction_blown_up_count"] == 2
-    assert comparison.attrs["blown_up_count"] == 1
-    assert comparison.attrs["usable_runs"] == 15
-    assert "Runs left out because they blew up: 1." in comparison.attrs["reasons"]
 
 
 def test_samples_must_not_share_seeds_or_differ_in_their_steps(escape_runs):

@@ -151,47 +151,12 @@ def judged(gap, rate):
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "edge",
-    [
-        -1.0 - mean_field.WIDTH_CORRECTION,
-        pytest.param(-1.0 + mean_field.WIDTH_CORRECTION, marks=pytest.mark.long),
-    ],
+    [-1.0 - mean_field.WIDTH_CORRECTION, pytest.param(-1.0 + mean_field.WIDTH_CORRECTION, marks=pytest.mark.long)],
 )
 def test_false_alarms_at_the_edge_of_the_band_are_as_rare_as_stated(edge, rng):
     """120 families at a rate of 10 %, half of it on the side that is tested here: more than 15 alarms have p < 1e-3."""
     alarms = sum(judged(made_up(edge, rng), 0.1).p < 0.1 for _ in range(120))
     assert alarms <= 15
-
-
-@pytest.mark.statistical
-def test_an_exponent_of_one_half_is_seen_where_agreement_would_be_said(rng):
-    """Forty families; where the test says that it would have seen it, it does so in four of five at least."""
-    found = [judged(made_up(-0.5, rng, starts=24), 0.01) for _ in range(40)]
-    seen = [test.p < 0.01 for test in found if test.resolved]
-    assert len(seen) > 20
-    # Binomial with 0.8: fewer than two thirds of 20 or more have p < 0.1.
-    assert np.mean(seen) > 2 / 3
-
-
-def test_few_starts_and_distances_below_the_noise_are_no_test():
-    assert np.isnan(judged(np.ones((3, 3, 1)), 0.01).p)
-    gap = np.ones((3, 8, 1))
-    gap[1, ::2] = -1.0
-    found = judged(gap, 0.01)
-    assert np.isnan(found.z)
-    assert not found.resolved
-
-
-def test_the_window_is_where_the_loss_is_between_its_levels():
-    runs = SimpleNamespace(times=np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
-
-    def window(first, last):
-        return mean_field.tested_window(runs, xr.Dataset({"loss_level_time": ("loss_level", [first, last])}))
-
-    assert window(0.5, 2.5) == slice(1, 4)
-    assert window(2.0, 9.0) == slice(2, 5)
-    assert window(2.0, np.nan) == slice(2, 5)
-    assert window(9.0, np.nan) == slice(4, 5)
-    assert window(1.2, 1.8) == slice(2, 3)
 
 
 @pytest.mark.statistical
@@ -237,16 +202,6 @@ def test_too_few_starts_leave_the_verdict_open(law, family):
     assert found.attrs["reasons"].startswith("No exponent could be tested: that needs 4 starts")
     assert found["coupling_error"].isnull().all(), "the tracers are those of twelve starts"
     assert "has no tracers from the starts of the runs" in found.attrs["reasons"]
-
-
-def test_runs_that_blew_up_leave_their_start_out(law, family):
-    broken = family[0].copy(deep=True)
-    broken["blown_up"][5] = 1
-    broken["neuron_vector"][5] = np.nan
-    found = sgd_check.compare(law, [broken, *family[1:]])["comparison"]
-    np.testing.assert_array_equal(found["seed"], [0, 1, *range(3, 12)])
-    assert found.attrs["blown_up_count"] == 1
-    assert np.isfinite(found["function_gap"]).all()
 
 
 def test_random_particles_are_said_to_have_a_distance_of_their_own(family, asked):
@@ -344,22 +299,6 @@ def test_the_command_prints_a_table_and_writes_tree_and_figure(file, capsys):
     assert found["times"][-1]["time"] <= 0.8
 
 
-def test_defaults_reach_a_little_beyond_the_last_level_with_batches_as_the_width(file):
-    from sgd_check.run.mean_field import _make_plan
-    from sgd_check.run.options import read_arguments
-
-    law = load(file)
-    plan = _make_plan(read_arguments([str(file)]), law)
-    assert plan.widths == (16, 32, 64)
-    assert plan.batch_sizes == (640, 1280, 2560)
-    assert plan.learning_rate == pytest.approx(0.02)
-    assert len(plan.starts) == 64
-    level = float(law["loss_level_time"][-1])
-    assert plan.steps * plan.learning_rate == pytest.approx(1.02 * level if level < 7.8 else 8.0, abs=0.03)
-    assert np.isin(plan.times, law["time"]).all()
-    assert (np.diff(np.rint(plan.times / plan.learning_rate)) >= 1).all()
-
-
 def test_a_file_with_another_mean_field_is_tested_itself(file, tmp_path, capsys):
     law = load(file)
     law["law_moment"] = law["law_moment"] + 0.2
@@ -385,34 +324,6 @@ def test_a_file_with_another_mean_field_is_tested_itself(file, tmp_path, capsys)
 def test_bad_options_are_one_sentence_and_exit_code_2(file, capsys, options, sentence):
     assert main([str(file), *options]) == 2
     assert capsys.readouterr().err == f"error: {sentence}\n"
-
-
-def test_widths_are_for_mean_fields_alone(tools, tmp_path, capsys):
-    problem = tools.problem([[0.65, 0.1]], dimension=8, coefficients=(1.0, 0.5))
-    path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "flow.nc")
-    assert main([str(path), "--widths", "4,8"]) == 2
-    assert "Option --widths must be absent" in capsys.readouterr().err
-
-
-def test_without_torch_the_command_says_what_to_install(file, capsys, monkeypatch):
-    def missing(*_):
-        msg = "No module named 'torch'"
-        raise ModuleNotFoundError(msg)
-
-    monkeypatch.setattr("sgd_check.engines.registry.make_engine", missing)
-    assert main([str(file), *QUICK]) == 2
-    assert (
-        "Engine torch must have PyTorch installed, but No module named 'torch'; install it" in capsys.readouterr().err
-    )
-
-
-def test_a_budget_that_ends_before_the_second_width_keeps_what_there_is(file, capsys, monkeypatch):
-    monkeypatch.setattr("dynamics.runs.loop.FIRST_CHUNK_STEPS", 1)
-    assert main([str(file), *QUICK, "--no-plot", "--max-runtime", "1e-9"]) == 0
-    shown = capsys.readouterr()
-    assert "Nothing could be compared: Argument `simulation` must have at least 2 widths, but has 1." in shown.err
-    assert "The wall-clock budget ran out" in shown.err
-    assert list(load(file.with_name("mean_field-sgd.nc"))["simulation"].children) == ["width_4"]
 
 
 @pytest.mark.parametrize("early", [False, True])

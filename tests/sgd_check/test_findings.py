@@ -12,9 +12,6 @@ from hermite.text.messages import rounded
 from sgd_check.report.findings import time_rows
 from sgd_check.studies.complexity import sample_complexity
 
-SPHERICAL = {"teacher": dynamics.Teacher([1.0]), "activation": "he4", "dimension": 8, "student": "spherical"}
-TIMES = dynamics.SaveAt.at([0.0, 0.6, 1.2, 2.4])
-
 
 @pytest.fixture(scope="module")
 def runs(tools):
@@ -72,15 +69,6 @@ def test_a_verdict_has_its_tone_and_lost_runs_are_named(tree, word, tone):
     assert early.tone == tone
 
 
-def test_a_file_beside_the_tested_equation_has_a_column(tree, written):
-    both = xr.DataTree.from_dict({path: node.to_dataset() for path, node in tree.children.items()})
-    both["given"] = both["prediction"].copy()
-    shown = written(both).tables["Emergence times of SGD against prediction"]
-    np.testing.assert_allclose(
-        [number(row["in the file"]) for row in shown], both["given"]["emergence_time"], rtol=1e-4
-    )
-
-
 def test_runs_alone_show_their_quartiles_and_what_was_not_seen(runs, written):
     late = runs.copy(deep=True)
     late["emergence_time"].values[:6, 1] = np.nan
@@ -129,15 +117,6 @@ def test_runs_that_blew_up_say_so_first(tools, written):
     assert len(page.images) == 2
 
 
-def test_runs_of_which_nothing_emerged_and_nothing_is_predicted_are_drawn(runs):
-    none = runs.drop_vars("predicted_emergence_time")
-    none["emergence_time"] = none["emergence_time"] * np.nan
-    none["loss"] = none["loss"] * np.nan
-    found = find_findings(none)
-    assert [row["predicted, pair"] for row in found.tables[0].rows] == [None, None]
-    assert found.drawings[1].draw().axes[0].texts[0].get_text() == "no direction emerged"
-
-
 def test_unfinished_runs_go_on_by_their_command(tools, tmp_path):
     problem = tools.problem([[0.55, 0.05], [0.03, 0.5]], dimension=16)
     file = tmp_path / "runs.nc"
@@ -165,40 +144,3 @@ def test_the_two_studies_of_transfer_are_told_apart(monkeypatch):
     monkeypatch.setattr("sgd_check.report.findings.sgd_study_findings", asked.append)
     find_findings(xr.Dataset(attrs={"answer": "transfer"}))
     assert len(asked) == 1
-
-
-def test_a_comparison_with_a_mean_field_shows_distances_of_all_widths(written):
-    from dynamics.laws.chaos import coupled_tracers
-
-    problem = dynamics.Problem(**SPHERICAL, width=1)
-    law = dynamics.solve_mean_field(
-        problem,
-        particles=256,
-        save_at=TIMES,
-        keep="summary",
-        tracers=coupled_tracers(problem, 8, range(3)),
-        progress=False,
-    )
-    family = [
-        sgd_check.simulate(
-            dynamics.Problem(**SPHERICAL, width=width),
-            learning_rate=0.04,
-            steps=60,
-            seeds=6,
-            starts=[0, 0, 1, 1, 2, 2],
-            engine="torch",
-            batch_size=32,
-            save_at=TIMES,
-            progress=False,
-        )
-        for width in (4, 8)
-    ]
-    tree = sgd_check.compare(law, family)
-    page = written(tree)
-    shown = page.tables["Distances from the mean field over time"]
-    gap = tree["comparison"]["function_gap"].mean("seed")
-    np.testing.assert_allclose(
-        [[number(row[f"D, m = {m}"]) for m in (4, 8)] for row in shown], gap.values[:, 1:].T, rtol=1e-4
-    )
-    assert len(page.images) == 1
-    assert {"Variables of /simulation/width_4", "Variables of /simulation/width_8"} <= set(page.tables)

@@ -35,21 +35,6 @@ def test_slopes_of_online_sgd_by_the_mean_step():
     assert online_slope("z**2", 0.7) == np.inf
 
 
-def test_its_dataset(study, tmp_path):
-    assert study.overlap_squared.dims == study.descent_overlap_squared.dims == ("dimension", "ratio", "run")
-    np.testing.assert_array_equal(study.recovered_share, (study.descent_overlap_squared > 0.99).mean("run"))
-    at_six = study.predicted_overlap_squared.sel(law_ratio=6.0)
-    law = dynamics.predict_recovery("min(z**2, 4)", dimension=100, samples=600, degree=2)
-    assert float(at_six) == pytest.approx(float(law.predicted_overlap_squared), abs=1e-9)
-    assert study.attrs["threshold_ratio"] == pytest.approx(0.72305, abs=1e-5)
-    assert study.attrs["exact_recovery_theory"].startswith("none")
-    stored = dynamics.load(dynamics.save(study, tmp_path / "study.nc"))
-    assert dynamics.Problem.from_dataset(stored).student == "committee"
-    again = full_batch_recovery(**SMALL, progress=False)
-    for name in ("overlap_squared", "descent_overlap_squared", "online_samples"):
-        np.testing.assert_array_equal(stored[name], again[name])
-
-
 def test_the_samples_of_its_eigenvectors_are_those_of_the_estimator(study):
     problem = dynamics.Problem(activation="min(z**2, 4)", teacher=dynamics.Teacher([1.0]), width=1, dimension=24)
     alone = sgd_check.estimate_direction(problem, samples=144, seeds=range(9, 12), degree=2, progress=False)

@@ -74,11 +74,7 @@ def fused_and_plain(problem, *, every_way):
         return stepper.current().numpy()
 
     setting = Setting(
-        link=make_link(problem.activation, torch.float64, device)[0],
-        teacher=teacher,
-        dimension=d,
-        batch=1,
-        free=free,
+        link=make_link(problem.activation, torch.float64, device)[0], teacher=teacher, dimension=d, batch=1, free=free
     )
     plain = BlockStepper(setting, start.clone(), CounterStreams(seeds, device))
     with plain.running():

@@ -135,11 +135,6 @@ def test_small_steps_follow_the_flow():
     assert compared is not None
 
 
-def test_what_does_not_take_inputs_says_so():
-    with pytest.raises(ValueError, match="for engine 'diffusion', but has Inputs"):
-        sgd_check.simulate(problem(), learning_rate=1e-3, steps=1, seeds=1, engine="diffusion")
-
-
 @pytest.mark.parametrize(("share", "lost"), [(0.7, 0), (3.0, 20)])
 def test_runs_blow_up_beyond_the_limit_of_stability(share, lost):
     """20 runs of 2e4 steps from 1e-6 beside the converged student: none blows up below the limit, all at three times it.

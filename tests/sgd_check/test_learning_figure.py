@@ -7,9 +7,6 @@ import pytest
 
 import dynamics
 import sgd_check
-from dynamics.report import log_ticks
-from sgd_check.report.figures import curve_name
-from sgd_check.verdicts.curves import Quantity
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +37,6 @@ def test_the_loss_is_drawn_on_request(tree):
     ax = sgd_check.plot_learning(tree, quantity="loss")
     assert ax.get_yscale() == "log"
     assert ax.lines[0].get_ydata() == pytest.approx(tree["prediction"]["loss"].values)
-
-
-def test_ticks_of_the_loss_are_those_of_its_final_limits(tree):
-    ax = sgd_check.plot_learning(tree, quantity="loss")
-    drawn = ax.yaxis.get_majorticklocs().tolist()
-    log_ticks(ax)
-    assert drawn == ax.yaxis.get_majorticklocs().tolist()
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("learned mass of direction", "$p = 2$"), ("sensitivity", r"$\lambda_{2}$"), ("component", "$h_{2}(x_{1})$")],
-)
-def test_a_legend_says_what_is_numbered(kind, name):
-    course = Quantity(kind, "h2(x1)" if kind == "component" else "2", np.ones(3), 0.1)
-    assert curve_name(course, 1) == name
 
 
 def test_another_quantity_is_refused(tree):

@@ -8,16 +8,12 @@ from processes import interrupt_run
 
 import dynamics
 import dynamics.equations
-import hermite
 import sgd_check
 from dynamics.problem import Problem, Student, Teacher
-from dynamics.runs import StorageError
 from sgd_check.engines import seeded_runs
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.engines.registry import EngineOptions, make_engine
-from sgd_check.engines.sampled_links import sampled_link_anywhere, scratch_size, write_both
 from sgd_check.engines.torch.engine import OnlineEngine
-from sgd_check.engines.torch.links import make_link_anywhere
 
 LINKS = {
     "erf": lambda z: torch.erf(z / 2**0.5),
@@ -263,30 +259,6 @@ def test_a_callable_is_tabulated_where_a_series_would_fail(name):
     assert runs[1].attributes["simulated_link"] == "sin (table)"
 
 
-def test_a_table_is_the_function_to_rounding_with_its_tangents_beyond():
-    """tanh and its slope on [−32, 32], as a torch link and by compiled code; a line from there on."""
-    link, z = hermite.expand(np.tanh), np.linspace(-32.0, 32.0, 4001)
-    out = torch.empty(3, 1, z.size, 1, dtype=torch.float64)
-    make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].fill(torch.from_numpy(z).reshape(1, -1, 1), out)
-    compiled, (data, _) = np.empty((2, z.size)), sampled_link_anywhere(link)
-    write_both(data, z, *compiled, np.empty(scratch_size(data, z.size)))
-    for found in (out[[0, 2], 0, :, 0].numpy(), compiled):
-        np.testing.assert_allclose(found[0], np.tanh(z), rtol=0, atol=2e-15)
-        np.testing.assert_allclose(found[1], 1 - np.tanh(z) ** 2, rtol=0, atol=1e-12)
-    square = hermite.expand(lambda z: z**2 + z)
-    beyond = make_link_anywhere(square, torch.float64, torch.device("cpu"))[0].value(
-        torch.tensor([40.0, -50.0]).double()
-    )
-    np.testing.assert_allclose(beyond.numpy(), [32**2 + 32 + 65 * 8, 32**2 - 32 + 63 * 18], rtol=1e-11)
-
-
-def test_a_table_has_pieces_of_any_degree():
-    """Of max(0, z) half of the pieces are zero, which numpy returns as one power."""
-    link, z = hermite.expand(lambda z: np.maximum(z, 0.0)), np.linspace(-32.0, 32.0, 4001)
-    value = make_link_anywhere(link, torch.float64, torch.device("cpu"))[0].value(torch.from_numpy(z)).numpy()
-    np.testing.assert_allclose(value, np.maximum(z, 0.0), rtol=0, atol=1e-13)
-
-
 # --- seeds, cuts and pauses -----------------------------------------------------------------------------------
 
 
@@ -315,19 +287,6 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_cut_and_paused(monkeypat
     np.testing.assert_array_equal(final((4,))[0], together[2])
     np.testing.assert_array_equal(final((9, 4, 2, 7, 11), cores=3)[1], together[2])
     np.testing.assert_array_equal(final((3, 1, 4), pieces=[1, 2, 37, 170, 299]), together)
-
-
-def test_a_frozen_seed_leaves_the_others_untouched():
-    for name in ("projected", "torch"):
-        free, frozen = (engine(network(), name) for _ in range(2))
-        frozen.freeze(np.array([False, True, False]))
-        for run in (free, frozen):
-            with run.running():
-                run.advance(np.full(40, 0.01))
-        assert np.isnan(frozen.layers()[1]).all()
-        assert np.isnan(weights_of(frozen)[1]).all()
-        np.testing.assert_array_equal(frozen.layers()[[0, 2]], free.layers()[[0, 2]])
-        np.testing.assert_array_equal(weights_of(frozen)[[0, 2]], weights_of(free)[[0, 2]])
 
 
 # --- simulate -------------------------------------------------------------------------------------------------
@@ -397,20 +356,6 @@ def test_axes_emerge_and_components_are_learned_where_their_records_say():
     np.testing.assert_array_equal(runs.censored, np.isnan(runs.emergence_time))
 
 
-@pytest.mark.parametrize(("text", "level"), [("x1 + h4(x2)", 0.5), ("x1*x2", 0.3), ("x1 + x1*x2*x3 - x3", 0.2)])
-def test_axes_of_a_product_emerge_at_part_of_an_even_share(text, level):
-    assert Teacher.polynomial(text).emergence_level == pytest.approx(level, rel=1e-15)
-
-
-@pytest.mark.long
-def test_a_teacher_of_units_has_axes_and_no_components():
-    runs = sgd_check.simulate(network("relu", UNITS, 30), **GIVEN)
-    assert (runs.sizes["direction"], runs.sizes["neuron"]) == (2, 3)
-    assert "component" not in runs
-    assert "component_learned_time" not in runs
-    assert np.isfinite(runs.loss).all()
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -446,30 +391,6 @@ def stop_after(patch, kind, calls):
 
 
 @pytest.mark.long
-def test_runs_of_a_callable_are_kept_but_not_resumed(tmp_path, monkeypatch):
-    """What comes back from the file as its link is its Hermite series. Here the theory refuses it: there is no loss."""
-
-    def refuse(problem):
-        msg = f"{problem.activation.name} is refused"
-        raise ValueError(msg)
-
-    path = tmp_path / "runs.nc"
-    with monkeypatch.context() as patch:
-        patch.setattr(dynamics.equations, "NetworkSystem", refuse)
-        stop_after(patch, ProjectedEngine, 150)
-        with pytest.raises(dynamics.SolveInterrupted) as caught:
-            sgd_check.simulate(network(np.sin, STAIRCASE, 30), **GIVEN, checkpoint=path)
-    first = caught.value.dataset
-    assert first.attrs["stop_reason"] == "interrupted"
-    assert dynamics.load(path).identical(first)
-    assert np.isfinite(first.second_layer.isel(time=1)).all()
-    for name in ("loss", "component", "component_learned_time"):
-        assert np.isnan(first[name]).all()
-    with pytest.raises(StorageError, match=r"must hold"):
-        sgd_check.resume(path, progress=False)
-
-
-@pytest.mark.long
 def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
     problem = network("he3", STAIRCASE, 20, decay=(0, 0))
     given = {"learning_rate": 0.02, "steps": 400, "progress": False}
@@ -483,16 +404,6 @@ def test_a_run_that_blows_up_is_nan_and_the_others_go_on():
     for name in ("second_layer", "loss", "component"):
         np.testing.assert_array_equal(alone[name][0], runs[name][sound])
         assert np.isfinite(alone[name]).all()
-
-
-@pytest.mark.long
-def test_a_second_layer_alone_can_blow_up():
-    """On the sphere no norm grows; the large scale makes the step of v too large."""
-    problem = network("relu", POLYNOMIAL, 20, "sphere", biases="none", initial_biases=1.0, rates=(0, 1, 0), scale=3.0)
-    runs = sgd_check.simulate(problem, learning_rate=0.5, steps=200, seeds=2, progress=False)
-    assert runs.attrs["stop_reason"] == "blown_up"
-    assert runs.blown_up.all()
-    assert runs.attrs["end_step"] < 100
 
 
 @pytest.mark.parametrize(
@@ -510,26 +421,13 @@ def test_a_second_layer_alone_can_blow_up():
             "Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
             "gradient at a jump, but has sign.",
         ),
-        (
-            network(dimension=4),
-            {},
-            "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' "
-            "with dimension 4.",
-        ),
-        (
-            network(),
-            {"dtype": "float32"},
-            "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'.",
-        ),
+        (network(dimension=4), {}, "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' with dimension 4."),
+        (network(), {"dtype": "float32"}, "Argument `dtype` must be 'float64' for engine 'projected', but is 'float32'."),
         (network(), {"starts": [1, 2, 3]}, "Argument `starts` must be None for the network student, but is not."),
-        (
-            network(lambda z: np.where(np.abs(z) < 31, z**2, np.inf)),
-            {},
-            "Links must be finite on [-32, 32] to be simulated, but <lambda> is not.",
-        ),
+        (network(lambda z: np.where(np.abs(z) < 31, z**2, np.inf)), {}, "Links must be finite on [-32, 32] to be simulated, but <lambda> is not."),
     ],
     ids=["diffusion", "jump", "dimension", "float32", "starts", "infinite"],
-)
+)  # fmt: skip
 def test_what_cannot_be_simulated_is_refused_in_one_sentence(problem, changes, sentence):
     with np.errstate(all="ignore"), pytest.raises(ValueError, match=r".") as caught:
         sgd_check.simulate(problem, **GIVEN | changes)

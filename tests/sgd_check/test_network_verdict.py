@@ -97,14 +97,6 @@ def test_a_step_size_that_moves_much_is_not_extrapolated_from(flow, staircase):
     assert "too much to extrapolate from two learning rates: use smaller ones." in attrs["reasons"]
 
 
-@pytest.mark.long
-def test_neurons_on_the_sphere_are_said_to_have_no_equation_of_finite_steps():
-    student = Student(activation="erf", width=2, second_layer="fixed", first_layer="sphere")
-    problem = Problem(student=student, teacher=Teacher([1.0]), dimension=8)
-    with pytest.warns(UserWarning, match="Neurons that keep their length have none at finite d, since their mean step"):
-        sgd_check.check(problem, learning_rate=1e-3, steps=20, seeds=4, **QUIET)
-
-
 def test_another_student_is_refused(flow, staircase):
     other = replace(staircase, student=replace(staircase.student, decay=(0.1, 0.0)))
     runs = sgd_check.simulate(other, learning_rate=1e-3, steps=10, seeds=4, **QUIET)

@@ -7,10 +7,7 @@ from scipy.stats import ks_2samp
 import dynamics
 import sgd_check
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    pytest.mark.statistical,
-]
+pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"), pytest.mark.statistical]
 
 RUNS = 256
 TEACHER = dynamics.Teacher.power_law(4, beta=1.0)
@@ -39,10 +36,7 @@ CASES = {
     "batches": (overlaps("gelu"), {"learning_rate": 8e-3, "steps": 400, "batch_size": 8}),
     "network of both layers": (NETWORK, {"learning_rate": 5e-3, "steps": 1000}),
     "sphere": (SPHERE, {"learning_rate": 5e-3, "steps": 500}),
-    "inputs": (
-        overlaps("he3", inputs=dynamics.Inputs([2.0, 0.5], [4, 60])),
-        {"learning_rate": 5e-4, "steps": 1000},
-    ),
+    "inputs": (overlaps("he3", inputs=dynamics.Inputs([2.0, 0.5], [4, 60])), {"learning_rate": 5e-4, "steps": 1000}),
 }
 
 

@@ -252,24 +252,6 @@ def test_bits_do_not_depend_on_how_the_run_is_cut_nor_on_a_pause(batch):
     np.testing.assert_array_equal(whole, final([1, 2, 63, 2047, 2048, 5999]))
 
 
-def test_samples_are_not_those_of_the_start():
-    """The start of seed 0 and the samples of seed 0 come from different generators."""
-    problem = Problem(activation="he4", teacher=Teacher([1.0]), width=4, dimension=50, seed=0)
-    streams = engine(problem, (0,))._generators[0]
-    first = {float(stream.standard_normal()) for stream in (*streams, np.random.default_rng(0))}
-    assert len(first) == 4
-
-
-@pytest.mark.parametrize("directions", [None, CROOKED])
-@pytest.mark.parametrize("dimension", [5, 12])
-def test_measured_overlaps_are_those_of_the_start(dimension, directions):
-    problem = uneven(dimension, directions)
-    C, G, n, _ = engine(problem).measure(student=True)
-    for found, wanted in zip((C, G, n), problem.start(), strict=True):
-        np.testing.assert_allclose(found[1], wanted, atol=1e-14)
-    assert engine(problem).measure(student=False).student_overlap is None
-
-
 def test_a_frozen_seed_leaves_the_others_untouched():
     def final(stopped):
         run = engine(uneven(12))
@@ -304,11 +286,3 @@ def test_too_few_dimensions_are_refused_and_the_engine_for_them_is_named():
         "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' "
         "with dimension 4."
     )
-
-
-def test_the_result_says_what_was_run(tools):
-    problem = tools.problem([[0.5, 0.1]], dimension=10**3)
-    attrs = sgd_check.simulate(problem, learning_rate=1e-6, steps=5, seeds=2, progress=False).attrs
-    assert (attrs["engine"], attrs["dtype"], attrs["device"]) == ("projected", "float64", "cpu")
-    assert attrs["random_numbers"] == f"SFC64 of numpy {np.__version__}"
-    assert attrs["simulated_link"] == "he4 (polynomial)"

@@ -5,16 +5,10 @@ import pytest
 import sympy
 
 import hermite
-from hermite.text.formulas import FORMULAS
 from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program, run_program
 from sgd_check.engines.sampled_links import (
-    BENT,
-    BENT_LINKS,
-    FAMILY,
-    SMOOTH_LINKS,
     both_at,
     sampled_link,
-    sampled_link_anywhere,
     scratch_size,
     value_at,
     write_both,
@@ -44,19 +38,6 @@ def check(expansion, found, points=GRID, digits=13):
         np.testing.assert_allclose(values, wanted, rtol=0, atol=10.0**-digits * max(1.0, np.abs(wanted).max()))
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMULAS) - {"step", "sign"}))
-def test_named_links_are_sampled_as_their_formula(name):
-    expansion = hermite.expand(name)
-    check(expansion, sampled(sampled_link(expansion)[0]))
-    kind = "polynomial" if expansion.is_polynomial else "formula"
-    assert sampled_link(expansion)[1] == f"{expansion.name} ({kind})"
-
-
-@pytest.mark.parametrize("name", [*BENT_LINKS, *SMOOTH_LINKS])
-def test_common_links_have_functions_of_their_own(name):
-    assert sampled_link(hermite.expand(name))[0][FAMILY] == SMOOTH_LINKS.get(name, BENT)
-
-
 z = sympy.Symbol("z")
 
 
@@ -79,60 +60,12 @@ def test_formulas_and_their_derivatives_are_those_of_numpy(formula):
     check(expansion, sampled(sampled_link(expansion)[0]))
 
 
-SERIES = [
-    {0: 0.3},
-    {3: 1.0},
-    {4: 1.0},
-    {1: 1.0},
-    {0: 0.3, 2: 1.0},
-    {1: 0.3, 4: 0.5},
-    {12: 1.0},
-    {13: 0.7, 2: 0.5},
-    {40: 1.0, 7: 0.2},
-]
-
-
-@pytest.mark.parametrize("coefficients", SERIES, ids=str)
-def test_polynomials_are_those_of_the_expansion(coefficients):
-    """Horner's rule in powers of z loses up to 1e-13 of the largest value on |z| < 5.2, at degree 12."""
-    expansion = hermite.expand(coefficients)
-    check(expansion, sampled(sampled_link(expansion)[0]), digits=12)
-    assert sampled_link(expansion)[1] == f"{expansion.name} (polynomial)"
-
-
-def test_a_polynomial_is_sampled_beyond_the_order_of_its_expansion():
-    expansion = hermite.expand({4: 1.0, 6: 0.5}, order=5)
-    check(expansion, sampled(sampled_link(expansion)[0]), digits=12)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("link", ["relu", "gelu", "he4", "he40"])
-def test_many_numbers_are_evaluated_by_blocks(link):
-    """Of 1001 numbers several blocks and a part of one; largest error 2e-13 of the largest value."""
-    expansion, points = hermite.expand(link), np.linspace(-3.0, 3.0, 1001)
-    check(expansion, sampled(sampled_link(expansion)[0], points), points, digits=12)
-
-
 @pytest.mark.parametrize("jump", ["step", "sign", "sign(z)*z**2 + heaviside(z - 1)"])
 def test_a_formula_with_a_jump_is_sampled_as_its_series(jump):
     """The derivative almost everywhere of a step is 0, and no gradient descent would follow it."""
     expansion = hermite.expand(jump, order=9)
     assert sampled_link(expansion)[1] == f"{expansion.name} (Hermite series to order 9)"
     check(expansion.truncated(), sampled(sampled_link(expansion)[0]), digits=12)
-
-
-def test_a_callable_is_sampled_as_its_series():
-    expansion = hermite.expand(lambda z: np.cos(z) ** 3, order=12)
-    assert sampled_link(expansion)[1].endswith(" (Hermite series to order 12)")
-    check(expansion.truncated(), sampled(sampled_link(expansion)[0]), digits=12)
-
-
-def test_a_jump_has_a_value_without_its_slope():
-    link, name = sampled_link_anywhere(hermite.expand("sign"), slope=False)
-    values = np.empty(GRID.size)
-    write_values(link, GRID, values, np.empty(scratch_size(link, GRID.size)))
-    np.testing.assert_array_equal(values, np.sign(GRID))
-    assert name == "sign (formula)"
 
 
 def test_a_polynomial_in_several_variables_is_summed_by_horners_rule():
@@ -148,11 +81,3 @@ def test_a_polynomial_in_several_variables_is_summed_by_horners_rule():
     run_program(program, 0, registers.ravel(), 40)
     expected = coefficients @ np.prod(x[None] ** exponents[:, :, None], axis=1)
     np.testing.assert_allclose(registers[int(program[2])], expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("constant", [0.0, 0.7])
-def test_a_constant_is_a_program(constant):
-    program = np.array(polynomial_program(np.zeros((1, 2), dtype=np.int64), np.array([constant])))
-    registers = np.ones(int(program[REGISTERS]) * 4)
-    run_program(program, 0, registers, 4)
-    np.testing.assert_array_equal(registers.reshape(-1, 4)[int(program[2])], constant)

@@ -1,7 +1,5 @@
 """Pairs that the noise of SGD may exchange: who they are, and that the verdict makes no claim that they break."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -42,12 +40,6 @@ def test_a_pair_three_scatters_ahead_is_settled_and_excludes_what_shares_its_neu
     assert near.earlier[1] > 0.18
 
 
-def test_a_neuron_on_the_far_side_is_no_rival_of_an_odd_link():
-    overlaps = [[0.3], [-0.3]]
-    assert _rivals(_problem(overlaps, [1.0]), 0.3).settled.all()
-    assert not _rivals(_problem(overlaps, [1.0], activation="he4"), 0.3).settled.any()
-
-
 def test_a_neuron_that_may_take_another_direction_until_that_is_learned_is_not_settled():
     """Direction 1 emerges long before direction 2, and keeps on drawing the second neuron until it is learned."""
     problem = _problem([[0.6, 0.0], [0.2, 0.3]], [1.0, 0.3])
@@ -56,15 +48,6 @@ def test_a_neuron_that_may_take_another_direction_until_that_is_learned_is_not_s
     assert found.elsewhere.tolist() == [False, True]
     light = _problem([[0.6, 0.0], [0.05, 0.3]], [1.0, 0.3])
     assert _rivals(light, 0.02).settled.all()
-
-
-def test_a_weak_overlap_is_moved_as_far_as_a_strong_one():
-    """A pair far behind in ln T, but near in overlaps, is a rival: at C = 0.01 it takes 0.03 to be as fast as 0.1 is."""
-    problem = _problem([[0.1, 0.01]], [0.3, 1.0])
-    pull = np.log(problem.teacher.coefficients * problem.start().teacher_overlap[0])
-    assert pull[0] - pull[1] > 3 * 0.2
-    assert _rivals(problem, 0.2).elsewhere[0]
-    assert not _rivals(problem, 0.05).elsewhere[0]
 
 
 def test_drawn_times_are_those_of_the_pair_where_nothing_can_be_exchanged():
@@ -156,12 +139,3 @@ def test_a_right_theory_is_not_refuted_where_noise_chooses_the_neuron(seed, unte
     for p in earliness_only:
         assert np.isinf(found["band_high"][p - 1])
         assert found["mean_log_ratio"][p - 1] < -0.5
-
-
-@pytest.mark.statistical
-def test_settled_pairs_beside_each_other_agree():
-    """One comparison at a level of 1 %, with fixed seeds, that sees 30 % with probability 0.8 or more."""
-    problem = _problem([[0.5, 0.05], [0.02, 0.5]], [1.0, 0.7], dimension=24)
-    found = _against_runs(dataclasses.replace(problem, label_noise=0.1), 0.05)
-    assert found.attrs["verdict"] == "agree", found.attrs["reasons"]
-    assert (found["visible_error"] < 0.3).all()

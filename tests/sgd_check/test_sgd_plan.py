@@ -7,39 +7,6 @@ import pytest
 
 from dynamics.problem.schedule import SaveAt
 from sgd_check.runs.plan import make_plan, piecewise, power_law_decay
-from sgd_check.runs.recording import CrossingTracker
-
-
-def test_default_records_are_step_zero_and_at_least_ten_per_e_fold():
-    plan = make_plan(1e-3, 10**6, None)
-    assert plan.recorded[0] == 0
-    assert plan.recorded[-1] == 10**6
-    later = plan.recorded[plan.recorded >= 1000]
-    assert np.log(later[1:] / later[:-1]).max() < 0.1
-
-
-def test_looks_are_two_percent_apart_and_include_the_records():
-    plan = make_plan(1e-3, 10**5, SaveAt.linear(0.0, 100.0, 7))
-    assert set(plan.recorded) <= set(plan.observed)
-    late = plan.observed[plan.observed > 200]
-    assert np.log(late[1:] / late[:-1]).max() < 0.026
-    assert plan.observed[0] == 0
-    assert plan.observed[-1] == 10**5
-
-
-def test_times_are_rounded_to_the_nearest_step():
-    plan = make_plan(0.5, 10, SaveAt.at([0.0, 0.7, 2.2, 5.0]))
-    assert plan.recorded.tolist() == [0, 1, 4, 10]
-
-
-def test_time_of_a_tabulated_learning_rate_is_its_running_sum():
-    plan = make_plan(lambda step: 1.0 / (step + 1), 4, SaveAt.at([0.0, 1.4, 25 / 12]))
-    assert plan.recorded.tolist() == [0, 2, 4]
-    np.testing.assert_allclose(plan.times(plan.recorded), [0.0, 1.5, 25 / 12])
-    np.testing.assert_allclose(plan.rates(1, 3), [1 / 2, 1 / 3])
-    assert plan.peak_rate == 1.0
-    rates = 1 / np.arange(1, 5)
-    assert plan.effective_rate == pytest.approx(np.sum(rates**2) / np.sum(rates))
 
 
 @pytest.mark.parametrize(
@@ -99,17 +66,3 @@ def test_refusals_say_what_must_hold_and_what_was_given(rate, steps, save_at, ki
     with pytest.raises(kind) as caught:
         make_plan(rate, steps, save_at)
     assert str(caught.value) == sentence
-
-
-def test_a_crossing_of_a_line_in_log_time_is_located_exactly():
-    tracker = CrossingTracker(np.array([0.5, 0.25, 2.0]), (2, 3))
-    for time in (0.0, 1.0, 1.7, 4.0, 30.0):
-        tracker.observe(time, np.log10(max(time, 1.0)) * np.array([[1.0, 1.0, 1.0], [0.0, np.nan, 0.5]]))
-    np.testing.assert_allclose(tracker.time, [[10**0.5, 10**0.25, np.nan], [np.nan, np.nan, np.nan]])
-
-
-def test_the_first_crossing_counts_and_one_at_the_first_look_has_its_time():
-    tracker = CrossingTracker(np.array(1.0), (2,))
-    for time, value in ((0.0, [2.0, 0.0]), (1.0, [0.0, 4.0]), (2.0, [3.0, 0.0]), (3.0, [3.0, 9.0])):
-        tracker.observe(time, np.array(value))
-    assert tracker.time.tolist() == [0.0, 0.25]

@@ -5,16 +5,14 @@ import re
 import subprocess
 import sys
 
-import netCDF4
 import numpy as np
 import pytest
 from processes import interrupt_run
 
-import sgd_check
 from dynamics.runs.storage import load, save
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run.__main__ import main
-from sgd_check.verdicts.check import affordable_plan, plan_by_times
+from sgd_check.verdicts.check import plan_by_times
 
 
 @pytest.fixture
@@ -26,15 +24,6 @@ def prediction(tools, tmp_path):
 QUICK = ["--learning-rate", "2e-4", "--steps", "1500", "--seeds", "4"]
 
 
-def test_help_loads_nothing_heavy_and_parses_first():
-    code = (
-        "import sys\nfrom sgd_check.run import build_parser\nbuild_parser().format_help()\n"
-        "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
-
-
 def test_the_command_as_a_process(prediction):
     command = [sys.executable, "-m", "sgd_check.run", str(prediction), *QUICK, "--json"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -43,17 +32,6 @@ def test_the_command_as_a_process(prediction):
     assert result["stop_reason"] == "reached_end"
     assert result["output"] == str(prediction.with_name("prediction-sgd.nc"))
     assert "Traceback" not in found.stderr
-
-
-def test_default_names_are_beside_the_prediction_and_stdout_holds_the_table(prediction, capsys):
-    assert main([str(prediction), *QUICK]) == 0
-    shown = capsys.readouterr()
-    assert "verdict: " in shown.out
-    assert "Learning rate 0.0002" in shown.err
-    assert "for 1500 steps of 4 runs." in shown.err
-    tree = load(prediction.with_name("prediction-sgd.nc"))
-    assert set(tree.children) == {"given", "prediction", "simulation", "comparison"}
-    assert prediction.with_name("prediction-sgd.png").stat().st_size > 10_000
 
 
 def head_of_table(printed):
@@ -76,14 +54,6 @@ def test_the_finite_step_equation_is_tested_and_both_times_are_shown(prediction,
     np.testing.assert_array_equal(tree["prediction"]["time"], tree["simulation"]["time"])
     assert main([str(prediction), *QUICK, "--no-plot", "--overwrite"]) == 0
     assert head_of_table(capsys.readouterr().out)[2:5] == ["given", "finite", "step"]
-
-
-def test_the_flow_is_tested_if_asked_for(prediction, capsys):
-    assert main([str(prediction), *QUICK, "--no-plot", "--theory", "flow"]) == 0
-    tree = load(prediction.with_name("prediction-sgd.nc"))
-    assert set(tree.children) == {"prediction", "simulation", "comparison"}
-    assert tree["comparison"].attrs["theory"] == "flow"
-    assert head_of_table(capsys.readouterr().out)[2] == "predicted"
 
 
 @pytest.mark.statistical
@@ -130,12 +100,6 @@ def test_a_link_without_exact_moments_is_tested_by_its_flow(tools, tmp_path, cap
     assert "must have a polynomial link" in capsys.readouterr().err
 
 
-def test_an_equation_that_takes_too_long_is_left_out(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.check.LONGEST_SECONDS", 1e-9)
-    assert main([str(prediction), *QUICK, "--no-plot"]) == 0
-    assert "The finite-step equation stopped at time" in capsys.readouterr().err
-
-
 def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
     target = prediction.with_name("prediction-sgd.nc")
     target.write_bytes(b"precious")
@@ -171,63 +135,6 @@ def test_usage_errors_are_one_sentence_and_exit_two(prediction, capsys, argument
     assert capsys.readouterr().err.splitlines()[-1] == sentence
 
 
-def test_the_engine_for_few_dimensions_is_named(tools, tmp_path, capsys):
-    problem = tools.problem([[0.65, 0.1], [0.1, 0.2]], dimension=3)
-    path = save(tools.flow(problem, np.geomspace(0.01, 1.0, 20)), tmp_path / "narrow.nc")
-    assert main([str(path), *QUICK]) == 2
-    assert capsys.readouterr().err == (
-        "error: Option --engine must be 'torch' for a dimension below width + teacher axes = 4, "
-        "but is 'projected' with dimension 3.\n"
-    )
-    assert main([str(path), *QUICK, "--quiet", "--no-plot", "--engine", "torch"]) == 0
-    assert load(path.with_name("narrow-sgd.nc"))["simulation"].attrs["engine"] == "torch"
-
-
-@pytest.mark.parametrize(
-    "suffix", [".svg", *(pytest.param(s, marks=pytest.mark.long) for s in (".pdf", ".jpg", ".PNG"))]
-)
-def test_figures_are_written_in_the_format_of_their_ending(prediction, suffix):
-    figure = prediction.with_name(f"figure{suffix}")
-    assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 0
-    magic = {".pdf": b"%PDF", ".svg": b"<?xml", ".jpg": b"\xff\xd8\xff", ".PNG": b"\x89PNG"}
-    assert figure.read_bytes().startswith(magic[suffix])
-
-
-def test_a_file_that_cannot_be_written_exits_one_in_one_sentence(prediction, capsys, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    figure = prediction.with_name("figure.png")
-    with monkeypatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", full)
-        assert main([str(prediction), *QUICK, "--quiet", "--plot", str(figure)]) == 1
-    output = prediction.with_name("prediction-sgd.nc")
-    assert capsys.readouterr().err == (
-        f"error: File {str(figure)!r} could not be written: [Errno 28] No space left on device.\n"
-    )
-    assert set(load(output).children) == {"given", "prediction", "simulation", "comparison"}
-    with monkeypatch.context() as patch:
-        patch.setattr("xarray.DataTree.to_netcdf", full)
-        assert main([str(prediction), *QUICK, "--quiet", "--overwrite", "--no-plot"]) == 1
-    shown = capsys.readouterr().err
-    assert shown == f"error: File {str(output)!r} could not be written: [Errno 28] No space left on device.\n"
-
-
-@pytest.mark.parametrize("name", ["notes", "prediction", "given"])
-@pytest.mark.parametrize("theory", ["auto", pytest.param("flow", marks=pytest.mark.long)])
-def test_a_group_that_somebody_has_added_is_left_out(prediction, name, theory):
-    with netCDF4.Dataset(prediction, "a") as file:
-        file.createGroup(name).createVariable("lines", "f8", ()).units = "1"
-    before = prediction.read_bytes()
-    assert main([str(prediction), *QUICK, "--quiet", "--no-plot", "--theory", theory]) == 0
-    found = load(prediction.with_name("prediction-sgd.nc"))
-    assert set(found.children) == {"prediction", "simulation", "comparison"} | (
-        {"given"} if theory == "auto" else set()
-    )
-    assert all("lines" not in group.variables and not group.children for group in found.children.values())
-    assert prediction.read_bytes() == before
-
-
 def with_text_as_norm(dataset):
     dataset.attrs["parameters"] = re.sub(
         r'"initial_norm": [^,]*', '"initial_norm": "torch"', dataset.attrs["parameters"]
@@ -251,13 +158,10 @@ def with_text_as_norm(dataset):
             lambda dataset: dataset.assign(loss=(("time", "more"), np.ones((20, 3)))),
             "Argument FILE must have numbers `loss{'time': 20}`, but has float64 {'time': 20, 'more': 3}.",
         ),
-        (
-            lambda dataset: dataset.assign(loss=("time", np.array(["low"] * 20))),
-            "Argument FILE must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}.",
-        ),
+        (lambda dataset: dataset.assign(loss=("time", np.array(["low"] * 20))), "Argument FILE must have numbers `loss{'time': 20}`, but has <U3 {'time': 20}."),
     ],
     ids=["norm", "rate", "times", "loss", "text"],
-)
+)  # fmt: skip
 def test_a_prediction_that_nothing_can_be_held_against_is_refused_before_the_runs(
     prediction, capsys, monkeypatch, spoil, sentence
 ):
@@ -265,50 +169,6 @@ def test_a_prediction_that_nothing_can_be_held_against_is_refused_before_the_run
     save(spoil(load(prediction)), prediction, overwrite=True)
     assert main([str(prediction), *QUICK, "--no-plot"]) == 2
     assert capsys.readouterr().err == f"error: {sentence}\n"
-
-
-@pytest.mark.parametrize("foreign", [True, False])
-def test_what_takes_the_name_of_the_answer_meanwhile_is_kept_and_so_is_the_answer(
-    prediction, capsys, monkeypatch, foreign
-):
-    target, runs = (prediction.with_name(f"prediction-sgd{end}.nc") for end in ("", "-runs"))
-    compare = sgd_check.compare
-
-    def befalls(*arguments, **settings):
-        for path in (target, runs):
-            path.write_bytes(b"theirs") if foreign else path.mkdir()
-        return compare(*arguments, **settings)
-
-    monkeypatch.setattr("sgd_check.verdicts.check.compare", befalls)
-    assert main([str(prediction), *QUICK, "--no-plot"]) == 1
-    told, other = capsys.readouterr(), target.with_name("prediction-sgd-2.nc")
-    assert told.err.splitlines()[-1] == (
-        f"error: File {str(target)!r} could not be written: something else has that name now. "
-        f"What was to be in it is in {str(other)!r}."
-    )
-    assert told.out.endswith(f"\nwritten: {other}\n")
-    assert set(load(other).children) == {"given", "prediction", "simulation", "comparison"}
-    assert not foreign or target.read_bytes() == runs.read_bytes() == b"theirs"
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "sgd_check.verdicts.check.simulate",
-        "sgd_check.verdicts.check.compare",
-        "sgd_check.report.figures.plot_comparison",
-    ],
-)
-@pytest.mark.parametrize("kind", [TypeError, pytest.param(ValueError, marks=pytest.mark.long)])
-def test_a_fault_of_the_program_is_not_reported_as_a_usage_error(prediction, monkeypatch, place, kind):
-    fault = kind("a fault of ours")
-
-    def broken(*_, **__):
-        raise fault
-
-    monkeypatch.setattr(place, broken)
-    with pytest.raises(kind, match="a fault of ours"):
-        main([str(prediction), *QUICK, "--quiet"])
 
 
 def test_a_missing_or_foreign_file_exits_two(tmp_path, capsys, prediction):
@@ -342,19 +202,6 @@ def test_an_interrupted_run_exits_130_and_keeps_its_file(prediction, capsys, mon
     assert load(prediction.with_name("prediction-sgd.nc"))["simulation"].attrs["stop_reason"] == "interrupted"
 
 
-def test_a_spent_budget_is_said(prediction, capsys):
-    assert main([str(prediction), *QUICK, "--max-runtime", "1e-9", "--no-plot"]) == 0
-    assert "The wall-clock budget ran out" in capsys.readouterr().err
-
-
-def test_a_long_run_is_announced_with_advice(prediction, capsys, monkeypatch):
-    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 4.8)
-    assert main([str(prediction), *QUICK, "--no-plot"]) == 0
-    shown = capsys.readouterr().err
-    assert "About 2.0 h for 1500 steps of 4 runs." in shown
-    assert "--max-runtime bounds it" in shown
-
-
 def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "sgd_check.engines.torch.engine", None)
     assert main([str(prediction), *QUICK, "--quiet", "--engine", "torch"]) == 2
@@ -372,26 +219,6 @@ def test_the_default_rate_is_safe_and_the_default_horizon_long_enough(prediction
     assert course.learning_rate * course.steps == pytest.approx(2.5 * last, rel=1e-3)
     more = plan_by_times(flow, seeds=64)
     assert course.learning_rate < more.learning_rate, "more runs resolve the same error at a larger scatter"
-
-
-def test_as_many_directions_are_checked_as_ten_minutes_allow(tools, tmp_path, capsys, monkeypatch):
-    problem = tools.problem([[0.65, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.1, 0.3]], (1.0, 0.5, 0.4), dimension=8)
-    flow = tools.flow(problem, np.geomspace(0.01, 20.0, 20))
-    steps = [plan_by_times(flow, directions=n).steps for n in (1, 2, 3)]
-    assert steps[0] < steps[1] < steps[2]
-    for n in (1, 2, 3):
-        course = affordable_plan(flow, 600.0 / steps[n - 1])
-        assert (course.checked, course.emerging, course.steps) == (n, 3, steps[n - 1])
-    assert affordable_plan(flow, 1e6 / steps[0]).checked == 1, "one direction is checked whatever it takes"
-    monkeypatch.setattr("sgd_check.verdicts.check.measured_seconds_per_step", lambda *_: 600.0 / steps[0])
-    monkeypatch.setattr("sgd_check.verdicts.check.simulate", lambda *_, **__: pytest.fail("far enough"))
-    path = save(flow, tmp_path / "three.nc")
-    with pytest.raises(pytest.fail.Exception):
-        main([str(path)])
-    assert "made for 1 of 3 directions." in capsys.readouterr().err
-    with pytest.raises(pytest.fail.Exception):
-        main([str(path), "--directions", "3"])
-    assert "made for 3 of 3 directions." in capsys.readouterr().err
 
 
 def test_without_emergence_or_theory_the_missing_option_is_named(tools):

@@ -9,10 +9,8 @@ from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.problem import Problem
 from dynamics.problem.schedule import SaveAt
 from sgd_check.engines.projected import ProjectedEngine
-from sgd_check.runs.plan import power_law_decay
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +32,6 @@ def test_records_fall_on_the_requested_times(simulate):
     assert found["step"].values.tolist() == [0, 11, 40]
     np.testing.assert_allclose(found["time"].values, [0.0, 1.1e-4, 4e-4])
     assert np.isfinite(found["student_overlap"].values).all()
-
-
-def test_records_do_not_depend_on_the_other_records(simulate):
-    sparse = simulate(save_at=SaveAt.at([4e-4]))
-    dense = simulate(save_at=SaveAt.linear(0.0, 4e-4, 41))
-    np.testing.assert_array_equal(sparse["teacher_overlap"][:, -1], dense["teacher_overlap"][:, -1])
-
-
-def test_a_learning_rate_function_of_one_value_is_that_value(simulate):
-    np.testing.assert_array_equal(simulate()["loss"], simulate(learning_rate=lambda _: 1e-5)["loss"])
 
 
 @pytest.mark.parametrize("directions", [None, [[1.0, 0.0], [0.6, 0.8]]])
@@ -87,14 +75,6 @@ def test_loss_is_the_population_loss_of_the_recorded_state(simulate, small, rng)
     assert abs(squared.mean() - float(found["loss"])) < 5 * error
 
 
-def test_a_constant_learning_rate_is_stored_as_given(simulate):
-    found = simulate(save_at=SaveAt.at([1e-4, 4e-4]))
-    assert found.attrs["learning_rate"] == found.attrs["effective_learning_rate"] == 1e-5
-    solver = json.loads(found.attrs["parameters"])["solver"]
-    assert (solver["answer"], solver["learning_rate"]) == ("simulation", 1e-5)
-    assert solver["save_at"] == pytest.approx({"count": 2, "first": 1e-4, "last": 4e-4})
-
-
 def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_value(tools, simulate, small, tmp_path):
     from dynamics.runs.storage import load, save
 
@@ -109,25 +89,6 @@ def test_a_tabulated_learning_rate_is_stored_as_a_schedule_with_its_effective_va
     delays = [sgd_check.compare(flow, runs)["comparison"]["expected_delay"].values for runs in (found, constant)]
     np.testing.assert_allclose(*delays, rtol=1e-12)
     assert (delays[0] > 0).any()
-
-
-def test_a_schedule_with_a_name_is_written_down(simulate):
-    schedule = power_law_decay(1e-5, 0.5, onset=10)
-    found, same = simulate(learning_rate=schedule), simulate(learning_rate=lambda step: 1e-5 / (1 + step / 10) ** 0.5)
-    assert found.attrs["schedule"] == "power_law_decay(1e-05, 0.5, onset=10.0)"
-    assert "schedule" not in same.attrs
-    np.testing.assert_array_equal(found["loss"], same["loss"])
-
-
-def test_the_result_gives_back_its_problem(simulate, small):
-    assert Problem.from_dataset(simulate()) == small
-
-
-def test_label_noise_changes_the_course_but_not_the_start(tools, simulate, small):
-    noisy = tools.problem([[0.5, 0.1], [0.2, 0.4]], dimension=8, label_noise=0.5)
-    a, b = simulate(), simulate(noisy)
-    np.testing.assert_array_equal(a["loss"][:, 0], b["loss"][:, 0])
-    assert (a["loss"].values[:, -1] != b["loss"].values[:, -1]).all()
 
 
 def test_a_rate_above_the_limit_warns_before_the_run_and_blow_ups_are_counted(tools):
@@ -153,15 +114,6 @@ def test_the_run_ends_when_every_seed_has_blown_up(tools):
     assert found.attrs["stop_reason"] == "blown_up"
     assert found.attrs["end_step"] < 5000
     assert found["blown_up"].values.tolist() == [1] * 4
-
-
-def test_directions_that_do_not_emerge_are_censored(simulate, tools, small):
-    found = simulate()
-    assert found["censored"].values.tolist() == [[1, 1]] * 5
-    assert np.isnan(found["emergence_time"].values).all()
-    comparison = sgd_check.compare(tools.flow(small, np.linspace(0.1, 9, 5)), found)["comparison"]
-    assert comparison["censored_count"].values.tolist() == [5, 5]
-    assert comparison.attrs["verdict"] == "undecided"
 
 
 def test_a_spent_budget_keeps_what_was_recorded(simulate):
@@ -200,12 +152,6 @@ def test_progress_goes_to_stderr_only(simulate, capsys):
     assert "step" in shown.err
 
 
-def test_a_link_without_prediction_is_simulated_all_the_same(tools, simulate):
-    found = simulate(tools.problem([[0.5, 0.1]], dimension=6, activation="he2"))
-    assert "predicted_emergence_time" not in found
-    assert found.attrs["stop_reason"] == "reached_end"
-
-
 @pytest.mark.parametrize(
     ("changed", "kind", "sentence"),
     [
@@ -231,11 +177,6 @@ def test_refusals_say_what_must_hold_and_what_was_given(simulate, changed, kind,
     assert str(caught.value) == sentence
 
 
-def test_a_run_of_something_else_than_a_problem_is_refused():
-    with pytest.raises(TypeError, match=r"^Argument `problem` must be a Problem, but is int\.$"):
-        sgd_check.simulate(3, learning_rate=1e-5, steps=4, seeds=2)
-
-
 def test_cuda_is_refused_where_there_is_none(simulate, monkeypatch):
     import torch
 
@@ -259,42 +200,6 @@ def test_a_prediction_for_another_problem_is_refused(tools, simulate, change, wh
     other = tools.flow(tools.problem(**given), np.array([0.1, 0.2]))
     with pytest.raises(ValueError, match=rf"^Argument `simulation` must have the {what} of the prediction, "):
         sgd_check.compare(other, simulate())
-
-
-def test_comparisons_of_the_wrong_things_are_refused(tools, simulate, small):
-    runs, flow = simulate(), tools.flow(small, np.array([0.1, 0.2]))
-    with pytest.raises(TypeError, match=r"^Argument `prediction` must be a Dataset, but is int\.$"):
-        sgd_check.compare(3, runs)
-    with pytest.raises(TypeError, match=r"^Argument `simulation` must be a Dataset, but is DataTree\.$"):
-        sgd_check.compare(flow, sgd_check.compare(flow, runs))
-    with pytest.raises(ValueError, match="a prediction and a simulation, in this order"):
-        sgd_check.compare(runs, flow)
-    with pytest.raises(ValueError, match=r"^Argument `prediction` must have a variable `emergence_time`"):
-        sgd_check.compare(flow.drop_vars("emergence_time"), runs)
-    with pytest.raises(ValueError, match=r"^Argument `false_alarm_rate` must lie between 0 and 1, but is 1\.0\.$"):
-        sgd_check.compare(flow, runs, false_alarm_rate=1.0)
-
-
-def test_too_few_runs_and_nothing_to_test_leave_the_verdict_open(tools, simulate, small):
-    flow = tools.flow(small, np.linspace(0.1, 9, 5))
-    few = sgd_check.compare(flow, simulate(seeds=3))["comparison"].attrs
-    assert few["verdict"] == "undecided"
-    assert few["reasons"].startswith("Only 3 runs are usable; the test needs 4.")
-    never = sgd_check.compare(tools.flow(small, np.array([1e-3, 2e-3])), simulate())["comparison"].attrs
-    assert never["verdict"] == "undecided"
-    assert never["reasons"].startswith("No direction could be tested")
-
-
-def test_where_theory_gives_no_delay_the_comparison_says_so(tools, simulate):
-    crooked = tools.problem([[0.5, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]])
-    flow = tools.flow(crooked, np.linspace(0.1, 9, 5))
-    attrs = sgd_check.compare(flow, simulate(crooked))["comparison"].attrs
-    assert "The delay by the step size is unknown" in attrs["reasons"]
-    # Below information exponent 3 curves are judged, not times: no delay is asked for.
-    quadratic = tools.problem([[0.5, 0.1]], dimension=8, activation="he2")
-    flow = tools.flow(quadratic, np.linspace(0.1, 9, 5))
-    attrs = sgd_check.compare(flow, simulate(quadratic))["comparison"].attrs
-    assert "Nothing that theory predicts moves by the end of the runs" in attrs["reasons"]
 
 
 def test_the_package_imports_nothing_heavy_and_names_what_it_has():

@@ -1,7 +1,5 @@
 """The spherical student in torch: its step against autograd, its mean against the flow, its seeds against themselves."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -88,19 +86,6 @@ def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
     np.testing.assert_allclose(stepped(), whole, rtol=0, atol=1e-13)
 
 
-@pytest.mark.statistical
-def test_labels_are_the_teachers_link_plus_noise_of_the_stated_size():
-    problem = question("he4", teacher_activation="he3", directions=CROOKED, label_noise=0.25)
-    run = engine(problem, batch_size=4000)
-    with run.running():
-        x, labels = samples_of(run)
-    teacher = sum(a * he(3, torch.tensor(x[..., :2] @ row)) for a, row in zip((0.6, 0.4), CROOKED, strict=True))
-    noise = (labels - teacher.numpy()).ravel()
-    # Five standard errors of a mean and of a standard deviation: a false-alarm rate of 1e-6.
-    assert abs(noise.std() - 0.25) < 5 * 0.25 / np.sqrt(2 * noise.size)
-    assert abs(noise.mean()) < 5 * 0.25 / np.sqrt(noise.size)
-
-
 def flow_velocity(problem, w):
     c, other = (link.coefficients for link in (problem.activation, problem.teacher_link))
     g = np.polynomial.Polynomial(c**2).deriv()
@@ -133,14 +118,7 @@ def test_small_steps_of_large_batches_follow_the_exact_flow():
     save_at = dynamics.SaveAt.at([0.0, 1.0, 3.0])
     flow = dynamics.solve_spherical(problem, save_at=save_at, progress=False)
     runs = sgd_check.simulate(
-        problem,
-        learning_rate=5e-3,
-        steps=600,
-        seeds=8,
-        engine="torch",
-        batch_size=500,
-        save_at=save_at,
-        progress=False,
+        problem, learning_rate=5e-3, steps=600, seeds=8, engine="torch", batch_size=500, save_at=save_at, progress=False
     )
     np.testing.assert_allclose(runs.loss[:, 0], flow.loss[0], rtol=1e-6)
     error = runs.loss.values.std(axis=0, ddof=1) / np.sqrt(8)
@@ -252,19 +230,6 @@ def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own():
     assert not np.intersect1d(first[0][0], first[0][1]).size
 
 
-def test_a_frozen_run_is_nan_and_the_others_do_not_notice():
-    run, free = engine(question()), engine(question())
-    rates = np.full(5, 0.05)
-    with run.running(), free.running():
-        run.advance(rates)
-        run.freeze(np.array([False, True, False]))
-        run.advance(rates)
-        free.advance(np.full(10, 0.05))
-    assert np.isnan(weights_of(run)[1]).all()
-    np.testing.assert_array_equal(weights_of(run)[[0, 2]], weights_of(free)[[0, 2]])
-    assert np.isnan(run.measure(student=True).squared_norm[1]).all()
-
-
 # --- the dataset ------------------------------------------------------------------------------------------
 
 
@@ -298,17 +263,6 @@ def test_records_are_labelled_exact_and_come_back_from_a_file(small, tmp_path):
     assert found.attrs["step_kernel"] == "plain"
     dynamics.save(found, tmp_path / "runs.nc")
     assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "runs.nc")) == small
-
-
-def test_emergence_and_learned_mass_are_those_of_the_unit_sphere():
-    """A start beside the teacher's direction emerges in the first steps, and half of the neurons there learn it."""
-    weights = np.zeros((2, 4))
-    weights[0, 0], weights[1, 1] = 1.0, 1.0
-    problem = question("he4", width=2, dimension=4, coefficients=(1.0,), initial_weights=weights)
-    found = simulate(problem, learning_rate=1e-6, steps=3)
-    assert (found.emergence_time == 0.0).all()
-    assert (found.learned_time == 0.0).all(), "g(1)/2 of one neuron in two is half of the weight"
-    assert (found.censored == 0).all()
 
 
 def test_coupled_starts_are_rows_of_one_matrix():
@@ -352,21 +306,3 @@ def test_refusals_say_what_must_hold_and_what_was_given(changed, options, kind, 
     with pytest.raises(kind) as caught:
         simulate(question(**({"width": 4, "dimension": 6, "coefficients": (1.0,)} | changed)), **options)
     assert str(caught.value) == sentence
-
-
-def test_more_than_memory_holds_is_refused():
-    with pytest.raises(ValueError, match=r"must fit in 16 GiB, but 3 seeds of 4 neurons in dimension 6 need"):
-        simulate(question(width=4, dimension=6), batch_size=1, training_samples=10**9)
-
-
-@pytest.mark.long
-def test_it_runs_where_numba_is_missing():
-    code = (
-        "import sys; sys.modules['numba'] = None\n"
-        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
-        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8, student='spherical')\n"
-        "found = sgd_check.simulate(p, learning_rate=1e-2, steps=3, seeds=2, engine='torch', starts=(0, 0))\n"
-        "print(found.attrs['stop_reason'])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == "reached_end", found.stderr

@@ -13,11 +13,10 @@ from engine_state import weights_of
 import dynamics
 import sgd_check
 from dynamics.runs.storage import load_tree
-from dynamics.theory import frame_escape, frame_rivals
+from dynamics.theory import frame_escape
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.engines.projected import DrawnAxes, make_motion
-from sgd_check.verdicts.expectation import expectation
 
 torch = pytest.importorskip("torch")
 
@@ -147,10 +146,7 @@ def test_the_loss_of_free_neurons_beside_the_exact_flow(scaled_rate, least, most
 
 @pytest.mark.parametrize(
     ("share", "known", "runs"),
-    [
-        (0.5, 1.13, 64),
-        *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.1, 1.03, 32), (0.25, 1.09, 64))),
-    ],
+    [(0.5, 1.13, 64), *(pytest.param(*case, marks=pytest.mark.long) for case in ((0.1, 1.03, 32), (0.25, 1.09, 64)))],
 )
 def test_steps_to_alignment_beside_the_formula(share, known, runs):
     """From A(0) = 1/d: the mean is that of the start with its noise within 3 standard errors, one false alarm in 370.
@@ -226,34 +222,6 @@ def test_a_file_of_a_frame_is_checked_by_the_command(tmp_path, monkeypatch, caps
     assert solve.main(["--model", "quadratic", *size, "--output", "free.nc"]) == 0
     assert main(["free.nc"]) == 2
     assert "must have times of single neurons for the homogeneous student" in capsys.readouterr().err
-
-
-def test_rivals_widen_the_band_of_later_directions():
-    """A direction that waits for another to leave the span scatters as the difference of two logarithms."""
-    asked = frame()
-    rivals, alone = frame_rivals(asked)
-    np.testing.assert_allclose(rivals, np.sqrt(2.0) * np.array([2.0, 3.0, 1.0]))
-    exact = dynamics.solve_quadratic(asked)
-    np.testing.assert_allclose(alone, exact.predicted_aligned_time, rtol=1e-9)
-    rate = 0.02 * dynamics.learning_rate_limit(asked)
-    near, far = (
-        expectation(asked, exact.assign(emergence_time=(("direction",), [*alone[:1], factor * alone[1], np.nan])), rate)
-        for factor in (1.0, 1.2)
-    )
-    assert far.scatter[1] == pytest.approx(rivals[1] * near.scatter[1])
-    assert far.high[1] - near.high[1] == pytest.approx(2.5 * far.scatter[1] ** 2)
-    np.testing.assert_array_equal(near.low[0], far.low[0])
-
-
-@pytest.mark.kernels
-def test_runs_go_on_from_a_file(tmp_path):
-    asked = frame()
-    settings = {"learning_rate": 1e-4, "steps": 3000, "seeds": 2, "progress": False}
-    whole = sgd_check.simulate(asked, **settings)
-    path = tmp_path / "runs.nc"
-    begun = sgd_check.simulate(asked, **settings, checkpoint=path, max_runtime=1e-9)
-    assert begun.attrs["stop_reason"] == "max_runtime"
-    np.testing.assert_array_equal(sgd_check.resume(path, progress=False).alignment, whole.alignment)
 
 
 def test_what_frames_cannot_do():

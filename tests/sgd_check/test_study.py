@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from dynamics.theory import learning_rates
 from dynamics.theory.fits import fit_slope, inverse_fit
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
-from sgd_check.studies import complexity, discretisation, step_sizes
+from sgd_check.studies import complexity, discretisation
 from sgd_check.studies.sgd_study import prepared_pairs
 from sgd_check.study import main
 
@@ -48,16 +46,6 @@ def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
     assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=complexity.TIME_RATIO - 1)
 
 
-def test_late_runs_are_censored_and_wild_ones_blown_up():
-    problem = prepared_pairs(4, 24)
-    short = complexity.escape_times(problem, learning_rate=2e-5, steps=50, seeds=[0, 1])
-    assert np.isnan(short.time).all()
-    assert not short.blown_up.any()
-    with np.errstate(all="ignore"):
-        wild = complexity.escape_times(problem, learning_rate=1.0, steps=200, seeds=[0, 1])
-    assert wild.blown_up.all()
-
-
 # --- fits and theory --------------------------------------------------------------------------------------------------
 
 
@@ -70,17 +58,6 @@ def test_slope_and_its_error_are_those_of_the_drawn_points(rng):
     assert slopes.std() == pytest.approx(draws[0].standard_error, rel=0.06)
     assert slopes.mean() == pytest.approx(3.0, abs=0.08 * draws[0].standard_error)
     assert np.isnan(fit_slope(d, [1.0, np.nan, np.nan, np.nan]).exponent)
-
-
-def test_points_that_are_not_known_are_left_out():
-    d = np.array([2.0, 4.0, 8.0])
-    assert fit_slope(d, [np.log(4.0), np.nan, np.log(64.0)]).exponent == pytest.approx(2.0)
-
-
-def test_means_with_a_censored_run_are_unknown():
-    mean, error = complexity.log_means(np.array([[1.0, np.e, np.e**2], [1.0, np.nan, 2.0]]))
-    np.testing.assert_allclose([mean[0], error[0]], [1.0, 1.0 / np.sqrt(3.0)])
-    assert np.isnan(mean[1])
 
 
 @pytest.mark.parametrize("k", [3, 4])
@@ -113,21 +90,6 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
     np.testing.assert_allclose(learned, np.broadcast_to(flow, (2, 6)), rtol=1e-6)
 
 
-def test_noise_traps_what_is_too_weak_for_the_step():
-    problem = prepared_pairs(3, 64, teacher=Teacher.power_law(8, 1.0))
-    gentle, _, times = discretisation.theory_curve(problem, np.array([2, 8]), 0.3)
-    assert np.isfinite(gentle).all()
-    assert np.isfinite(times).all()
-    _, _, times = discretisation.theory_curve(problem, np.array([2]), 1.0)
-    assert np.isinf(times[0, 6:]).all()
-    assert np.isfinite(times[0, :4]).all()
-
-
-def test_targets_count_the_last_direction_by_half():
-    problem = prepared_pairs(4, 16, teacher=Teacher([0.8, 0.6]))
-    np.testing.assert_allclose(learning_rates.target_losses(problem, np.array([1, 2])), [0.36 + 0.16, 0.09])
-
-
 def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
     """Not at P = 64, but at P = 4096: exponents of theory alone, without a run."""
     small = discretisation.unstable_discretisation.prepare(
@@ -143,28 +105,6 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
 
 
 # --- numbers read off curves ------------------------------------------------------------------------------------------
-
-
-def test_the_largest_faithful_rate_is_interpolated_in_the_logarithm():
-    rates = np.array([1.0, 10.0, 100.0, 1000.0])
-    assert step_sizes.reach(rates, np.array([1.0, 1.0, 1.2, 3.0])) == pytest.approx(10**1.5)
-    assert step_sizes.reach(rates, np.array([1.0, 1.0, np.inf, np.inf])) == 10.0
-    assert step_sizes.reach(rates, np.array([1.0, 1.0, np.nan, np.nan])) == 10.0
-    assert step_sizes.reach(rates, np.full(4, 1.05)) == 1000.0
-    assert np.isnan(step_sizes.reach(rates, np.full(4, 2.0)))
-
-
-def test_the_rate_at_which_half_blow_up():
-    blown = np.array([[0, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]], dtype=float)
-    assert step_sizes.half_blown(np.array([1.0, 10.0, 100.0]), blown) == pytest.approx(10**1.5)
-    assert step_sizes.half_blown(np.array([1.0, 10.0, 100.0]), blown[::-1]) == 1.0
-    assert np.isnan(step_sizes.half_blown(np.array([1.0, 10.0]), blown[:2]))
-
-
-def test_lost_runs_count_as_late_and_the_median_rises():
-    time = np.array([[1.0, 1.2, 1.4], [1.0, 1.0, np.nan], [2.0, np.nan, np.nan]])
-    ratio = step_sizes.median_ratio(time, np.zeros((3, 3)), 1.0)
-    np.testing.assert_allclose(ratio, [np.sqrt(1.2), np.sqrt(1.2), step_sizes.LARGEST_RATIO])
 
 
 # --- whole studies ----------------------------------------------------------------------------------------------------
@@ -250,16 +190,6 @@ def test_loss_against_samples_at_tuned_steps():
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys\nfrom dynamics.commands.studies import build_parser\n"
-        "from sgd_check.study import CATALOGUE\nbuild_parser(CATALOGUE).format_help()\n"
-        "print({'numpy', 'torch', 'xarray', 'scipy', 'numba', 'matplotlib'} & set(sys.modules))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
 
 
 def test_the_command_writes_and_prints(tmp_path, monkeypatch, capsys):
@@ -348,40 +278,3 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     assert kept.attrs["stop_reason"] == "interrupted"
     known = np.isfinite(kept["emergence_time"].values).all(axis=(0, 2, 3))
     np.testing.assert_array_equal(known, [True, False])
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "unknown"),
-    [
-        ("step-size", ["--k", "3", "--dimension", "12", "--learning-rates", "1e-3,2e-3,4e-3"], 0),
-        pytest.param(
-            "unstable-discretisation",
-            ["--k", "3", "--directions", "4", "--dimension", "12", "--large-directions", "64"],
-            2,
-            marks=pytest.mark.long,
-        ),
-    ],
-)  # fmt: skip
-def test_interrupted_families_are_drawn_as_far_as_they_go(tmp_path, monkeypatch, capsys, name, arguments, unknown):
-    once, calls = sgd_check.simulate, []
-
-    def interrupted(*given, **options):
-        calls.append(given)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return once(*given, **options)
-
-    monkeypatch.setattr("sgd_check.studies.sgd_study.simulate", interrupted)
-    target = tmp_path / "part.nc"
-    assert main([name, *arguments, "--seeds", "2", "--output", str(target), "--json"]) == 130
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["stop_reason"] == "interrupted"
-    points = json.loads(shown.out)["points"]
-    assert [at for at, point in enumerate(points) if point["blown_up"] is None] == [unknown]
-    assert target.with_suffix(".png").stat().st_size > 10_000
-
-
-def test_plotting_refuses_what_is_no_study():
-    found = sgd_check.simulate(prepared_pairs(3, 12), learning_rate=1e-4, steps=10, seeds=1, progress=False)
-    with pytest.raises(ValueError, match="must be an answer of this program"):
-        sgd_check.plot_study(found)

@@ -35,14 +35,10 @@ def test_functions_of_tensors_are_links_too():
     ("given", "sentence"),
     [
         (torch.nn.ReLU, "Argument `x` must be a function, but is a class; an object of it may be one: ReLU()."),
-        (
-            torch.nn.Linear(400, 1, dtype=torch.float32),
-            f"{RULE}'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double"
-            " and Float",
-        ),
+        (torch.nn.Linear(400, 1, dtype=torch.float32), f"{RULE}'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double" " and Float"),
         (lambda z: torch.relu(z).float(), f"{RULE}'<lambda>' returns dtype float32."),
     ],
-)
+)  # fmt: skip
 def test_refusals_are_single_sentences(given, sentence):
     with pytest.raises(TypeError) as caught:
         hermite.expand(given)

@@ -7,7 +7,6 @@ import pytest
 import sympy
 import torch
 
-import hermite
 from sgd_check.engines.torch.links import FormulaLink, make_link
 
 z = sympy.Symbol("z")
@@ -42,20 +41,6 @@ def test_formulas_and_their_derivatives_are_those_of_numpy(formula):
     step = 1e-6
     np.testing.assert_allclose(slope, (sigma(GRID + step) - sigma(GRID - step)) / (2 * step), atol=2e-8)
     np.testing.assert_allclose(double, 2 * value - GRID * slope, atol=1e-13)
-
-
-@pytest.mark.parametrize("coefficients", [{3: 1.0}, {1: 0.3, 8: 0.5}, {2: 0.4, 9: 1.0}, {40: 1.0, 7: 0.2}])
-def test_polynomials_are_those_of_the_expansion(coefficients):
-    expansion = hermite.expand(coefficients)
-    link, name = make_link(expansion, torch.float64, torch.device("cpu"))
-    assert name == f"{expansion.name} (polynomial)"
-    value, double, slope = filled(link)
-    scale = np.abs(expansion.value(GRID)).max()
-    np.testing.assert_allclose(value, expansion.value(GRID), atol=1e-12 * scale)
-    np.testing.assert_allclose(link.value(torch.tensor(GRID)).numpy(), value, atol=1e-12 * scale)
-    steep = np.abs(expansion.derivative(GRID)).max()
-    np.testing.assert_allclose(slope, expansion.derivative(GRID), atol=1e-12 * steep)
-    np.testing.assert_allclose(double, 2 * value - GRID * slope, atol=1e-11 * steep)
 
 
 def test_a_function_that_torch_lacks_falls_back_on_the_series():

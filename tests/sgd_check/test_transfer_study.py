@@ -34,22 +34,6 @@ def test_the_command_writes_losses_of_simulated_runs(tmp_path, capsys):
     assert len(np.unique(found["final_loss"][3, 0])) == 4
 
 
-def test_the_function_answers_as_the_command_does():
-    found = sgd_check.sgd_transfer(
-        information_exponent=3,
-        directions=2,
-        dimension=12,
-        widths=[1, 2, 3, 4],
-        samples=5,
-        starts=1,
-        seeds=2,
-        progress=False,
-    )
-    assert found["final_loss"].shape == (4, 9, 2)
-    # Five samples learn nothing.
-    np.testing.assert_allclose(found["final_loss"], 1.0, atol=0.05)
-
-
 @pytest.mark.long
 def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     once, calls = sgd_check.simulate, []

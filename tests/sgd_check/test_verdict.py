@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sgd_check.verdicts.time_tests import assess_direction, combined_p_value, shares_of_rate
+from sgd_check.verdicts.time_tests import assess_direction, combined_p_value
 from sgd_check.verdicts.verdict import reach_factor
 
 HORIZON = np.log(2.5)
@@ -56,20 +56,6 @@ def test_a_resolved_direction_sees_a_thirty_percent_error_with_the_stated_power(
     assert seen / repeats > 0.8 - 5 * np.sqrt(0.8 * 0.2 / repeats)
 
 
-def test_p_value_is_students_two_sided_tail():
-    values = np.array([0.3, 0.1, 0.25, 0.4, 0.05])
-    found = assess(values, HORIZON, 0.0, 0.0, 0.01)
-    assert found.p == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, rel=1e-10)
-    assert found.z == pytest.approx(stats.norm.isf(found.p / 2), rel=1e-10)
-    assert assess(-values, HORIZON, 0.0, 0.0, 0.01).z == pytest.approx(-found.z)
-
-
-def test_inside_the_band_the_score_is_zero():
-    found = assess(np.array([0.05, 0.06, 0.04, 0.05]), HORIZON, 0.04, 0.0, 0.01)
-    assert (found.z, found.p) == (0.0, 1.0)
-    assert found.high == pytest.approx(2 * np.log(1.04))
-
-
 def test_the_mean_of_a_logarithm_may_lie_below_zero_by_half_the_variance():
     values = np.array([-0.019, -0.018, -0.02, -0.019])
     assert assess(values, HORIZON, 0.0, 0.2, 0.01).p == 1.0
@@ -113,14 +99,6 @@ def test_directions_combine_by_bonferroni():
     assert combined_p_value(np.array([0.01, np.nan, 0.5]), half) == 0.02
     assert combined_p_value(np.array([0.9, 0.8]), np.array([0.5, 0.5])) == 1.0
     assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
-
-
-def test_shares_of_the_rate_are_known_before_the_runs():
-    time = np.array([0.5, np.nan, 1.0, 1.1, 7.0])
-    np.testing.assert_allclose(shares_of_rate(time, 1.0), [1 / 3, 0.0, 1 / 3, 1 / 6, 1 / 6])
-    np.testing.assert_allclose(shares_of_rate(time, 0.1), [0.25, 0.0, 0.25, 0.25, 0.25])
-    np.testing.assert_allclose(shares_of_rate(time, 9.0), [0.25, 0.0, 0.25, 0.25, 0.25])
-    assert shares_of_rate(np.full(2, np.nan), 1.0).tolist() == [0.0, 0.0]
 
 
 @pytest.mark.statistical
