@@ -51,6 +51,14 @@ def test_a_command_that_looks_ends_at_the_first_signal(number):
     assert ended(process) == (130, "", "told\n")
 
 
+def test_a_signal_while_a_command_ends_is_said():
+    process = start("time.sleep(1.0)")
+    process.send_signal(signal.SIGTERM)
+    code, _, told = ended(process)
+    assert code == 130
+    assert told == "A signal came while the command was ending; what it wrote is whole.\n"
+
+
 @pytest.mark.parametrize("body", [SLEEPS, HANGS], ids=["in Python", "outside of Python"])
 def test_a_command_that_does_not_look_is_ended_by_the_watchdog(body):
     process = start(body, answer=0.5)
@@ -67,7 +75,18 @@ def test_a_second_signal_ends_a_command_at_once():
     process.send_signal(signal.SIGINT)
     time.sleep(0.6)
     process.send_signal(signal.SIGTERM)
-    assert ended(process) == (130, "", "Ended at once: a second signal came. Files keep what was last written.\n")
+    assert ended(process) == (
+        130,
+        "",
+        "Ended at once: a second signal came. Files keep what was last written.\n",
+    )
+
+
+def test_signals_of_a_terminal_and_its_shell_are_one():
+    process = start(LOOKS.replace("signals.stop", "time.sleep(0.5); signals.stop"))
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    assert ended(process) == (130, "", "told\n")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -80,6 +99,13 @@ def test_a_signal_that_was_inherited_as_ignored_stays_ignored(number):
         assert ended(process) == (0, "done\n", "")
     finally:
         signal.signal(number, before)
+
+
+def test_a_signal_after_the_last_line_changes_nothing():
+    process = start("import atexit; atexit.register(lambda: (print('late', flush=True), time.sleep(1.0)))")
+    assert process.stdout.readline() == "late\n"
+    process.send_signal(signal.SIGTERM)
+    assert ended(process) == (0, "", "")
 
 
 def test_a_host_that_runs_the_module_of_a_command_keeps_its_handlers():

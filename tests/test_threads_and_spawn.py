@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 from processes import ROOT, python
@@ -50,6 +51,20 @@ def test_threads_give_the_bits_of_one_after_the_other(answer):
     with ThreadPoolExecutor(len(SEEDS)) as pool:
         together = list(pool.map(answer, SEEDS))  # first, so that on a new machine threads compile side by side
     assert_same(together, map(answer, SEEDS))
+
+
+def test_different_answers_at_once_do_not_meet():
+    answers = (small_flow, runs_of_sgd, large_flow)
+    with ThreadPoolExecutor(len(answers)) as pool:
+        begun = [pool.submit(answer, 0) for answer in answers]
+    assert_same([each.result() for each in begun], [answer(0) for answer in answers])
+
+
+def test_processes_that_are_spawned_give_the_same_bits():
+    """Problems and answers travel, and a process that starts with nothing finds the compiled code."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        assert_same(pool.map(small_flow, SEEDS[:2]), map(small_flow, SEEDS[:2]))
+        assert pool.submit(problem, 0).result() == problem(0)
 
 
 def explicit_flow(width):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time as clock
@@ -18,9 +19,10 @@ from dynamics.integrators import particles as particle_stepper
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.runs import loop as run
-from dynamics.runs import storage, trackers
+from dynamics.runs import run_file, storage, trackers
+from dynamics.runs.result import Records
 from dynamics.runs.trackers import Callback, StopReason
-from dynamics.threads import GivenUp, StopFlag, give_way, whether_given_up
+from dynamics.threads import GRAIN, STOP, GivenUp, StopFlag, Workers, give_way, stopping_at, whether_given_up
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 CHANGING = ("history", "date_created", "solve_seconds", "tracker_seconds", "compile_seconds")
@@ -114,6 +116,20 @@ def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, mo
     assert threads() == []
 
 
+def test_an_interruption_that_the_work_does_not_see_is_raised_after_it():
+    """As during the last moments of a file: it is whole, and nothing is swallowed."""
+    done = []
+
+    def work():
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        clock.sleep(0.2)
+        done.append("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        stopping.in_worker(work)
+    assert (done, threads()) == (["whole"], [])
+
+
 def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
     class Timeout(Exception):
         pass
@@ -137,6 +153,47 @@ def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
     assert (done, threads()) == (["stopped"], [])
 
 
+def test_the_user_may_ask_again_while_the_thread_is_joined():
+    """CPython takes a thread for ended whose `join` was interrupted."""
+
+    def work():
+        main = threading.main_thread().ident
+        signal.pthread_kill(main, signal.SIGINT)
+        clock.sleep(0.1)
+        signal.pthread_kill(main, signal.SIGINT)
+        clock.sleep(0.2)
+        done.append("whole")
+
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        stopping.in_worker(work)
+    assert (done, threads()) == (["whole"], [])
+
+
+def test_what_a_handler_raises_while_the_thread_is_joined_goes_on_after_it():
+    def handler(*_):
+        raise TimeoutError
+
+    def work():
+        main = threading.main_thread().ident
+        is_interrupted = stopping.interruption()
+        signal.pthread_kill(main, signal.SIGINT)
+        while not is_interrupted():
+            clock.sleep(1e-3)
+        clock.sleep(0.1)  # the main thread waits for the end of this one
+        signal.pthread_kill(main, signal.SIGALRM)
+        clock.sleep(0.2)
+        done.append("stopped")
+
+    done, before = [], signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(TimeoutError):
+            stopping.in_worker(work)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (done, threads()) == (["stopped"], [])
+
+
 def test_the_handlers_of_the_host_run_and_stay(monkeypatch):
     """A host that only takes note of SIGTERM goes on, and so does the run."""
     heard, sent = [], []
@@ -154,6 +211,19 @@ def test_the_handlers_of_the_host_run_and_stay(monkeypatch):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (found.attrs["stop_reason"], heard) == ("reached_end", [signal.SIGTERM])
+
+
+def test_compiled_code_finds_the_flag_in_its_slot():
+    flag, slot = StopFlag(), np.array([7])
+    with flag.reaching(slot):
+        assert slot[0] == 0
+        flag.set()
+        assert slot[0] == STOP
+    assert slot[0] == 0
+    with flag.reaching(slot):  # one that is set already
+        assert slot[0] == STOP
+    with stopping_at(slot):  # no flag belongs to this thread
+        assert slot[0] == 0
 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
@@ -180,17 +250,33 @@ def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
         np.testing.assert_array_equal(array, other[name])
 
 
+def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
+    stepper = Endless()
+    run.run(stepper, np.array([1.0]), lambda y: {"y": y[0]})
+    assert stepper.asked == [1]
+
+
 @pytest.mark.parametrize(
     ("solve", "settings", "owner", "part"),
     [
         (dynamics.solve_overlaps, {"method": "explicit"}, CompiledStepper, "_advance"),
         (dynamics.solve_overlaps, {"method": "bdf", "rtol": 1e-6}, CompiledStepper, "_advance"),
         (dynamics.solve_overlaps, {"method": "stiff"}, LargeFlowStepper, "_settle"),
-        (dynamics.solve_overlaps, {"method": "gradient-descent", "learning_rate": 0.02}, descent.DescentStepper, "_advance"),
-        (dynamics.solve_mean_field, {"particles": 60_000, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.3, 6.0, 8)}, particle_stepper.ParticleStepper, "_advance"),
+        (
+            dynamics.solve_overlaps,
+            {"method": "gradient-descent", "learning_rate": 0.02},
+            descent.DescentStepper,
+            "_advance",
+        ),
+        (
+            dynamics.solve_mean_field,
+            {"particles": 60_000, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.3, 6.0, 8)},
+            particle_stepper.ParticleStepper,
+            "_advance",
+        ),
     ],
     ids=["explicit", "bdf", "stiff", "gradient-descent", "particles"],
-)  # fmt: skip
+)
 def test_a_run_goes_on_bit_for_bit_from_before_a_step_that_was_given_up(
     solve, settings, owner, part, tmp_path, monkeypatch
 ):
@@ -217,6 +303,22 @@ def test_a_run_goes_on_bit_for_bit_from_before_a_step_that_was_given_up(
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
+def test_work_shared_among_threads_ends_between_two_pieces():
+    rows, done = 40 * GRAIN, []
+    workers, begun = Workers(rows, 10_000, threads=2), threading.Event()
+
+    def work(begin, end):
+        assert end - begin == GRAIN
+        done.append(begin)
+        begun.set()
+        clock.sleep(0.2)
+
+    with pytest.raises(stopping.Stopped):
+        stopping.beside(lambda: workers.over_rows(work), lambda: StopReason.CALLBACK if begun.is_set() else None)
+    assert len(done) <= 4
+    workers.close()
+
+
 def test_a_large_flow_leaves_no_thread():
     before = threading.active_count()
     asked, given = large_problem(60, 300), {"save_at": dynamics.SaveAt.at([0.1]), "progress": False, "rtol": 1e-4}
@@ -240,6 +342,32 @@ def test_how_a_pass_is_cut_changes_no_bit(monkeypatch):
     whole = dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given)
     monkeypatch.setattr("dynamics.threads.PIECE", 1.0)
     assert_same(dynamics.solve_overlaps(asked, method="stiff", error_estimate=False, **given), whole)
+
+
+def test_an_interruption_is_heard_among_saved_times_within_one_step():
+    class Leaping(Endless):
+        def advance(self, target, _max_steps):
+            self.time = max(2.0, target)
+            return Status.REACHED
+
+    def observe(y):
+        if y[0] > 1.5:
+            interrupt_run()
+        return {"y": y[0]}
+
+    times = np.linspace(1.0, 2.0, 1001)
+    result = stopping.in_worker(lambda: run.run(Leaping(), times, observe))
+    assert result.stop_reason is StopReason.INTERRUPTED
+    assert len(result.records) <= np.flatnonzero(times > 1.5)[0] + 2
+
+
+@pytest.mark.parametrize("method", ["explicit", "bdf", "stiff"])
+def test_a_budget_that_is_spent_ends_the_run_after_its_first_step(method):
+    """The first chunk was of 64 steps, half a minute where a step takes half a second."""
+    given = {"save_at": dynamics.SaveAt.at([50.0]), "method": method, "keep": "summary", "progress": False}
+    found = dynamics.solve_overlaps(large_problem(20, 60), **given, error_estimate=False, max_runtime=1e-9)
+    assert found.attrs["stop_reason"] == "max_runtime"
+    assert found.attrs["steps_accepted"] + found.attrs["steps_rejected"] <= 1
 
 
 @pytest.mark.parametrize("calls", [1, 2])
@@ -292,6 +420,19 @@ def test_ctrl_c_while_a_dataset_is_saved_is_raised_after_it(tmp_path, monkeypatc
     assert dynamics.load(tmp_path / "p.nc").identical(found)
 
 
+@pytest.mark.parametrize("compress", [True, False])
+def test_times_that_were_not_reached_take_no_place_in_a_file(compress, tmp_path):
+    rows = np.full((100, 200, 200), np.nan)
+    rows[:2] = np.random.default_rng(0).normal(size=(2, 200, 200))
+    whole = dynamics.solve_overlaps(problem_of(width=200), save_at=dynamics.SaveAt.at([0.0]), progress=False)
+    early = whole.isel(time=[0] * 100).assign(student_overlap=(("time", "neuron", "neuron_2"), rows, {"units": "1"}))
+    tree = xr.DataTree.from_dict({"/": early, "/checkpoint/part": xr.Dataset({"x": ("x_0", [1.0])})})
+    for result in (early, tree):
+        path = storage.save(result, tmp_path / "early.nc", overwrite=True, compress=compress)
+        assert path.stat().st_size < 3e6
+        xr.testing.assert_identical(dynamics.runs.storage.load_tree(path, checkpoint=False).to_dataset(), early)
+
+
 def test_an_interrupted_run_spends_no_time_on_what_it_did_not_reach(tmp_path):
     """Filling, stacking and compressing 300 times 400² overlaps took four seconds."""
     path, began = tmp_path / "run.nc", []
@@ -309,3 +450,30 @@ def test_an_interrupted_run_spends_no_time_on_what_it_did_not_reach(tmp_path):
     assert found.student_overlap.shape == (300, 400, 400)
     with xr.open_dataset(path) as kept:
         assert kept.attrs["stop_reason"] == "interrupted"
+
+
+def test_records_know_how_many_they_are_and_share_their_arrays():
+    records = Records(3)
+    records.append({"x": 1.0, "y": np.array([1.0, 2.0])})
+    before = records.so_far()
+    records.append({"x": 2.0, "y": np.array([3.0, 4.0])})
+    assert (len(before), len(records), records[-1]["x"], before[-1]["x"]) == (1, 2, 2.0, 1.0)
+    assert before.columns["y"] is records.columns["y"]
+    np.testing.assert_array_equal(records.columns["x"], [1.0, 2.0, np.nan])
+    longer = Records(5, before)
+    longer.append({"x": 7.0, "y": np.zeros(2)})
+    np.testing.assert_array_equal(longer.columns["x"], [1.0, 7.0, np.nan, np.nan, np.nan])
+    with pytest.raises(IndexError):
+        before[1]
+
+
+def test_what_a_killed_first_write_left_goes_with_the_next_run_of_that_name(tmp_path):
+    """Not so what may be written still, nor what belongs to another name."""
+    left, fresh, other = (tmp_path / name for name in (".run.nc.a.partial", ".run.nc.b.partial", ".runs.nc.a.partial"))
+    for path in (left, fresh, other):
+        path.write_bytes(b"torn")
+    long_ago = clock.time() - 2.0 * run_file.IDLE_SECONDS
+    for path in (left, other):
+        os.utime(path, (long_ago, long_ago))
+    dynamics.RunFile(tmp_path / "run.nc")
+    assert {path for path in (left, fresh, other) if path.exists()} == {fresh, other}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from benchmarks.random_problems import random_problem
 from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
-from dynamics.runs.trackers import Callback
+from dynamics.runs.trackers import Callback, StopReason
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 #: What may differ: when, for how long, and by which command.
@@ -55,13 +56,25 @@ def go_on(path, stops):
         (dynamics.solve_overlaps, problem_of(), {"method": "bdf", "rtol": 1e-6}),
         (dynamics.solve_overlaps, problem_of(), {"method": "gradient-descent", "learning_rate": 0.02}),
         (dynamics.solve_overlaps, problem_of(), {"learning_rate": 1e-4, "batch_size": 4, "error_estimate": False}),
-        (dynamics.solve_mean_field, problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"), {"particles": 128, "keep": "summary"}),
-        (dynamics.solve_mean_field, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]}),
+        (
+            dynamics.solve_mean_field,
+            problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"),
+            {"particles": 128, "keep": "summary"},
+        ),
+        (
+            dynamics.solve_mean_field,
+            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
+            {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]},
+        ),
         (dynamics.solve_committee, problem_of(student="committee"), {"method": "bdf", "rtol": 1e-6}),
-        (dynamics.solve_spherical, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"keep": "summary"}),
+        (
+            dynamics.solve_spherical,
+            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
+            {"keep": "summary"},
+        ),
     ],
     ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"],
-)  # fmt: skip
+)
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
     whole = solve(asked, save_at=AT, progress=False, **settings)
     path = tmp_path / "run.nc"
@@ -176,6 +189,36 @@ def test_a_step_that_is_torn_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
+def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monkeypatch):
+    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
+    whole = dynamics.solve_overlaps(problem_of(), **given)
+
+    def awaited(_self, _seconds):
+        interrupt_run()
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.LooserRun, "ended", awaited)
+        part = dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, on_failure="return")
+    assert part.attrs["stop_reason"] == "interrupted"
+    np.testing.assert_array_equal(part.loss, whole.loss)
+    assert_same(dynamics.resume(path, progress=False), whole)
+
+
+def test_a_finished_looser_run_still_has_a_snapshot():
+    """Asked for after its last chunk, it says where it ended."""
+
+    class Ended:
+        def state(self):
+            return {"at": np.array(2.0)}
+
+    runner = run.LooserRun.__new__(run.LooserRun)
+    runner._remote, runner._stepper, runner._result = run._Remote(), Ended(), Future()
+    runner._result.set_result(run.RunResult(end_time=2.0))
+    found = runner.snapshot()
+    assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)
+
+
 @pytest.mark.parametrize("method", ["scipy:RK45", "sundials"])
 def test_methods_that_cannot_go_on_keep_what_they_computed_and_say_so(tmp_path, method):
     pytest.importorskip("sksundae") if method == "sundials" else None
@@ -264,6 +307,16 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
         assert_same(dynamics.resume(changed("older", older), progress=False), whole)
 
 
+def test_the_points_of_a_sweep_are_no_run(tmp_path):
+    points = tmp_path / "sweep.nc.points"
+    points.mkdir()
+    assert refusal(points) == (
+        f"Argument `path` must name the file of a run, but {str(points)!r} is a directory: a sweep goes on when it is "
+        f"called again as it was, `dynamics.sweep(…, output={str(tmp_path / 'sweep.nc')!r})` or "
+        "`python -m dynamics.study FILE`."
+    )
+
+
 def test_files_torn_by_a_kill_are_removed_when_the_run_goes_on(tmp_path):
     path = tmp_path / "a [run].nc"
     dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, trackers=stop_at(3.0), checkpoint=path)
@@ -273,9 +326,42 @@ def test_files_torn_by_a_kill_are_removed_when_the_run_goes_on(tmp_path):
     assert not torn.exists()
 
 
+def test_run_files_without_a_path_write_nothing():
+    file = dynamics.RunFile(None)
+    assert file.trackers(lambda _: None) == []
+    with pytest.raises(ValueError, match="Argument `path` must be given"):
+        file.target  # noqa: B018
+    with pytest.raises(ValueError, match="Argument `every` must be finite and positive"):
+        dynamics.RunFile(None, every=0.0)
+    assert run_file.as_run_file(file) is file
+    assert run.begun_snapshot(file, "run") is None
+
+
+def test_a_snapshot_of_another_run_is_refused():
+    class Picky:
+        time, event_times = 0.0, np.empty(0)
+
+        def restore(self, state):
+            state["missing"]
+
+    with pytest.raises(ValueError, match="must be a snapshot of the same run"):
+        run.run(Picky(), np.array([1.0]), dict, begun=run.Snapshot(run.RunResult(), None))
+
+
+def test_stop_reasons_say_whether_a_run_can_go_on():
+    assert {reason for reason in StopReason if reason.resumable} == {
+        "max_runtime",
+        "callback",
+        "interrupted",
+        "unfinished",
+    }
+    assert not any(reason.failed and reason.resumable for reason in StopReason)
+
+
 # --- the command ------------------------------------------------------------------------------------------------
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
+LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]
 
 
 def command(*arguments, cwd):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
@@ -21,17 +21,24 @@ import xarray as xr
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
+from dynamics.cores import available_cores, one_core
 from dynamics.runs.storage import StorageError
+from dynamics.sweeps import points as sweep_points
+from dynamics.sweeps import sweep
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
 from dynamics.sweeps.points import (
     STUDIES,
+    PointAnswer,
     PointDirectory,
     answered_points,
+    compile_study,
     find_study,
     name_of_study,
     study_path,
 )
+from dynamics.sweeps.sweep import CHUNK_BYTES, _chunks
+from dynamics.sweeps.workers import WorkerPool
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
 COMMON = SaveAt.at([1.0, 2.0])
@@ -125,11 +132,53 @@ def test_options_can_be_axes_and_attributes_give_way_to_them():
 def test_keys_set_fields_of_the_problem(grid, changes):
     points = make_grid(BASE, grid, STUDIES["prediction"], {})
     name = next(iter(grid))
-    expected = {"activation": BASE.activation, "teacher": BASE.teacher, "initial_norm": BASE.initial_norm, **changes}
+    expected = {
+        "activation": BASE.activation,
+        "teacher": BASE.teacher,
+        "initial_norm": BASE.initial_norm,
+        **changes,
+    }
     expected.pop("order", None)
     assert points.point(0).problem == Problem(width=6, dimension=16, **expected)
     assert len(points.axes[0].labels) == 2
     assert points.describe(1).startswith(f"{name}=")
+
+
+def test_a_new_link_brings_its_own_order():
+    assert changed_problem(BASE, {"activation": "tanh"}).order > 20
+    assert changed_problem(BASE, {"activation": "tanh", "order": 9}).order == 9
+
+
+def test_values_without_a_name_are_numbered():
+    weights = np.random.default_rng(0).standard_normal((2, 6, 16))
+    axis = make_grid(BASE, {"initial_weights": list(weights)}, STUDIES["prediction"], {}).axes[0]
+    assert axis.labels.tolist() == [0, 1]
+    assert make_grid(BASE, {"order": [None, 12]}, STUDIES["prediction"], {}).axes[0].labels.tolist() == ["None", "12"]
+
+
+def test_the_digest_tells_sweeps_apart():
+    def digest(grid, study=STUDIES["prediction"], **options):
+        return make_grid(BASE, grid, study, options).surveyed.digest
+
+    same = digest({"seed": [0, 1]})
+    assert digest({"seed": range(2)}) == same
+    others = [
+        digest({"seed": [0, 2]}),
+        digest({"seed": [0, 1]}, save_at=COMMON),
+        digest({"seed": [0, 1]}, STUDIES["decoupled"]),
+        digest({"seed": [0, 1]}, sweep_toys.shapes, scale=np.float64(2.0), good={"a": (1, None)}),
+        digest({"seed": [0, 1]}, sweep_toys.shapes, scale=np.arange(2), good=sweep_toys.dated),
+        digest({"seed": [0, 1]}, partial(sweep_toys.shapes, scale=2.0)),
+    ]
+    assert len({same, *others}) == 7
+
+
+def test_large_variables_are_stored_point_by_point():
+    grid = make_grid(BASE, {"seed": range(64)}, STUDIES["prediction"], {})
+    assert _chunks(grid, [10, 10]) is None
+    chunks = _chunks(grid, [1000, 2000])
+    assert chunks[0] == 1
+    assert 0.5 * CHUNK_BYTES < 8 * np.prod(chunks) <= CHUNK_BYTES
 
 
 # --- who computes ---------------------------------------------------------------------------------------------
@@ -159,6 +208,52 @@ def test_a_killed_worker_loses_no_point_and_a_point_that_kills_is_a_failure(tmp_
     assert_same(found.sel(others), whole.sel(others))
 
 
+class Deaths:
+    """A pool that takes up seed 3 last, and whose worker dies of seed 1 always and of seed 3 when it is first begun."""
+
+    window = 3
+
+    def __init__(self):
+        self.restarts, self.begun, self.behind, self.dead = 0, 0, [], False
+
+    def submit(self, function, study, points):
+        future = Future()
+        ((_, problem, _),) = points
+        if problem.seed == 3 and self.begun == 0 and self.restarts < 2:
+            if self.dead:  # of seed 1, which was handed out before
+                future.set_exception(BrokenExecutor())
+            else:
+                self.behind.append(future)
+            return future
+        self.begun += problem.seed == 3
+        if problem.seed == 1 or (problem.seed == 3 and self.begun == 1):
+            for each in (*self.behind, future):
+                each.set_exception(BrokenExecutor())
+            self.behind, self.dead = [], True
+        else:
+            future.set_result(function(study, points))
+        return future
+
+    def restart(self):
+        self.restarts, self.dead = self.restarts + 1, False
+
+
+@pytest.mark.timeout(60)
+def test_a_point_that_was_never_begun_is_not_blamed_for_the_deaths_of_others():
+    """It then dies once alone, by chance: that is its first own death."""
+    kept = {}
+    grid = make_grid(BASE, {"seed": [0, 1, 3]}, "prediction", {})
+    pool = Deaths()
+    bundles = [range(k, k + 1) for k in (2, 1, 0)]
+    sweep_workers.run_points(
+        bundles, grid.point, grid.study, pool, lambda bundle, answer: kept.update({bundle[0]: answer})
+    )
+    died = "The worker process died, also when it ran this point alone."
+    assert [kept[index].failure for index in range(3)] == ["", died, ""]
+    assert pool.begun == 2
+    assert pool.restarts == 5
+
+
 def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
     output, options = tmp_path / "sweep.nc", {"folder": str(tmp_path), "always": 1}
     with (
@@ -167,6 +262,43 @@ def test_a_broken_executor_of_the_caller_is_said_and_points_are_kept(tmp_path):
     ):
         dynamics.sweep(BASE, {"seed": range(3)}, study=sweep_toys.deadly, options=options, executor=pool, output=output)
     assert list(answered_points(tmp_path / "sweep.nc.points")) == [range(1)]
+
+
+def test_workers_that_cannot_start_are_said(monkeypatch):
+    pool = WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
+
+    def start():
+        pool._starts = [Future()]
+        pool._starts[0].set_exception(BrokenExecutor())
+
+    monkeypatch.setattr(pool, "_start", start)
+    monkeypatch.setattr(pool, "_stop", lambda *, at_once: None)
+    pool._start()
+    pool.restart()
+    with pytest.raises(RuntimeError, match="Worker processes must be able to start, but end at once"):
+        pool.restart()
+    monkeypatch.setattr(sweep_workers.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(RuntimeError, match=r"A script must call `dynamics\.sweep` below"):
+        WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
+
+
+def test_a_worker_ends_with_its_parent(monkeypatch):
+    ended = []
+    reader, writer = get_context("spawn").Pipe(duplex=False)
+    monkeypatch.setattr(sweep_workers.os, "_exit", ended.append)
+    monkeypatch.setattr(sweep_workers.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sweep_workers.os, "environ", environment := {})
+    sweep_workers.start_worker(reader)
+    assert environment["NUMBA_NUM_THREADS"] == "1"
+    writer.close()
+    wait_for(lambda: ended)
+    assert ended == [1]
+
+
+def test_one_core_holds_threads():
+    with one_core(), one_core():
+        assert available_cores() == 1
+    assert available_cores() == len(os.sched_getaffinity(0))
 
 
 def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
@@ -347,6 +479,14 @@ def sweep_toys_answer():
     return sweep_workers.PointAnswer(b"")
 
 
+def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+
+    monkeypatch.setattr(sweep, "_write_file", _full)
+    with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
+        dynamics.sweep(BASE, {"seed": [0]}, output=tmp_path / "sweep.nc", **PREDICTION)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc.points"]
+
+
 # --- studies and mistakes -------------------------------------------------------------------------------------
 
 
@@ -359,25 +499,52 @@ def test_studies_are_found_by_name_path_and_as_they_are():
     assert all(callable(find_study(path)) for path in STUDIES.values())
 
 
+@pytest.mark.parametrize("name", ["overlaps", "spherical", "prediction"])
+@pytest.mark.parametrize("method", ["auto", "nonsense"])
+def test_compiling_before_a_sweep_never_fails_it(name, method):
+    spherical = name == "spherical"
+    problem = changed_problem(BASE, {"student": "spherical", "teacher": Teacher([1.0])}) if spherical else BASE
+    compile_study(STUDIES[name], problem, {"method": "explicit" if spherical and method == "auto" else method})
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (({},), "Argument `grid` must have at least one key, but is empty."),
         (({"beta": 1.0},), "Grid key `beta` must hold a list of values, but holds 1.0."),
+        (({"beta": "12"},), "Grid key `beta` must hold a list of values, but holds '12'."),
         (({"beta": []},), "Grid key `beta` must hold at least one value, but holds none."),
+        (({"beta": [1, 1.0]},), "Grid key `beta` must hold distinct values, but holds [1, 1.0]."),
         (({3: [1]},), "Argument `grid` must be a dict with names as keys, but is {3: [1]}."),
-        (({"k": [3], "activation": ["he4"]},), "Grid keys `k` and `activation` must not both be given: each sets `activation`."),
+        (
+            ({"k": [3], "activation": ["he4"]},),
+            "Grid keys `k` and `activation` must not both be given: each sets `activation`.",
+        ),
+        (({"widht": [3]},), "has, but hold `widht`."),
         (({"widht": [2]},), "but hold `widht`. Did you mean `width`?"),
-        (({"dimension": [8, 2]},), "Point dimension=2 of the grid must be a problem, but is none: Argument `dimension`"),
+        (({"save_att": [COMMON]},), "but hold `save_att`. Did you mean `save_at`?"),
+        (
+            ({"dimension": [8, 2]},),
+            "Point dimension=2 of the grid must be a problem, but is none: Argument `dimension`",
+        ),
         (({"seed": [1]}, "overlap"), "but is 'overlap'. Did you mean 'overlaps'?"),
         (({"seed": [1]}, 3), "Argument `study` must be a name, a path 'module:function' or a callable, but is 3."),
         (({"seed": [1]}, "nowhere:f"), "must name a function 'module:function' that exists, but is 'nowhere:f'"),
-        (({"seed": [1]}, "dynamics.solve.overlaps:GRAM_WARNING"), "must name a function, but 'dynamics.solve.overlaps:GRAM_WARNING' is"),
+        (
+            ({"seed": [1]}, "dynamics.solve.overlaps:GRAM_WARNING"),
+            "must name a function, but 'dynamics.solve.overlaps:GRAM_WARNING' is",
+        ),
         (({"seed": [1]}, "projected-sgd"), "Argument `options` must hold `learning_rate` for the study"),
-        (({"seed": [1]}, "overlaps", {"width": 3}), "must hold options of the study, but holds `width` of the problem."),
-        (({"rtol": [0.1]}, "overlaps", {"rtol": 3}), "Grid key `rtol` must be absent from the options, but is in both."),
+        (
+            ({"seed": [1]}, "overlaps", {"width": 3}),
+            "must hold options of the study, but holds `width` of the problem.",
+        ),
+        (
+            ({"rtol": [0.1]}, "overlaps", {"rtol": 3}),
+            "Grid key `rtol` must be absent from the options, but is in both.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_sentence_before_any_work(arguments, sentence):
     names = ("grid", "study", "options")
     given = dict(zip(names, arguments, strict=False))
@@ -417,3 +584,89 @@ def test_studies_with_keywords_of_any_name_take_them():
 
 
 # --- the files of points --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("study", ["overlaps", "decoupled"])
+def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, monkeypatch, study):
+    grid, options = {"seed": range(3), "width": [2, 3]}, {"save_at": COMMON}
+    ask = {"study": study, "options": options, "workers": 0, "progress": False}
+
+    def kept_as(suffix):
+        def refuse(_grid, points, *_, **__):
+            assert [path.name for path in points.files().values()] == [f"{k:06d}{suffix}" for k in range(6)]
+            msg = "no room"
+            raise StorageError(msg)
+
+        return refuse
+
+    monkeypatch.setattr(sweep, "LARGEST_BUNDLE", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "merge_points", kept_as(".point"))
+        with pytest.raises(StorageError, match="no room"):
+            dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask)
+        patch.setattr(sweep_points, "LARGE_POINT", 1)
+        patch.setattr(sweep, "merge_points", kept_as(".nc"))
+        with pytest.raises(StorageError, match="no room"):
+            dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask)
+    # What is there is not asked again.
+    monkeypatch.setattr("dynamics.sweeps.points.answer_point", None)
+    with (
+        dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks,
+        dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask) as as_netcdf,
+    ):
+        assert_same(as_blocks, as_netcdf)
+        assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
+            n: v.attrs for n, v in as_netcdf.variables.items()
+        }
+
+
+def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
+    block, other = sweep_points.packed_point(xr.Dataset({"a": ((), 1.0)})), b"netCDF"
+    with PointDirectory(tmp_path / "points", "one", {}) as directory:
+        for first, end, content in (
+            (1_000_000, 1_000_001, other),
+            (5, 6, other),
+            (999_999, 1_000_000, other),
+            (1, 4, block),
+        ):
+            directory.keep(range(first, end), PointAnswer(content))
+        assert [(bundle.start, bundle.stop) for bundle in directory.files()] == [
+            (1, 4),
+            (5, 6),
+            (999_999, 1_000_000),
+            (1_000_000, 1_000_001),
+        ]
+        assert directory.done() == {1, 2, 3, 5, 999_999, 1_000_000}
+
+
+def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
+    gathered = dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION)
+    monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
+    assert_same(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
+
+
+def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):
+    plain = xr.Dataset({"x": ("p", [1.0, 2.0]), "name": ((), "text")}, coords={"p": [1, 2], "q": ("p", ["a", "b"])})
+    plain = plain.assign_attrs(title="plain", count=np.int64(3))
+    contents = []
+    for large in (8, 7):
+        monkeypatch.setattr(sweep_points, "LARGE_POINT", large)
+        contents.append(sweep_points.packed_point(plain))
+    assert [sweep_points.is_block(content) for content in contents] == [True, False]
+    read = []
+    for k, content in enumerate(contents):
+        path = tmp_path / f"{k}"
+        path.write_bytes(content)
+        with sweep_points.opened_points(path) as points:
+            values = {name: (v.dims, v.shape, v.text, v.values().tolist()) for name, v in points.variables.items()}
+            read.append((points.sizes, values, points.auxiliary))
+            assert {"title": ["plain"], "count": [3]}.items() <= points.attributes.items()
+    assert read[0] == read[1]
+    assert read[0][2] == {"q"}
+    monkeypatch.undo()
+    for other in (
+        plain.assign(flag=("p", [True, False])),
+        plain.assign(small=("p", np.array([1, 2], dtype=np.int8))),
+        plain.assign_attrs(many=[1, 2]),
+    ):
+        assert not sweep_points.is_block(sweep_points.packed_point(other))

@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ import dynamics
 from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.cores import THREAD_VARIABLES
 from dynamics.sweeps import workers as sweep_workers
-from dynamics.sweeps.grid import changed_problem
+from dynamics.sweeps.grid import changed_problem, make_grid
+from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dimension=16)
@@ -50,6 +52,16 @@ def test_what_suits_some_points_alone_is_their_own_failure():
     assert np.isfinite(found.loss.sel(rtol=1e-3)).all()
 
 
+def test_a_step_that_fails_is_left_to_the_point(monkeypatch):
+    def failing(*_, **__):
+        message = "no step"
+        raise dynamics.SolveError(message, xr.Dataset({"loss": ("time", [1.0])}))
+
+    monkeypatch.setattr("dynamics.integrators.methods.FlowMethod.stepper", failing)
+    with pytest.warns(RuntimeWarning, match="1 of 1 points failed, the first at seed=0: SolveError: no step"):
+        dynamics.sweep(BASE, {"seed": [0]}, workers=0)
+
+
 FILE = """
 [problem]
 k = 4
@@ -75,6 +87,19 @@ def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, a
     assert [path.name for path in tmp_path.iterdir()] == ["asked.toml"]
 
 
+def test_the_largest_points_are_asked_first():
+    asked = []
+
+    def noted(problem):
+        asked.append((problem.width, problem.dimension, problem.seed))
+        return xr.Dataset({"level": ((), 1.0)})
+
+    dynamics.sweep(BASE, {"width": [2, 8], "dimension": [16, 32], "seed": [0, 1]}, study=noted, workers=0)
+    assert asked == sorted(asked, key=lambda point: (-point[0], -point[1], point[2]))
+    grid = make_grid(BASE, {"num_directions": [2, 3]}, STUDIES["prediction"], {})
+    assert grid.surveyed.sizes[:, :2].tolist() == [[4 * 6, 16], [4 * 7, 16]]
+
+
 def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     for name in THREAD_VARIABLES:
         monkeypatch.setenv(name, "7")
@@ -86,6 +111,11 @@ def test_what_workers_have_in_common_starts_no_thread(monkeypatch):
     assert {os.environ[name] for name in THREAD_VARIABLES} == {"1"}
     assert threading.active_count() == before
     assert {"dynamics.integrators.methods", "netCDF4", "numba"} <= set(sys.modules)
+
+
+def test_workers_are_spawned_where_a_fork_is_not_safe(monkeypatch):
+    monkeypatch.setattr(sweep_workers.sys, "platform", "darwin")
+    assert sweep_workers.begin_workers().get_start_method() == "spawn"
 
 
 def drawn(problem):
@@ -119,6 +149,15 @@ def test_the_problem_of_a_selected_point_is_the_one_that_was_asked(tmp_path, gri
             at = dict(zip(grid, index, strict=True))
             asked = changed_problem(BASE, {name: list(grid[name])[place] for name, place in at.items()})
             assert Problem.from_dataset(found.isel(at)) == asked
+
+
+def test_a_chosen_order_is_that_of_the_problem():
+    base = changed_problem(BASE, {"activation": "tanh"})
+    options = {"save_at": SaveAt.at([0.1]), "error_estimate": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the series leaves out a part of the link
+        found = dynamics.sweep(base, {"order": [None, 9]}, options=options, workers=0)
+    assert [Problem.from_dataset(found.isel(order=at)).order for at in range(2)] == [base.order, 9]
 
 
 def test_a_whole_sweep_has_no_one_problem():

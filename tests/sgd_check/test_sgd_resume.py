@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
+from typing import ClassVar
+
+import numpy as np
 import pytest
 import xarray as xr
 from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.runs import loop, storage
+from dynamics.runs import loop, run_file, storage
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -82,7 +88,9 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"dtype": "float64"}, {"batch_size": 4}], ids=["single precision", "double precision", "batches"]
+    "changes",
+    [{}, {"dtype": "float64"}, {"batch_size": 4}],
+    ids=["single precision", "double precision", "batches"],
 )
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
@@ -112,6 +120,29 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
         patch.setattr(online.OnlineEngine, "advance", stopping(1130))
         stopped(sgd_check.resume, path, progress=False)
     assert_same(sgd_check.resume(path, progress=False), whole)
+
+
+def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
+
+    monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
+    monkeypatch.setattr(loop, "FIRST_CHUNK_STEPS", 20)
+    monkeypatch.setattr(loop, "LARGEST_CHUNK_STEPS", 20)
+    kept, versions = storage.netcdf_writer, []
+
+    def writer(result, **options):
+        if len(versions) < 12:
+            versions.append(tmp_path / f"{len(versions)}.nc")
+            kept(result, **options)(versions[-1])
+        return kept(result, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "netcdf_writer", writer)
+        file = dynamics.RunFile(tmp_path / "runs.nc", every=1e-9)
+        whole = sgd_check.simulate(problem_of(), **GIVEN | {"steps": 1500}, checkpoint=file)
+    assert len(versions) == 12
+    assert dynamics.load(versions[5]).attrs["stop_reason"] == "unfinished"
+    for version in (versions[0], versions[5], versions[11]):
+        assert_same(sgd_check.resume(version, progress=False), whole)
 
 
 def test_a_budget_can_be_prolonged_and_runs_that_blow_up_stay_so(tmp_path):
@@ -181,6 +212,20 @@ def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
     )
     same = sgd_check.resume(path, progress=False, learning_rate=lambda step: 1e-3 * (1 + step % 2))
     assert same.attrs["stop_reason"] == "reached_end"
+
+
+def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypatch):
+    path, close = tmp_path / "runs.nc", run_file.RunFile.close
+
+    def disturbed(self, *arguments, **settings):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.1)
+        close(self, *arguments, **settings)
+
+    monkeypatch.setattr(run_file.RunFile, "close", disturbed)
+    with pytest.raises(KeyboardInterrupt):
+        sgd_check.simulate(problem_of(), **GIVEN | {"steps": 20}, checkpoint=path)
+    assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
 
 
 def test_a_long_span_is_given_up_at_a_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
@@ -260,3 +305,23 @@ def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, caps
     (tmp_path / "flow-sgd-runs.nc").write_bytes(b"")
     assert command.main(["flow.nc", *QUICK]) == 2
     assert "must not exist: it holds runs that have not ended" in capsys.readouterr().err
+
+
+def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():
+    """As torch's fused kernel on a CUDA device."""
+    from sgd_check.runs.stepping import Reached, parts_of, restored
+
+    class Sealed(ProjectedEngine):
+        def __init__(self):
+            pass
+
+        def state(self):
+            raise NotImplementedError
+
+    class Begun:
+        parts: ClassVar = {}
+
+    assert parts_of(Sealed(), None, Reached()) == {}
+    assert parts_of(object(), None, Reached()) == {}
+    with pytest.raises(ValueError, match="Argument `checkpoint` must be of the same runs"):
+        restored(object(), None, Begun())
