@@ -62,7 +62,7 @@ def test_sources_run_nothing_that_they_are_given():
                 allowed.add((path.name, node.arg))
     assert called == {
         ("closed_forms.py", "sympy.sympify"),
-        ("links.py", "sympy.sympify"),  # of formulas of known links, constants of the module
+        ("sampled_links.py", "sympy.sympify"),  # of formulas of known links, constants of the module
     }
     assert {(file, name) for file, name in imported if name in FORBIDDEN} == set()
     assert allowed == set()

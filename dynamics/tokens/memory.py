@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
@@ -326,9 +326,11 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
 
 def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
     """Return P of items of frequencies p, each of which stands for so many, under gradient descent."""
+    from scipy.stats import qmc
+
     d, drawn = float(dimension), min(DRAWN_RANKS, p.size)
     z, weights = _normal_nodes()
-    points, found = stats.qmc.Sobol(drawn, seed=SEED).random(DRAWS), np.zeros(p.size)
+    points, found = qmc.Sobol(drawn, seed=SEED).random(DRAWS), np.zeros(p.size)
     rest = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d
     for overlaps in special.ndtri(points):
         parts = p[:drawn] ** 2 * overlaps**2 / d

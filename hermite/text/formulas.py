@@ -581,7 +581,7 @@ def _combined(operator: ast.operator, first: Monomials, second: Monomials) -> Mo
         case ast.Pow():
             exponent = _as_constant(second)
             if exponent is None or not exponent.is_Integer or not 0 <= exponent <= MOST_DEGREE:
-                _refuse_polynomial(f"has an exponent that is no integer from 0 to {MAX_DEGREE}")
+                _refuse_polynomial(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
             found = _constant_table(1)
             for _ in range(int(exponent)):
                 found = _product(found, first)
@@ -610,7 +610,7 @@ def _product(first: Monomials, second: Monomials) -> Monomials:
         for right, b in second.items():
             powers = tuple(map(int.__add__, left, right))
             if sum(powers) > MOST_DEGREE:
-                _refuse_polynomial(f"has a total degree above {MAX_DEGREE}")
+                _refuse_polynomial(f"has a total degree above {MOST_DEGREE}")
             found[powers] = found.get(powers, 0) + sympy.expand(a * b)
     return _bounded_table(found)
 
@@ -635,7 +635,7 @@ def _hermite(name: HermiteName, argument: Monomials) -> Monomials:
     kind, degree = name
     factor = 2 if kind == "H" else 1
     if degree > MOST_DEGREE:
-        _refuse_polynomial(f"contains a Hermite polynomial of degree above {MAX_DEGREE}")
+        _refuse_polynomial(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
     before: Monomials = {}
     now = _constant_table(1)
     for j in range(degree):

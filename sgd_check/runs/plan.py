@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.problem import SaveAt, checked_integer, checked_number, is_correlation
+from dynamics.problem import SaveAt, checked_integer, checked_number, is_spherical
 from dynamics.problem.checks import checked_list
 from hermite.arrays import Array, Integers
 from hermite.text.messages import shown
@@ -207,11 +207,14 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
-    """Return the limit of stability of the learning rate for steps of B samples, None where no formula gives one."""
+    """Return the limit of stability of the learning rate for steps of B samples, None where no formula gives one.
+
+    None is also returned of the spherical student, which cannot blow up.
+    """
     from dynamics.theory.learning_rates import needs_flow, stable_rate
 
     try:
-        return None if is_correlation(problem) or needs_flow(problem) else float(stable_rate(problem, batch_size))
+        return None if is_spherical(problem) or needs_flow(problem) else float(stable_rate(problem, batch_size))
     except ValueError:
         return None
 

@@ -79,6 +79,31 @@ def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, 
         np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
 
 
+def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
+    def bent(z):
+        return np.cos(z) ** 3
+
+    problem = tools.problem([[0.5, 0.1]], dimension=5, activation=bent, order=12, norm=0.7)
+    run = engine(problem)
+    assert run.attributes["simulated_link"] == f"{problem.activation.name} (Hermite series to order 12)"
+    series = np.polynomial.hermite_e.HermiteE(
+        problem.activation.coefficients / np.sqrt([float(np.prod(np.arange(1, j + 1))) for j in range(13)])
+    )
+    with run.running():
+        before = weights_of(run)
+        x, labels = samples_of(run)
+        run.advance(np.array([1e-3]))
+        after = weights_of(run)
+    w, sample = before[0, 0], x[0, 0, 0]
+    rho = np.linalg.norm(w)
+    z = w @ sample / rho
+    np.testing.assert_allclose(labels[0, 0, 0], 0.8 * series(sample[0]) + 0.6 * series(sample[1]), rtol=1e-11)
+    e = rho**2 * series(z) - labels[0, 0, 0]
+    slope = series.deriv()(z)
+    gradient = (2 * series(z) - z * slope) * w + rho * slope * sample
+    np.testing.assert_allclose(after[0, 0], w - 1e-3 * e * gradient, rtol=0, atol=1e-12)
+
+
 @pytest.mark.statistical
 def test_labels_are_the_teacher_plus_noise_of_the_stated_size(tools):
     problem = tools.problem([[0.5, 0.1]], dimension=4, activation="he3", label_noise=0.25)
@@ -161,6 +186,21 @@ def test_measured_overlaps_are_those_of_the_weights(tools):
     start = problem.start()
     for found, wanted in zip((C, G, n), start, strict=True):
         np.testing.assert_allclose(found[1], wanted, atol=1e-14)
+
+
+def test_a_frozen_seed_leaves_the_others_untouched(tools):
+    problem = tools.problem([[0.5, 0.1]], dimension=6)
+
+    def final(stopped):
+        run = engine(problem)
+        with run.running():
+            run.freeze(np.array(stopped))
+            run.advance(np.full(30, 1e-4))
+        return weights_of(run)
+
+    free, frozen = final([False] * 3), final([False, True, False])
+    assert np.isnan(frozen[1]).all()
+    np.testing.assert_array_equal(frozen[[0, 2]], free[[0, 2]])
 
 
 def test_threads_are_put_back(tools):
@@ -331,3 +371,23 @@ def test_delayed_updates_are_the_updates_one_by_one(student, link):
             error = rho**2 @ sigma - labels[step, s, 0]
             w[s] -= rate * error * ((2 * sigma - z * slope)[:, None] * w[s] + (rho * slope)[:, None] * sample)
     np.testing.assert_allclose(after, w, rtol=0, atol=1e-12)
+
+
+def test_threads_change_no_bit(tools, monkeypatch):
+    problem = tools.problem(np.random.default_rng(0).uniform(-0.3, 0.3, (6, 2)), dimension=500)
+
+    def final(threads):
+        monkeypatch.setattr("sgd_check.engines.torch.engine.THREADED_NUMBERS", 1)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        run = engine(problem, range(5), dtype="float32")
+        with run.running():
+            run.advance(np.full(70, 1e-5))
+            run.advance(np.full(30, 1e-5))
+            assert run.attributes["threads"] == threads
+            return weights_of(run)
+
+    np.testing.assert_array_equal(final(2), final(1))
+
+
+def test_a_run_says_which_kernel_took_its_steps(tools):
+    assert engine(tools.problem([[0.5, 0.1]], dimension=6)).attributes["step_kernel"] == "plain"

@@ -119,7 +119,7 @@ def test_nothing_is_overwritten_unless_allowed(prediction, capsys, monkeypatch):
     [
         (["--seeds", "0"], "error: argument --seeds: must be a positive integer, but is '0'"),
         (["--steps", "1.5"], "error: argument --steps: must be a positive integer, but is '1.5'"),
-        (["--learning-rate", "big"], "error: argument --learning-rate: must be a positive number, but is 'big'"),
+        (["--learning-rate", "big"], "error: argument --learning-rate: must be a number, but is 'big'"),
         (["--engine", "tirch"], "error: Option --engine must be one of 'projected', 'torch', 'diffusion', 'scalar', but is 'tirch'. Did you mean 'torch'?"),
         (["--dtype", "half", "--quiet"], "error: Option --dtype must be 'float64' for engine 'projected', but is 'half'."),
         (["--plot", "figure.bmp"], "error: Option --plot must end in one of .png, .pdf, .svg, .jpg, .jpeg, but is 'figure.bmp'."),
