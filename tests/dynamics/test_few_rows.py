@@ -1,8 +1,14 @@
 """Products of a block of a few rows, by loops and by BLAS, against numpy's matrix products in double precision."""
 
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from dynamics import cores
 from dynamics.equations.field import overlaps_of_rows, sums_of_others
 
 #: Rows, others and columns: pairs and fours that are whole or not, parts of 512 columns that are whole or not.
@@ -30,3 +36,28 @@ def check(found, left, right):
     exact, magnitude = left.astype(np.float64), np.abs(left).astype(np.float64)
     bound = left.shape[1] * np.finfo(found.dtype).eps * (magnitude @ np.abs(right))
     assert (np.abs(found - exact @ right) <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "has_small"),
+    [
+        (["SkylakeX", "Cooperlake"], True),
+        (["SapphireRapids"], True),
+        (["SkylakeX", "Haswell"], False),
+        (["Zen"], False),
+        ([], False),
+    ],
+)
+def test_only_avx512_kernels_of_blas_multiply_without_copies(kernels, has_small, monkeypatch):
+    libraries = [{"internal_api": "openblas", "architecture": name} for name in kernels]
+    libraries.append({"internal_api": "openmp"})
+    monkeypatch.setattr(cores, "find_blas", lambda: SimpleNamespace(info=lambda: libraries))
+    assert cores.has_kernels_for_small_matrices() == has_small
+
+
+def test_blas_is_asked_for_its_kernels_not_the_processor():
+    """OpenBLAS is told to use the kernels of AVX2, which every processor with AVX-512 can run as well."""
+    script = "from dynamics.cores import has_kernels_for_small_matrices as has; print(has())"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
