@@ -684,7 +684,8 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
         return ax
     points = np.flatnonzero(both)[spread_rows(int(both.sum()), MOST_POINTS)]
     ax.loglog(leading[points], measured[points], "s", mfc="none", color=REFERENCE, ms=5, label="leading order")
-    ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label="exact transit of the pair")
+    theory = dataset.attrs.get("prediction_theory", "exact transit of the pair")
+    ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label=theory)
     if "emergence_time_error" in dataset:
         errors = dataset["emergence_time_error"].values
         seen = points[errors[points] > VISIBLE_ERROR * measured[points]]
