@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
 PILOT_STEPS, PILOT_FACTOR = 500, 2
+#: Learning rates that a pilot tries at most. Cost ends it before, unless steps cost nothing.
+MOST_RATES = 24
 #: A curve is followed until it has made this part of its way, and 30 % longer.
 FOLLOWED = 0.9
 #: Standard deviation over runs of twice a run at half of the learning rate less one at the whole.
@@ -171,9 +173,12 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
     The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
     neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows.
     """
-    rate, best = min(ends[-1] / PILOT_STEPS, stable_rate(pilot)), None
+    rate, best = min(ends[-1] / PILOT_STEPS, _largest_rate(pilot)), None
     first = first_end(pilot.prediction, ends)
-    while within := pilot.affordable(rate, ends, LONG_SECONDS):
+    for _ in range(MOST_RATES):
+        within = pilot.affordable(rate, ends, LONG_SECONDS)
+        if not within:
+            break
         if best is not None and within[-1] <= best[1]:
             break
         seen = _latest_seen(pilot, rate, within)
@@ -184,7 +189,9 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
         rate /= PILOT_FACTOR
     if best is not None and best[1] >= first:
         return *best, True
-    while pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
+    for _ in range(MOST_RATES):
+        if not pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
+            break
         if _latest_seen(pilot, rate, [first]) is not None:
             return rate, first, True
         rate /= PILOT_FACTOR
@@ -195,7 +202,7 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
     return rate, LONG_SECONDS * rate / pilot.seconds, False
 
 
-def stable_rate(pilot: Pilot) -> float:
+def _largest_rate(pilot: Pilot) -> float:
     """Return half of the learning rate at which SGD loses stability, inf if theory does not say."""
     limit = stability_limit(pilot.problem, pilot.options.batch_size)
     return np.inf if limit is None else 0.5 * limit
