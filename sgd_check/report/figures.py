@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
     from sgd_check.verdicts.curves import Quantity
 
 SIMULATED = MEASURED
@@ -66,6 +67,8 @@ _LEAST_LOSS = 1e-8
 #: Farthest residual that is drawn, in critical scores.
 _FARTHEST = 3.0
 _CURVE_POINTS = 600
+#: Numbers of runs that fit side by side.
+MOST_COUNTS = 16
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
 
     Dots are single runs; the error bar is the geometric mean with twice its standard error; the short orange line spans
     the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
-    without emergence, at the horizon.
+    without emergence, at the horizon, where there is room for the number.
 
     Parameters
     ----------
@@ -201,13 +204,21 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
         if np.isfinite(mean):
             low, mid, high = time * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
             ax.errorbar(time, mid, yerr=[[mid - low], [high - mid]], fmt="o", color=SIMULATED, ms=5, capsize=3)
-        count = int(comparison["censored_count"].values[p])
-        if count:
-            ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
-            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
-            ax.annotate(f"{count}", (time, horizon), (0, 7), **above)
+    _draw_censored(ax, predicted[kept], comparison["censored_count"].values[kept], horizon)
     _finish_times(ax, tree, predicted[kept])
     return ax
+
+
+def _draw_censored(ax: Axes, predicted: Array, counts: Integers, horizon: float) -> None:
+    """Draw a triangle for each direction that some runs lack, and their number where numbers do not overlap."""
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
+    apart, last = np.ptp(np.log(predicted)) / MOST_COUNTS if predicted.size else 0.0, -np.inf
+    for at in [at for at in np.argsort(predicted) if counts[at]]:
+        time = float(predicted[at])
+        ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
+        if math.log(time) - last >= apart:
+            ax.annotate(f"{counts[at]}", (time, horizon), (0, 7), **above)
+            last = math.log(time)
 
 
 def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
