@@ -290,7 +290,7 @@ def simulate(
     is the exact population loss of the link's Hermite series, of a `Student` that of the link itself, NaN where
     `dynamics.solve_network` refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a
     `Student`, are not finite or sum to over a thousand times the weight of teacher and start; it is NaN from then on,
-    and the others go on. Runs of a `Student`, whose limit of stability takes seconds, are not warned of it.
+    and the others go on. No warning says that a rate is above the limit of a `Student`: that limit takes seconds.
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
     table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise

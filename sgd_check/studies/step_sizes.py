@@ -3,9 +3,8 @@
 In flow time η·n the emergence does not depend on a small η; noise delays it as η grows, and beyond the limit of
 stability the converged student blows up.
 
-The study of the transfer is the sibling of `dynamics.laws.transfer`, whose runs see no noise: there the best step is
-the stability edge, here it is where noise and speed balance. This is the family of runs; what is read off them is
-`dynamics.theory.fits`.
+The study of transfer runs SGD, `dynamics.laws.transfer` gradient descent. There the best step is the edge of stability;
+here noise and speed balance at it. `dynamics.theory.fits` reads the best steps off the runs.
 """
 
 from __future__ import annotations

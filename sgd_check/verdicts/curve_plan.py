@@ -223,7 +223,10 @@ def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
 
 
 def _all_seen(powers: list[float]) -> bool:
-    """Return whether the pilot's power is reached for all curves that move, whose power is a number, and for one."""
+    """Return whether at least one curve moves, and all that move have the power that the pilot asks for.
+
+    The power of a curve that does not move is not a number.
+    """
     return any(power >= PILOT_POWER for power in powers) and not any(power < PILOT_POWER for power in powers)
 
 
