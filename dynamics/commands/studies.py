@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     import xarray as xr
 
 P = ParamSpec("P")
+#: What every study raises, in the documentation of each.
+REFUSALS = """\
+Raises
+------
+TypeError, ValueError
+    One sentence: what must hold, what was given.
+SolveInterrupted
+    If Ctrl-C was pressed; it holds the part that was computed.
+"""
 
 
 class Prepared(Protocol):
@@ -73,7 +82,8 @@ def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
         return uninterrupted(prepare(*args, **kwargs).run())
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
-    vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
+    about = f"{inspect.getdoc(prepare)}\n\n{REFUSALS}"
+    vars(prepare_and_run).update(prepare=prepare, __signature__=shown, __doc__=about)
     return cast("Study[P]", prepare_and_run)
 
 

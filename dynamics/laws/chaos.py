@@ -169,7 +169,7 @@ def _distances_of_starts(
     axes = problem.teacher.span
     followers = field["tracer_projection"].values.reshape(field.sizes["time"], len(seeds), widths[-1], axes)
     system = make_particle_system(problem, np.zeros((1, axes)))
-    finished: list[dict[str, Array]] = []
+    finished: list[list[dict[str, Array]]] = []
     reason = StopReason.REACHED_END
     try:
         for s, seed in enumerate(seeds):
@@ -179,12 +179,13 @@ def _distances_of_starts(
                     sys.stderr.write(f"seed {seed} ({s + 1} of {len(seeds)}), width {width}\n")
                 flow = solve_spherical(coupled_problem(problem, width, seed), error_estimate=False, **solver)
                 rows.append(_distances(flow, followers[:, s, :width], field["law_moment"].values, system))
-            finished.append({name: np.array([row[name] for row in rows]) for name in rows[0]})
+            finished.append(rows)
     except KeyboardInterrupt:
         if len(finished) < 2:
             raise
         reason = StopReason.INTERRUPTED
-    return {name: np.stack([one[name] for one in finished], axis=1) for name in finished[0]}, reason
+    names = finished[0][0]
+    return {name: np.array([[row[name] for row in rows] for rows in finished]).swapaxes(0, 1) for name in names}, reason
 
 
 def _labelled(

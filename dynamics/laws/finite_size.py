@@ -8,7 +8,7 @@ is stepped in time.
 from __future__ import annotations
 
 import time as clock
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +17,7 @@ from dynamics.commands.studies import duration, study_function
 from dynamics.laws.scaling_laws import SOURCES, loss_against_time
 from dynamics.laws.study import PreparedStudy, checked_starts, common_times, solve_family
 from dynamics.problem import Problem, Teacher
-from dynamics.problem.checks import checked_increasing, checked_integer, checked_list, checked_number
-from dynamics.theory import asymptotic_exponents
+from dynamics.problem.checks import checked_increasing, checked_integer, checked_list, checked_number, require
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-EXPONENT, STARTS = 4, 4
-BETAS = (0.8, 1.0, 1.5)
-SIZES = tuple(2**power for power in range(6, 21, 2))
-DIMENSION, WIDTH_FACTOR, TIMES = 2**24, 3, 150
+WIDTH_FACTOR, TIMES = 3, 150
 #: Seconds of a pair, and of a pair at one time, on two cores.
 PAIR_SECONDS, PAIR_TIME_SECONDS = 2e-6, 1.5e-8
 
@@ -60,33 +56,29 @@ class FiniteSize(PreparedStudy):
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
                 break
-            law, ideal = loss_against_time(answers.datasets), ideal_exponent(count, beta, "loss-time")
-            at = (betas.index(beta), sizes.index(count))
-            exponent[at] = [law.fit.exponent, law.finite_size.exponent, ideal.exponent, law.asymptotic]
-            error[at] = [law.fit.standard_error, law.finite_size.standard_error, ideal.standard_error, 0.0]
+            law, at = loss_against_time(answers.datasets), (betas.index(beta), sizes.index(count))
+            fits = (law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time"))
+            exponent[at] = [*(fit.exponent for fit in fits), law.asymptotic]
+            error[at] = [*(fit.standard_error for fit in fits), 0.0]
+        where = ("beta", "num_directions")
         return self.dataset(
-            {
-                "exponent": (("beta", "num_directions"), exponent),
-                "exponent_error": (("beta", "num_directions"), error),
-            },
+            {"exponent": (where, exponent), "exponent_error": (where, error)},
             {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
-            {
-                "stop_reason": reason,
-                "wall_seconds": clock.perf_counter() - started,
-                "dimension": self.problem.dimension,
-                "starts": self.settings["starts"],
-            },
+            stop_reason=reason,
+            wall_seconds=clock.perf_counter() - started,
+            dimension=self.problem.dimension,
+            starts=self.settings["starts"],
         )
 
 
 @study_function
 def finite_size(
     *,
-    information_exponent: int = EXPONENT,
-    betas: Sequence[float] = BETAS,
-    sizes: Sequence[int] = SIZES,
-    dimension: int = DIMENSION,
-    starts: int = STARTS,
+    information_exponent: int = 4,
+    betas: Sequence[float] = (0.8, 1.0, 1.5),
+    sizes: Sequence[int] = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576),
+    dimension: int = 16777216,
+    starts: int = 4,
     seed: int = 0,
     progress: bool | None = None,
 ) -> FiniteSize:
@@ -102,10 +94,8 @@ def finite_size(
         Numbers of directions P ≥ 16, increasing; m = 3 P neurons learn each.
     dimension : int
         d, at least the largest P.
-    starts : int
-        Random starts of every size.
-    seed : int
-        Seed of the first start.
+    starts, seed : int
+        Random starts of every size, and the seed of the first.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -114,34 +104,19 @@ def finite_size(
     Dataset
         `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
         of the sum formula, of the idealised sum (`dynamics.theory.asymptotics`), and asymptotic.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
     """
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
-        if np.isnan(asymptotic_exponents(k, beta).loss_time):
-            msg = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
-            raise ValueError(msg)
+        need = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
+        require(beta > 0.5, need)
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
-    d = checked_integer(dimension, "dimension", minimum=counts[-1])
-    seeds = checked_starts(starts, seed)
-    problems = {
-        (beta, count): [
-            Problem(
-                activation=f"he{k}",
-                teacher=Teacher.power_law(count, beta),
-                width=WIDTH_FACTOR * count,
-                dimension=d,
-                seed=one,
-            )
-            for one in seeds
-        ]
-        for count in counts
-        for beta in decays
-    }
+    d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
+    problems = {}
+    for count in counts:
+        for beta in decays:
+            teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
+            first = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d)
+            problems[beta, count] = [replace(first, seed=one) for one in seeds]
     settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
     return FiniteSize(settings, next(iter(problems.values()))[0], progress, problems)

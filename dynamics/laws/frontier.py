@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from dynamics.laws.study import Family
     from dynamics.problem.schedule import SaveAt
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 0.8, 1024, 2048
-WIDTHS = tuple(2**power for power in range(4, 12))
-LEARNING_RATE, STARTS, LARGEST_WIDTH = 0.1, 4, 256
-TIMES = 300
+LARGEST_WIDTH, TIMES = 256, 300
 ROUTES = ("coupled flow", "matched pairs", "sum formula")
 FEWEST_WIDTHS = 3
 
@@ -72,8 +69,7 @@ class Frontier(PreparedStudy):
 
     def run(self) -> xr.Dataset:
         """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
-        started, rate = clock.perf_counter(), self.settings["learning_rate"]
-        first = self.seeds[:1]
+        started, rate, first = clock.perf_counter(), self.settings["learning_rate"], self.seeds[:1]
         save_at = common_times([one for one, _ in self._family(self.widths, first, None)], TIMES)
         pairs = solve_family(self._family(self.widths, self.seeds, save_at), progress=self.progress)
         if pairs.stop_reason == "interrupted":
@@ -90,34 +86,28 @@ class Frontier(PreparedStudy):
         spent = np.full(len(self.widths), np.nan)
         for at, one in enumerate(flows.datasets):
             loss[0, at], spent[at] = one["loss"], flows.seconds[at]
+        own = {"width": np.array(self.widths), "time": save_at.times, "curve_of": np.array(ROUTES)}
         return self.dataset(
             law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
-            {
-                **law_coordinates(laws),
-                "width": np.array(self.widths),
-                "time": save_at.times,
-                "curve_of": np.array(ROUTES),
-            },
-            {
-                "beta": self.problem.teacher.beta,
-                **self.settings,
-                "stop_reason": flows.stop_reason,
-                "pair_seconds": pair_seconds,
-                "wall_seconds": clock.perf_counter() - started,
-            },
+            law_coordinates(laws) | own,
+            stop_reason=flows.stop_reason,
+            wall_seconds=clock.perf_counter() - started,
+            pair_seconds=pair_seconds,
+            beta=self.problem.teacher.beta,
+            **self.settings,
         )
 
 
 @study_function
 def compute_frontier(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    learning_rate: float = LEARNING_RATE,
-    starts: int = STARTS,
+    information_exponent: int = 4,
+    beta: float = 0.8,
+    directions: int = 1024,
+    dimension: int = 2048,
+    widths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024, 2048),
+    learning_rate: float = 0.1,
+    starts: int = 4,
     seed: int = 0,
     coupled: bool = False,
     largest_width: int | None = None,
@@ -141,10 +131,8 @@ def compute_frontier(
         At least three, increasing.
     learning_rate : float
         Step η of population gradient descent, which is taken as its flow: it only scales compute.
-    starts : int
-        Random starts of every width, for matched pairs and the sum formula.
-    seed : int
-        Seed of the first start.
+    starts, seed : int
+        Random starts of every width, for matched pairs and the sum formula, and the seed of the first.
     coupled : bool
         Integrate the exact coupled flow of the first start too.
     largest_width : int, optional
@@ -157,11 +145,6 @@ def compute_frontier(
     Dataset
         `loss` (curve_of, width, time) of the first start, `exponent` (law, source) with `exponent_error`, the points of
         the frontiers as `abscissa` and `ordinate`, and `solve_time` (width), the seconds of each coupled flow.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     References
     ----------

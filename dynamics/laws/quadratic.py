@@ -24,17 +24,16 @@ from dynamics.solve.quadratic import solve_quadratic
 from dynamics.theory.quadratic import FIRST_RANK, power_window, quadratic_exponents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.laws.scaling_laws import ScalingLaw
+    from dynamics.theory.quadratic import QuadraticExponents
+    from hermite.arrays import Array, Integers
 
-ALPHA, DIRECTIONS, WIDTH, STARTS = 1.0, 512, 64, 2
 #: Least width whose window of the law in time is wide enough, from direction 3 to 5.
 LEAST_WIDTH = 15
-DIMENSIONS = (10**4, 10**6, 10**9)
 #: Times of a curve, how much later than its window it ends, and when the loss is taken for its end, in alignments of
 #: the last direction.
 TIMES, LATER, END = 160, 4.0, 3.0
@@ -63,59 +62,71 @@ class QuadraticLaws(PreparedStudy):
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps nothing."""
         curves = [(one, _curve_times(one)) for starts in self.dimensions.values() for one in starts]
-        wide = [one for starts in self.widths.values() for one in starts]
-        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in wide]
         frames = [replace(one, student="stiefel") for one in self.dimensions[self.problem.dimension]]
         aligned = [(one, SaveAt.at(_unit(one) / one.teacher.coefficients[_targets(one) - 1])) for one in frames]
+        wide = [one for starts in self.widths.values() for one in starts]
+        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in wide]
         family = curves + aligned + ends
         tasks = [partial(solve_quadratic, problem, save_at=save_at, progress=False) for problem, save_at in family]
         answers = answer_all(tasks, progress=self.progress)
         if answers.stop_reason == "interrupted":
             raise KeyboardInterrupt
         found, at, runs = answers.datasets, len(curves), self.settings["starts"]
-        groups = [found[first : first + runs] for first in range(0, at, runs)]
-        laws = [_loss_against_time(d, group) for d, group in zip(self.dimensions, groups, strict=True)]
+        laws = [
+            self._loss_against_time(d, found[number * runs : (number + 1) * runs])
+            for number, d in enumerate(self.dimensions)
+        ]
         laws.append(self._loss_against_samples(found[at : at + runs]))
         laws.append(self._loss_against_width(found[at + runs :]))
         return self.dataset(
             law_values(laws, self.problem),
             law_coordinates(laws),
-            {
-                "stop_reason": "reached_end",
-                "wall_seconds": sum(answers.seconds),
-                "scaling_notes": quadratic_exponents(self.problem.teacher.beta).note,
-                **self.settings,
-            },
+            stop_reason="reached_end",
+            wall_seconds=sum(answers.seconds),
+            scaling_notes=self._limits.note,
+            **self.settings,
         )
+
+    @property
+    def _limits(self) -> QuadraticExponents:
+        """Asymptotic exponents."""
+        return quadratic_exponents(self.problem.teacher.beta)
+
+    def _loss_against_time(self, dimension: int, answers: Sequence[xr.Dataset]) -> ScalingLaw:
+        """Fit L ∝ x^s, x = 4 a_1 t/ln(d/m), by one dataset per start."""
+        problem = Problem.from_dataset(answers[0])
+        a, scale = problem.teacher.coefficients, _unit(problem) / problem.teacher.coefficients[0]
+        low, high = power_window(problem.teacher, problem.width, dimension)
+        ends = (low / scale * (1.0 - 1e-12), high / scale * (1.0 + 1e-12))
+        ranks, time = (FIRST_RANK, float(min(problem.width, a.size) // FIRST_RANK)), answers[0]["time"].values / scale
+        loss, alone = _losses(answers)
+        name = f"loss-time, d = {dimension:.4g}"
+        return fitted_law(name, time, loss, alone, ends, self._limits.loss_time, ranks=ranks)
 
     def _loss_against_samples(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
         """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples of SGD until then."""
         targets = _targets(self.problem)
         samples = answers[0]["fewest_steps"].values[targets - 1]
-        loss, alone = (np.stack([one[name].values for one in answers]) for name in ("fine_tuned_loss", "sigmoid_loss"))
+        loss, alone = _losses(answers, "fine_tuned_loss")
         ends, ranks = ((float(values[0]), float(values[-1])) for values in (samples, targets))
-        limit = quadratic_exponents(self.problem.teacher.beta).loss_samples
-        return fitted_law("loss-samples-tuned", samples, loss, alone, ends, limit, ranks=ranks)
+        return fitted_law("loss-samples-tuned", samples, loss, alone, ends, self._limits.loss_samples, ranks=ranks)
 
     def _loss_against_width(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
         """Fit L ∝ m^s at a late time, predicted for directions that align alone."""
-        shape, widths = (len(self.widths), self.settings["starts"]), list(self.widths)
-        loss, alone = (
-            np.array([float(one[name][-1]) for one in answers]).reshape(shape).T for name in ("loss", "sigmoid_loss")
-        )
+        widths, shape = np.array(list(self.widths), float), (len(self.widths), self.settings["starts"])
+        loss, alone = (values[:, -1].reshape(shape).T for values in _losses(answers))
         ends = (float(widths[0]), float(widths[-1]))
-        limit = quadratic_exponents(self.problem.teacher.beta).loss_width
-        return fitted_law("loss-width", np.array(widths, float), loss, alone, ends, limit, ranks=ends)
+        return fitted_law("loss-width", widths, loss, alone, ends, self._limits.loss_width, ranks=ends)
 
 
 @study_function
 def quadratic_laws(
     *,
-    alpha: float = ALPHA,
-    directions: int = DIRECTIONS,
-    width: int = WIDTH,
-    dimensions: Sequence[int] = DIMENSIONS,
-    starts: int = STARTS,
+    alpha: float = 1.0,
+    directions: int = 512,
+    width: int = 64,
+    dimensions: Sequence[int] = (10000, 1000000, 1000000000),
+    starts: int = 2,
     seed: int = 0,
     progress: bool | None = None,
 ) -> QuadraticLaws:
@@ -136,10 +147,8 @@ def quadratic_laws(
         Number m ≥ 15 of neurons, whose start has |w_i| = m^(−1/4); of the law in the width the largest.
     dimensions : sequence of int
         Input dimensions d ≥ r + m, increasing.
-    starts : int
-        Random starts of every problem.
-    seed : int
-        Seed of the first start.
+    starts, seed : int
+        Random starts of every problem, and the seed of the first.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -152,11 +161,6 @@ def quadratic_laws(
         three alignments of direction m at the largest d, over widths from m/11 on. The sum formula is that of
         directions that align alone.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     References
     ----------
     Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
@@ -165,25 +169,24 @@ def quadratic_laws(
     count = checked_integer(directions, "directions", minimum=2 * m)
     sizes = checked_increasing(dimensions, "dimensions", minimum=count + m, fewest=1)
     seeds = checked_starts(starts, seed)
-    problem = Problem(
-        activation="he2",
-        teacher=Teacher.power_law(count, checked_number(alpha, "alpha", positive=True)),
-        width=m,
-        dimension=sizes[-1],
-        initial_norm=m**-0.25,
-        seed=seeds[0],
-    )
+    teacher = Teacher.power_law(count, checked_number(alpha, "alpha", positive=True))
+
+    def of_starts(width: int, dimension: int) -> list[Problem]:
+        first = Problem(activation="he2", teacher=teacher, width=width, dimension=dimension, initial_norm=width**-0.25)
+        return [replace(first, seed=one) for one in seeds]
+
+    by_dimension = {d: of_starts(m, d) for d in sizes}
     widths = sorted({round(m * 2.0 ** (-i / 2)) for i in range(FEWER_WIDTHS)})
     return QuadraticLaws(
-        {"alpha": problem.teacher.beta, "width": m, "starts": len(seeds)},
-        problem,
+        {"alpha": teacher.beta, "width": m, "starts": len(seeds)},
+        by_dimension[sizes[-1]][0],
         progress,
-        {d: [replace(problem, dimension=d, seed=s) for s in seeds] for d in sizes},
-        {w: [replace(problem, width=w, initial_norm=w**-0.25, seed=s) for s in seeds] for w in widths},
+        by_dimension,
+        {w: of_starts(w, sizes[-1]) for w in widths},
     )
 
 
-def _targets(problem: Problem) -> NDArray[np.int64]:
+def _targets(problem: Problem) -> Integers:
     """Return the directions to be aligned last, 3 to m/3."""
     return np.unique(np.geomspace(FIRST_RANK, problem.width // FIRST_RANK, TARGETS).round().astype(np.int64))
 
@@ -199,18 +202,6 @@ def _curve_times(problem: Problem) -> SaveAt:
     return SaveAt.geometric(0.05 * low, LATER * high, TIMES)
 
 
-def _loss_against_time(dimension: int, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-    """Fit L ∝ x^s, x = 4 a_1 t/ln(d/m), by one dataset per start."""
-    problem = Problem.from_dataset(answers[0])
-    a, scale = problem.teacher.coefficients, _unit(problem) / problem.teacher.coefficients[0]
-    low, high = power_window(problem.teacher, problem.width, dimension)
-    loss, alone = (np.stack([one[name].values for one in answers]) for name in ("loss", "sigmoid_loss"))
-    return fitted_law(
-        f"loss-time, d = {dimension:.4g}",
-        answers[0]["time"].values / scale,
-        loss,
-        alone,
-        (low / scale * (1.0 - 1e-12), high / scale * (1.0 + 1e-12)),
-        quadratic_exponents(problem.teacher.beta).loss_time,
-        ranks=(FIRST_RANK, float(min(problem.width, a.size) // FIRST_RANK)),
-    )
+def _losses(answers: Sequence[xr.Dataset], measured: str = "loss") -> Iterator[Array]:
+    """Return losses as measured, and of directions that align alone, (starts, times)."""
+    return (np.stack([one[name].values for one in answers]) for name in (measured, "sigmoid_loss"))

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 
     from dynamics.laws.scaling_laws import ScalingLaw
     from dynamics.laws.study import Family
-    from dynamics.problem.schedule import SaveAt
 
-EXPONENT, BETA, STARTS = 4, 1.0, 4
 #: Neurons per direction, where the width is not varied.
 WIDTH_FACTOR = 3
 TIMES = 400
@@ -103,16 +101,9 @@ class ScalingStudy(PreparedStudy):
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
         laws: list[ScalingLaw] = []
-        seconds, reason = 0.0, "reached_end"
-        readings = (
-            (self.starts, _laws_of_starts),
-            (self.widths, _laws_of_widths),
-            (self.dimensions, _law_of_dimensions),
-        )
-        for family, read in readings:
-            answers = solve_family(
-                family, coupled=self.settings["coupled"], progress=self.progress, workers=self.workers
-            )
+        seconds, reason, coupled = 0.0, "reached_end", self.settings["coupled"]
+        for family, read in ((self.starts, _of_starts), (self.widths, _of_widths), (self.dimensions, _of_dimensions)):
+            answers = solve_family(family, coupled=coupled, progress=self.progress, workers=self.workers)
             seconds += sum(answers.seconds)
             if answers.stop_reason == "interrupted":
                 reason = "interrupted"
@@ -120,19 +111,19 @@ class ScalingStudy(PreparedStudy):
             laws += read(answers.datasets, self.settings["learning_rate"])
         if not laws:
             raise KeyboardInterrupt
-        attributes = {"stop_reason": reason, "wall_seconds": seconds, **self.settings}
-        return self.dataset(law_values(laws, self.problem), law_coordinates(laws), attributes)
+        values, coords = law_values(laws, self.problem), law_coordinates(laws)
+        return self.dataset(values, coords, stop_reason=reason, wall_seconds=seconds, **self.settings)
 
 
 @study_function
 def scaling_study(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
+    information_exponent: int = 4,
+    beta: float = 1.0,
     spectrum: float | None = None,
     directions: int | None = None,
     dimension: int | None = None,
-    starts: int = STARTS,
+    starts: int = 4,
     seed: int = 0,
     coupled: bool = False,
     workers: int | None = None,
@@ -159,10 +150,8 @@ def scaling_study(
     directions, dimension : int, optional
         P ≥ 16, by default 1024 (32 for the coupled flow), and d ≥ P, by default 4 P. With `spectrum` P ≤ 256, by
         default 64 (16), and d by default 32 P.
-    starts : int
-        Random starts of every problem.
-    seed : int
-        Seed of the first start.
+    starts, seed : int
+        Random starts of every problem, and the seed of the first.
     coupled : bool
         Integrate the exact coupled flow instead of matched pairs: P = 32 takes about a minute.
     workers : int, optional
@@ -176,11 +165,6 @@ def scaling_study(
         `exponent` and `exponent_error` (law, source), the window of each fit, and the points: `abscissa` (law, point),
         `ordinate` (law, curve, run, point).  Errors: from the scatter over starts; of one start and of the ideal sum a
         jackknife over blocks of the curve.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     References
     ----------
@@ -217,23 +201,19 @@ def _families(problem: Problem, few: Teacher, seeds: range, sizes: Sizes) -> tup
     smallest = sizes.dimension_factor // 2 * few_count
     fewer = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=smallest)
     starts = [replace(problem, seed=s) for s in seeds]
+    wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
+    larger = [replace(fewer, dimension=2**i * smallest, seed=s) for s in seeds for i in range(sizes.dimensions)]
     # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their own times.
     known = problem.inputs is None
     shared = common_times(starts if known else starts[:1], TIMES)
-
-    def own(one: Problem) -> tuple[Problem, SaveAt | None]:
-        return one, common_times([one], TIMES, reach=2.0) if known else None
-
-    wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
-    larger = [replace(fewer, dimension=2**i * smallest, seed=s) for s in seeds for i in range(sizes.dimensions)]
-    return (
-        [(one, shared) for one in starts],
-        [own(one) for one in wider],
-        [own(one) for one in larger],
+    of_widths, of_dimensions = (
+        [(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family]
+        for family in (wider, larger)
     )
+    return [(one, shared) for one in starts], of_widths, of_dimensions
 
 
-def _laws_of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
+def _of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
     return [
         loss_against_time(found),
         loss_against_samples(found, rate),
@@ -242,9 +222,9 @@ def _laws_of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
     ]
 
 
-def _laws_of_widths(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
+def _of_widths(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
     return [loss_against_width(found), *frontier_laws(found, rate)]
 
 
-def _law_of_dimensions(found: list[xr.Dataset], _: float) -> list[ScalingLaw]:
+def _of_dimensions(found: list[xr.Dataset], _: float) -> list[ScalingLaw]:
     return [times_against_dimension(found)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import checked_number
+from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
@@ -116,7 +116,11 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
 
 def _loss_against_time(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
-    time = _common_time(datasets)
+    time = np.asarray(datasets[0]["time"].values)
+    require(
+        all(np.array_equal(one["time"].values, time) for one in datasets),
+        "Argument `datasets` must hold answers at the same times, but their times differ.",
+    )
     windows = [found for one in datasets if (found := default_window(one)) is not None]
     low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
     positive = time > 0.0
@@ -131,13 +135,13 @@ def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -
     """Fit L ∝ n^s at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     law = loss_against_time(datasets)
-    return replace(
-        law,
-        name="loss-samples",
-        x=law.x / rate,
-        fit=_stretched(law.fit, 1.0 / rate),
-        finite_size=_stretched(law.finite_size, 1.0 / rate),
-    )
+
+    def stretched(fit: PowerLawFit) -> PowerLawFit:
+        low, high = fit.window
+        return replace(fit, prefactor=fit.prefactor * rate**fit.exponent, window=(low / rate, high / rate))
+
+    fit, finite_size = stretched(law.fit), stretched(law.finite_size)
+    return replace(law, name="loss-samples", x=law.x / rate, fit=fit, finite_size=finite_size)
 
 
 def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
@@ -228,15 +232,6 @@ def sum_formula_of(dataset: xr.Dataset) -> Array:
     return np.asarray(dataset["predicted_loss" if "predicted_loss" in dataset else "loss"].values)
 
 
-def _common_time(datasets: Sequence[xr.Dataset]) -> Array:
-    """Return the times that all answers share."""
-    time = np.asarray(datasets[0]["time"].values)
-    if any(not np.array_equal(one["time"].values, time) for one in datasets):
-        msg = "Argument `datasets` must hold answers at the same times, but their times differ."
-        raise ValueError(msg)
-    return time
-
-
 def _log_mean(values: Array) -> Array:
     """Return the geometric mean over runs; NaN where a run is unknown."""
     return np.asarray(np.exp(np.log(values).mean(axis=0)))
@@ -265,12 +260,6 @@ def _resampled(x: Array, from_x: Array, y: Array) -> Array:
     return np.asarray(np.exp(at))
 
 
-def _stretched(fit: PowerLawFit, factor: float) -> PowerLawFit:
-    """Return the same law of factor · x."""
-    low, high = fit.window
-    return replace(fit, prefactor=fit.prefactor * factor**-fit.exponent, window=(factor * low, factor * high))
-
-
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
@@ -280,9 +269,8 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
 
 def _loss_against_width(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
-    widths, seeds = _axes(datasets, "width")
-    loss = _table(datasets, "width", widths, seeds, lambda one: float(one["loss"][-1]))
-    predicted = _table(datasets, "width", widths, seeds, lambda one: float(sum_formula_of(one)[-1]))
+    widths, loss = _table(datasets, "width", lambda one: float(one["loss"][-1]))
+    _, predicted = _table(datasets, "width", lambda one: float(sum_formula_of(one)[-1]))
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
@@ -300,16 +288,15 @@ def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
 
 
 def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
-    dimensions, seeds = _axes(datasets, "dimension")
     names = ("emergence_time", "predicted_emergence_time")
-    times = [np.stack([one[name].values for one in datasets]) for name in names]
-    kept = np.logical_and.reduce([np.isfinite(each) & (each > 0.0) for each in np.concatenate(times)])
+    times = np.stack([one[name].values for name in names for one in datasets])
+    kept = (np.isfinite(times) & (times > 0.0)).all(axis=0)
     kept[round(kept.size**WINDOW_POWER) :] = False
 
     def mean_time(name: str) -> Callable[[xr.Dataset], float]:
         return lambda one: float(np.exp(np.log(one[name].values[kept]).mean())) if kept.any() else float("nan")
 
-    measured, predicted = (_table(datasets, "dimension", dimensions, seeds, mean_time(name)) for name in names)
+    (dimensions, measured), (_, predicted) = (_table(datasets, "dimension", mean_time(name)) for name in names)
     limit = stored_exponents(datasets[0]).emergence_time_dimension
     return (fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit),)
 
@@ -324,22 +311,17 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     no start has the smallest width as its best any more to where one has the largest, or one above P^0.75.
     """
     rate = checked_number(learning_rate, "learning_rate", positive=True)
-    widths, _ = _axes(datasets, "width")
-    if widths.size < 3:
-        msg = f"Argument `datasets` must hold at least three widths, but holds {widths.tolist()}."
-        raise ValueError(msg)
+    widths = sorted({float(_stored(one, "width")) for one in datasets})
+    require(len(widths) >= 3, f"Argument `datasets` must hold at least three widths, but holds {widths}.")
     loss, width = over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
     return loss, width
 
 
 def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ScalingLaw]:
-    widths, seeds = _axes(datasets, "width")
-    ends = [(one["time"].values[one["time"].values > 0.0][[0, -1]], _stored(one, "width")) for one in datasets]
-    low = min(m * time[0] for time, m in ends) / rate
-    high = max(m * time[1] for time, m in ends) / rate
-    compute = np.geomspace(low, high, FRONTIER_POINTS)
-    loss, width = _frontier(datasets, widths, seeds, compute, rate, lambda one: one["loss"].values)
-    sums, best = _frontier(datasets, widths, seeds, compute, rate, sum_formula_of)
+    ends = [one["time"].values[one["time"].values > 0.0][[0, -1]] * _stored(one, "width") for one in datasets]
+    compute = np.geomspace(np.min(ends) / rate, np.max(ends) / rate, FRONTIER_POINTS)
+    widths, loss, width = _frontier(datasets, compute, rate, lambda one: one["loss"].values)
+    _, sums, best = _frontier(datasets, compute, rate, sum_formula_of)
     most = min(widths[-2], middle_ranks(datasets[0].sizes["direction"])[1])
     inside = (best > widths[0]).all(axis=0) & (best <= most).all(axis=0)
     # Early on all widths are alike, and which of them is best means nothing.
@@ -358,30 +340,26 @@ def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[Scal
 
 
 def _frontier(
-    datasets: Sequence[xr.Dataset],
-    widths: Array,
-    seeds: list[int],
-    compute: Array,
-    rate: float,
-    loss_of: Callable[[xr.Dataset], Array],
-) -> tuple[Array, Array]:
-    """Return the least loss over widths and the width that has it, shape (seeds, computes); NaN before the records.
+    datasets: Sequence[xr.Dataset], compute: Array, rate: float, loss_of: Callable[[xr.Dataset], Array]
+) -> tuple[Array, Array, Array]:
+    """Return widths, and the least loss over them and the width that has it, (seeds, computes); NaN before the records.
 
     Beyond its record a width counts with its last loss: losses of the flow fall.
     """
-    losses = np.full((len(seeds), widths.size, compute.size), np.inf)
-    for one in datasets:
+
+    def losses_of(one: xr.Dataset) -> Array:
         time, loss = one["time"].values, loss_of(one)
         known = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
-        m = _stored(one, "width")
-        at = (seeds.index(_stored(one, "seed")), int(np.searchsorted(widths, m)))
-        if known.any():
-            wanted = np.log(compute * rate / m)
-            curve = np.exp(np.interp(wanted, np.log(time[known]), np.log(loss[known])))
-            losses[at] = np.where(wanted >= np.log(time[known][0]), curve, np.inf)
-    best = losses.argmin(axis=1)
+        if not known.any():
+            return np.full_like(compute, np.inf)
+        wanted, record = np.log(compute * rate / _stored(one, "width")), np.log(time[known])
+        return np.where(wanted >= record[0], np.exp(np.interp(wanted, record, np.log(loss[known]))), np.inf)
+
+    widths, losses = _table(datasets, "width", losses_of)
+    losses = np.where(np.isnan(losses), np.inf, losses)
     least = losses.min(axis=1)
-    return np.where(np.isfinite(least), least, np.nan), np.where(np.isfinite(least), widths[best], np.nan)
+    known = np.isfinite(least)
+    return widths, np.where(known, least, np.nan), np.where(known, widths[losses.argmin(axis=1)], np.nan)
 
 
 def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
@@ -390,20 +368,19 @@ def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
     return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
-def _axes(datasets: Sequence[xr.Dataset], name: str) -> tuple[Array, list[int]]:
-    """Return the values of a field of the problems, and their seeds, both sorted."""
-    values = np.array(sorted({_stored(one, name) for one in datasets}), dtype=np.float64)
-    return values, sorted({_stored(one, "seed") for one in datasets})
-
-
 def _table(
-    datasets: Sequence[xr.Dataset], name: str, values: Array, seeds: list[int], number: Callable[[xr.Dataset], float]
-) -> Array:
-    """Return a number of each dataset, shape (seeds, values of the field); NaN without a dataset."""
-    table = np.full((len(seeds), values.size), np.nan)
-    for one in datasets:
-        table[seeds.index(_stored(one, "seed")), np.searchsorted(values, _stored(one, name))] = number(one)
-    return table
+    datasets: Sequence[xr.Dataset], name: str, number: Callable[[xr.Dataset], float | Array]
+) -> tuple[Array, Array]:
+    """Return the increasing values of a field of the problems, and a number or array of each dataset.
+
+    The latter has the shape (seeds, values of the field, …); it is NaN without a dataset.
+    """
+    found = {(_stored(one, "seed"), _stored(one, name)): number(one) for one in datasets}
+    seeds, values = (sorted(set(axis)) for axis in zip(*found, strict=True))
+    table = np.full((len(seeds), len(values), *np.shape(next(iter(found.values())))), np.nan)
+    for (seed, value), own in found.items():
+        table[seeds.index(seed), values.index(value)] = own
+    return np.array(values, dtype=np.float64), table
 
 
 def _stored(dataset: xr.Dataset, name: str) -> int:
@@ -418,8 +395,7 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
     (law, point) and `ordinate` (law, curve, run, point). The ideal sum takes β and P of the problem.
     """
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
-    shape = (len(laws), len(SOURCES))
-    exponent, error, prefactor = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    exponent, error, prefactor = np.full((3, len(laws), len(SOURCES)), np.nan)
     x = np.full((len(laws), points), np.nan)
     y = np.full((len(laws), len(CURVES), runs, points), np.nan)
     for at, law in enumerate(laws):
@@ -430,12 +406,13 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
             prefactor[at, curve] = fit.prefactor
         exponent[at, 2], error[at, 2] = _ideal(law, problem)
         exponent[at, 3] = law.asymptotic
+    low, high = np.array([law.fit.window for law in laws]).T
     return {
         "exponent": (("law",), exponent),
         "exponent_error": (("law",), error),
         "prefactor": (("law",), prefactor),
-        "window_low": ((), np.array([law.fit.window[0] for law in laws])),
-        "window_high": ((), np.array([law.fit.window[1] for law in laws])),
+        "window_low": ((), low),
+        "window_high": ((), high),
         "abscissa": (("law",), x),
         "ordinate": (("law", "curve", "run"), y),
     }

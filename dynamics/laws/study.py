@@ -9,7 +9,7 @@ from __future__ import annotations
 import time as clock
 from abc import ABC, abstractmethod
 from concurrent.futures import BrokenExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -18,7 +18,7 @@ import numpy as np
 
 from dynamics.cores import available_cores, one_core
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number
+from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import study_dataset
 from dynamics.runs.result import uninterrupted
@@ -34,6 +34,7 @@ from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import xarray as xr
 
@@ -77,16 +78,19 @@ class PreparedStudy(ABC):
     def run(self) -> xr.Dataset:
         """Do the work and return its dataset; an interruption keeps the results so far."""
 
-    def dataset(self, values: Values, coords: Mapping[str, Any], attributes: Mapping[str, Any]) -> xr.Dataset:
+    def dataset(
+        self, values: Values, coords: Mapping[str, Any], *, stop_reason: str, wall_seconds: float, **attributes: Any
+    ) -> xr.Dataset:
         """Return labelled results; the rest after an interruption is NaN."""
         answer = {"answer": self.answer}
+        ended = {"stop_reason": stop_reason, "wall_seconds": wall_seconds}
         return study_dataset(
             self.problem,
             values,
             title=self.title,
             coords=coords,
             settings=answer | self.settings,
-            attributes={**answer, **attributes},
+            attributes=answer | ended | attributes,
         )
 
 
@@ -149,16 +153,17 @@ def solve_family(family: Family, *, coupled: bool = False, progress: bool | None
     """Return the answers to problems at their times: of all matched pairs, or of the exact coupled flow.
 
     With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula. The coupled flow is
-    integrated as the studies need it: loss and times alone, without a second run for the errors. Where the numerics
-    fail its record ends in NaN.
+    integrated for loss and times alone; where the numerics fail its record ends in NaN.
     """
-
-    def answer(problem: Problem) -> Callable[..., xr.Dataset]:
-        if coupled:
-            return partial(solve_overlaps, **COUPLED_FLOW)
-        return solve_decoupled if problem.inputs is None else predict_emergence
-
-    tasks = [partial(answer(problem), problem, save_at=save_at) for problem, save_at in family]
+    coupled_flow = partial(solve_overlaps, **COUPLED_FLOW)
+    tasks = [
+        partial(
+            coupled_flow if coupled else solve_decoupled if problem.inputs is None else predict_emergence,
+            problem,
+            save_at=save_at,
+        )
+        for problem, save_at in family
+    ]
     return answer_all(tasks, progress=progress, workers=workers)
 
 
@@ -171,7 +176,7 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
     """Yield answers in the order of the tasks."""
     try:
         with WorkerPool(workers, STUDIES["overlaps"]) as pool:
-            for future in [pool.submit(_timed_on_one_core, task) for task in tasks]:
+            for future in [pool.submit(_timed, task, one_core) for task in tasks]:
                 while not wait((future,), LOOK).done:
                     stop_if_heard()
                 yield future.result()
@@ -183,23 +188,18 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
         raise RuntimeError(msg) from None
 
 
-def _timed(task: Task) -> tuple[xr.Dataset, float]:
+def _timed(task: Task, cores: Callable[[], AbstractContextManager[object]] = nullcontext) -> tuple[xr.Dataset, float]:
     """Return the answer and the seconds it took; raise SolveInterrupted if it was interrupted."""
     stop_if_heard()
     started = clock.perf_counter()
-    return uninterrupted(task()), clock.perf_counter() - started
-
-
-def _timed_on_one_core(task: Task) -> tuple[xr.Dataset, float]:
-    with one_core():
-        return _timed(task)
+    with cores():
+        return uninterrupted(task()), clock.perf_counter() - started
 
 
 def checked_starts(starts: object, seed: object) -> range:
     """Return the seeds of so many random starts, from the first seed."""
-    number = checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS)
     first = checked_integer(seed, "seed", minimum=0)
-    return range(first, first + number)
+    return range(first, first + checked_integer(starts, "starts", minimum=1, maximum=MOST_RUNS))
 
 
 def checked_problem(
@@ -233,15 +233,16 @@ def check_coupled(coupled: bool, **others: object) -> None:
     """Refuse arguments of the coupled flow for studies without it."""
     check_switch("coupled", coupled)
     for name, value in others.items():
-        if value is not None and not coupled:
-            msg = f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}."
-            raise ValueError(msg)
+        need = f"Argument `{name}` must be absent without `coupled`, but is {shown(value)}."
+        require(value is None or coupled, need)
 
 
 def common_times(problems: Sequence[Problem], count: int, *, reach: float = 1.0) -> SaveAt:
     """Return geometric times for all: half the first predicted emergence to `reach` times the last learned time."""
     predictions = [predict(problem) for problem in problems]
-    emergence = np.concatenate([one.predicted_emergence_time for one in predictions])
-    learned = np.concatenate([one.predicted_learned_time for one in predictions])
-    emergence, learned = emergence[np.isfinite(emergence) & (emergence > 0.0)], learned[np.isfinite(learned)]
-    return SaveAt.geometric(0.5 * float(emergence.min()), reach * float(learned.max()), count)
+    emergence, learned = (
+        np.concatenate([getattr(one, f"predicted_{event}_time") for one in predictions])
+        for event in ("emergence", "learned")
+    )
+    first = emergence[np.isfinite(emergence) & (emergence > 0.0)].min()
+    return SaveAt.geometric(0.5 * float(first), reach * float(learned[np.isfinite(learned)].max()), count)

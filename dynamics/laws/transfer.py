@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time as clock
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +31,14 @@ if TYPE_CHECKING:
     from dynamics.runs.dataset import Values
     from hermite.arrays import Array
 
-EXPONENT, BETA, DIRECTIONS, DIMENSION = 4, 1.0, 64, 128
-WIDTHS, STEPS, STARTS = (4, 8, 16, 32, 64, 128), 2000, 4
 #: Step sizes in units of the edge of stability: from far below by factors of two, then ever closer, and two beyond.
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
 SPEED = 1e10
-#: Results of `read_transfer` for each width, and for all together.
+#: Results of `read_transfer` for each width; the others are for all together.
 OVER_WIDTHS = (
     *("best_rate", "best_loss", "loss_gap", "rate_drift", "transfer_cost"),
     *("best_rate_error", "loss_gap_error", "rate_drift_error", "transfer_cost_error"),
-)
-OF_ALL_WIDTHS = (
-    *("gap_exponent", "drift_exponent", "excess", "gap_exponent_error", "drift_exponent_error", "excess_error"),
-    *("cost_share", "verdict"),
 )
 
 
@@ -62,18 +56,15 @@ class TransferStudy(PreparedStudy):
 
     def work(self) -> str:
         """Return the expected work and time, in words."""
-        runs = self.rates.size * len(self.seeds)
+        steps, runs = self.settings["steps"], self.rates.size * len(self.seeds)
         size = min(self.problem.dimension, self.problem.num_directions + self.widths[-1])
-        operations = sum(4.0 * m * m * size for m in self.widths) * runs * self.settings["steps"]
+        operations = sum(4.0 * m * m * size for m in self.widths) * runs * steps
         seconds = operations / SPEED + 0.05 * runs * len(self.widths)
-        return (
-            f"{runs * len(self.widths)} runs of {self.settings['steps']} steps of descent: about {duration(seconds)}."
-        )
+        return f"{runs * len(self.widths)} runs of {steps} steps of descent: about {duration(seconds)}."
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
-        started = clock.perf_counter()
-        loss = np.full((len(self.widths), self.rates.size, len(self.seeds)), np.nan)
+        started, shape = clock.perf_counter(), (len(self.widths), self.rates.size, len(self.seeds))
         tasks = [
             partial(_descend, replace(self.problem, width=m, seed=seed), rate, self.settings["steps"])
             for m in self.widths
@@ -82,32 +73,31 @@ class TransferStudy(PreparedStudy):
         ]
         answers = answer_all(tasks, progress=self.progress, workers=self.workers)
         ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
-        loss.reshape(-1)[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
+        loss = np.full(shape, np.nan)
+        loss.flat[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
         values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
         return self.dataset(
             values,
-            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(len(self.seeds))},
-            {
-                "stop_reason": answers.stop_reason,
-                "wall_seconds": clock.perf_counter() - started,
-                "edge": descent_limit(self.problem),
-                "method": "population gradient descent",
-                **self.settings,
-                **attributes,
-            },
+            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(shape[2])},
+            stop_reason=answers.stop_reason,
+            wall_seconds=clock.perf_counter() - started,
+            edge=descent_limit(self.problem),
+            method="population gradient descent",
+            **self.settings,
+            **attributes,
         )
 
 
 @study_function
 def transfer_study(
     *,
-    information_exponent: int = EXPONENT,
-    beta: float = BETA,
-    directions: int = DIRECTIONS,
-    dimension: int = DIMENSION,
-    widths: Sequence[int] = WIDTHS,
-    steps: int = STEPS,
-    starts: int = STARTS,
+    information_exponent: int = 4,
+    beta: float = 1.0,
+    directions: int = 64,
+    dimension: int = 128,
+    widths: Sequence[int] = (4, 8, 16, 32, 64, 128),
+    steps: int = 2000,
+    starts: int = 4,
     seed: int = 0,
     workers: int | None = None,
     progress: bool | None = None,
@@ -126,10 +116,8 @@ def transfer_study(
         At least four, increasing.
     steps : int
         Steps of every run, whatever its step size.
-    starts : int
-        Random starts of every width.
-    seed : int
-        Seed of the first start.
+    starts, seed : int
+        Random starts of every width, and the seed of the first.
     workers : int, optional
         Number of processes, by default one per core. Results do not depend on it.
     progress : bool, optional
@@ -141,11 +129,6 @@ def transfer_study(
         `final_loss` (width, learning_rate, run; inf after a blow-up), and per width `best_rate`, `best_loss`,
         `loss_gap`, `rate_drift`, `transfer_cost` with errors (`dynamics.theory.fits`).  Attributes: `edge`, the
         limit of stability, the exponents of gap and drift, the `verdict`, and `cost_share`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
     """
     chosen = checked_widths(widths)
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
@@ -184,8 +167,6 @@ def transfer_results(
     The loss of a student that has learned nothing bounds them.
     """
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
-    found = read_transfer(widths, rates, loss, nothing=start)
-    values: Values = {"final_loss": (("width", "learning_rate", "run"), loss)}
-    return values | {name: (("width",), getattr(found, name)) for name in OVER_WIDTHS}, {
-        name: getattr(found, name) for name in OF_ALL_WIDTHS
-    }
+    found = asdict(read_transfer(widths, rates, loss, nothing=start))
+    values: Values = {name: (("width",), found.pop(name)) for name in OVER_WIDTHS}
+    return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, found

@@ -7,6 +7,7 @@ from .drawn_runs import DRAWN_SEED as DRAWN_SEED
 from .drawn_runs import LONGEST as LONGEST
 from .drawn_runs import RunPlan as RunPlan
 from .drawn_runs import drawn_times as drawn_times
+from .fits import first_crossing as first_crossing
 from .fits import fit_slope as fit_slope
 from .fits import inverse_fit as inverse_fit
 from .learning_rates import learning_rate_limit as learning_rate_limit

@@ -219,10 +219,11 @@ def inverse_fit(losses: Array, needed: Array) -> tuple[float, float]:
     return 1.0 / fit.exponent, fit.standard_error / fit.exponent**2
 
 
-def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:
+def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
-    x increases and is positive, as is the level; not-a-number in y counts as above.
+    x increases and is positive, as is the level; not-a-number in y counts as above. With `linear` y itself is taken as
+    linear in ln x.
 
     Examples
     --------
@@ -234,10 +235,10 @@ def first_crossing(x: ArrayLike, y: ArrayLike, level: float) -> float:
     if below.size == 0 or below[0] == 0:
         return float("nan")
     at = int(below[0])
-    if not (py[at] > 0.0 and np.isfinite(py[at - 1])):
+    if not ((linear or py[at] > 0.0) and np.isfinite(py[at - 1])):
         return float(px[at])
-    share = np.log(py[at - 1] / level) / np.log(py[at - 1] / py[at])
-    return float(px[at - 1] * (px[at] / px[at - 1]) ** share)
+    before, after, goal = (py[at - 1], py[at], level) if linear else np.log([py[at - 1], py[at], level])
+    return float(px[at - 1] * (px[at] / px[at - 1]) ** ((before - goal) / (before - after)))
 
 
 def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float, float] | None:

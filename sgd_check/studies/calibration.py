@@ -14,6 +14,7 @@ import xarray as xr
 
 from dynamics.commands import study_function
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, float_array
+from dynamics.problem.checks import require
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from sgd_check.runs.plan import make_plan
@@ -85,10 +86,7 @@ class Calibration(SgdStudy):
     def steps(self) -> float:
         """Number of steps of all runs together, those at five times the learning rate being a fifth."""
         runs = self.settings["seeds"] * self.settings["repetitions"]
-        return float(runs * (2.0 + 1.0 / WRONG_RATE) * sum(self._steps(rate) for rate in self.rates.tolist()))
-
-    def _steps(self, rate: float) -> int:
-        return int(np.ceil(self.end / rate))
+        return float(runs * (2.0 + 1.0 / WRONG_RATE) * np.ceil(self.end / self.rates).sum())
 
     def run(self) -> xr.Dataset:
         """Make the repetitions one by one at every learning rate; an interrupted repetition is not counted."""
@@ -97,19 +95,17 @@ class Calibration(SgdStudy):
         with self.stepping() as meter:
             for at, rate in enumerate(self.rates.tolist()):
                 self._calibrate(at, rate, counts[at], visible[at], meter)
+        where = ("learning_rate", "case")
         return self.results(
             meter,
-            {
-                "verdict_count": (("learning_rate", "case", "verdict"), counts),
-                "visible_error": (("learning_rate", "case"), visible),
-            },
+            {"verdict_count": ((*where, "verdict"), counts), "visible_error": (where, visible)},
             {"learning_rate": self.rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
             learning_rate_limit=learning_rate_limit(self.problem),
         )
 
     def _calibrate(self, at: int, rate: float, counts: Array, visible: Array, meter: Meter) -> None:
         """Count the verdicts (cases, verdicts) at one learning rate, and put down the visible errors (cases, 1)."""
-        steps, seen = self._steps(rate), []
+        steps, seen = int(np.ceil(self.end / rate)), []
         plan = make_plan(rate, steps, None)
         theory = solve_overlaps(
             self.problem,
@@ -186,12 +182,10 @@ def calibration(
         Learning rates in units of the limit of stability, positive.
     repetitions : int
         Comparisons of each case, each with samples of its own.
-    seeds : int
-        Runs of each comparison, at least 4.
+    seeds, seed : int
+        Runs of each comparison, at least 4, and first seed of the samples.
     false_alarm_rate : float
         As of `compare`.
-    seed : int
-        First seed of the samples.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -202,16 +196,11 @@ def calibration(
         `visible_error` (learning_rate, case, direction), the median of what each comparison says that it would have
         seen, infinite if nothing.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Notes
     -----
     All cases of a repetition have the same seeds: among each other they are known more sharply than their errors say.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "seeds": checked_integer(seeds, "seeds", minimum=4, maximum=MOST_RUNS),
         "seed": checked_integer(seed, "seed", minimum=0),
         "repetitions": checked_integer(repetitions, "repetitions", minimum=1),
@@ -220,12 +209,9 @@ def calibration(
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
     parts = float_array(rates, "rates")
-    if parts.ndim != 1 or parts.size == 0:
-        msg = f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}."
-        raise ValueError(msg)
-    for part in parts.tolist():
-        checked_number(part, "rates", positive=True)
-    settings["rates"] = parts.tolist()
+    need = f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}."
+    require(parts.ndim == 1 and parts.size, need)
+    settings["rates"] = [checked_number(part, "rates", positive=True) for part in parts.tolist()]
     pair = predict(problem)
     emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
     end = max(HORIZON_FACTOR * emergence, LEARNED_FACTOR * learned)

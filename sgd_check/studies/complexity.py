@@ -16,13 +16,12 @@ from dynamics.commands import study_function
 from dynamics.problem import (
     Problem,
     SaveAt,
-    Teacher,
     checked_increasing,
     checked_list,
     checked_number,
     checked_real,
-    is_correlation,
 )
+from dynamics.problem.checks import require
 from dynamics.theory import fit_slope, mean_time, predict
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
@@ -113,8 +112,7 @@ class SampleComplexity(SgdStudy):
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         found: dict[Key, Escapes] = {}
         with self.stepping() as meter:
-            for key in sorted(self.cells, key=lambda key: self.cells[key].expected_steps):
-                cell = self.cells[key]
+            for key, cell in sorted(self.cells.items(), key=lambda item: item[1].expected_steps):
                 found[key] = escape_times(
                     cell.problem,
                     learning_rate=cell.learning_rate,
@@ -141,10 +139,10 @@ class SampleComplexity(SgdStudy):
         return found.reshape(-1, len(self.settings["dimensions"]), *found.shape[1:])
 
     def _values(self, found: dict[Key, Escapes]) -> Values:
-        count = self.settings["seeds"]
-        nothing = np.full(count, np.nan)
-        time = self._grid(lambda key: found[key].time[:, 0] if key in found else nothing)
-        blown = self._grid(lambda key: found[key].blown_up if key in found else nothing)
+        count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
+        nothing = Escapes(np.full((count, 1), np.nan), np.full(count, np.nan))
+        time = self._grid(lambda key: found.get(key, nothing).time[:, 0])
+        blown = self._grid(lambda key: found.get(key, nothing).blown_up)
         rate = self._grid(lambda key: self.cells[key].learning_rate)
         flow = self._grid(lambda key: self.cells[key].flow_time)
         finite = self._grid(lambda key: self.cells[key].finite_step_time)
@@ -168,14 +166,10 @@ class SampleComplexity(SgdStudy):
             "exponent": ((), exponent),
             "exponent_error": ((), exponent_error),
         }
-        return {name: self._by_link(dims, array) for name, (dims, array) in values.items()}
-
-    def _by_link(self, dims: tuple[str, ...], rows: Array) -> tuple[tuple[str, ...], Array]:
-        """Return dims and array with the axis of rows divided into links and smoothings, if any."""
-        exponents = self.settings["smoothing_exponents"]
-        if exponents is None:
-            return ("information_exponent", *dims), rows
-        return ("information_exponent", "smoothing_exponent", *dims), rows.reshape(-1, len(exponents), *rows.shape[1:])
+        # The axis of rows is divided into links and smoothings, if any.
+        links = ("information_exponent",) if exponents is None else ("information_exponent", "smoothing_exponent")
+        parts = (-1,) if exponents is None else (-1, len(exponents))
+        return {name: ((*links, *dims), rows.reshape(*parts, *rows.shape[1:])) for name, (dims, rows) in values.items()}
 
     def _exponents(self, log_steps: Any, error: Any, finite: Any, flow: Any) -> tuple[Any, Any]:
         """Return the slopes of log n against log d per row and source, and their standard errors."""
@@ -243,10 +237,8 @@ def sample_complexity(
         c > 0, dimensionless. Default: 0.1, with smoothing 0.05.
     start : float
         s > 0.
-    seeds : int
-        Runs per dimension, at least 2; no two runs of the study share samples.
-    seed : int
-        First seed of the samples.
+    seeds, seed : int
+        Runs per dimension, at least 2, and first seed of the samples; no two runs of the study share samples.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -259,11 +251,6 @@ def sample_complexity(
         slope of ln n against ln d, with `exponent_error`; all for each `smoothing_exponent` too, where these are given.
         The slope in flow time is smaller by k/2 exactly, and by (2k − 2)e more.
         `attrs["stop_reason"]` is "reached_end" or "interrupted"; what was not computed is NaN.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Notes
     -----
@@ -284,8 +271,7 @@ def sample_complexity(
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
     }
-    rows = [None] if smoothings is None else smoothings
-    keys = [Key(k, e, d) for k in exponents for e in rows for d in sizes]
+    keys = [Key(k, e, d) for k in exponents for e in smoothings or [None] for d in sizes]
     cells = {key: _cell(key, settings["rate"], settings["start"]) for key in keys}
     longest = max(cells.values(), key=lambda cell: cell.expected_steps)
     return SampleComplexity(settings, longest.problem, progress, cells)
@@ -294,45 +280,37 @@ def sample_complexity(
 def _checked_smoothings(given: Sequence[float]) -> list[float | None]:
     """Return exponents of the smoothing, increasing and from 0 to 1/4."""
     found = [checked_real(each, "smoothing_exponents") for each in checked_list(given, "smoothing_exponents")]
-    increase = all(a < b for a, b in pairwise(found))
-    if not found or not increase or not 0.0 <= found[0] <= found[-1] <= LARGEST_EXPONENT:
-        msg = f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(found)}."
-        raise ValueError(msg)
+    increase = bool(found) and all(a < b for a, b in pairwise(found))
+    need = f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(found)}."
+    require(increase and 0.0 <= found[0] <= found[-1] <= LARGEST_EXPONENT, need)
     return [*found]
 
 
 def _cell(key: Key, rate: float, start: float) -> Cell:
-    problem, learning_rate = _problem(key, start), rate * key.dimension ** (-0.5 * key.k)
-    learning_rate *= key.smoothing ** (2 * key.k - 2) if key.smoothing else 1.0
-    flow = float(predict(problem).predicted_emergence_time[0])
-    if is_correlation(problem):
-        return Cell(problem, learning_rate, flow, mean_time(problem, learning_rate))
-    return Cell(problem, learning_rate, flow, float(finite_step_times(problem, learning_rate, REACH * flow)[0]))
-
-
-def _problem(key: Key, start: float) -> Problem:
-    """Return the problem of one neuron at C² = s/d."""
-    pair = prepared_pairs(key.k, key.dimension, start=start)
+    """Return one neuron at C² = s/d, its step size, and its times of escape."""
+    learning_rate, problem = rate * key.dimension ** (-0.5 * key.k), prepared_pairs(key.k, key.dimension, start=start)
     if key.exponent is None:
-        return pair
-    overlap = pair.start().teacher_overlap
-    return Problem(
-        activation=pair.activation,
-        teacher=Teacher([1.0]),
+        flow = float(predict(problem).predicted_emergence_time[0])
+        return Cell(problem, learning_rate, flow, float(finite_step_times(problem, learning_rate, REACH * flow)[0]))
+    learning_rate *= key.smoothing ** (2 * key.k - 2) if key.smoothing else 1.0
+    smoothed = Problem(
+        activation=problem.activation,
+        teacher=problem.teacher,
         width=1,
         dimension=key.dimension,
         student="spherical",
         objective="correlation",
         smoothing=key.smoothing,
-        initial_overlaps=(overlap, [[1.0]], [1.0]),
+        initial_overlaps=(problem.start().teacher_overlap, [[1.0]], [1.0]),
     )
+    return Cell(smoothed, learning_rate, mean_time(smoothed), mean_time(smoothed, learning_rate))
 
 
 class Escapes(NamedTuple):
-    """Flow time (runs, P) at which directions emerged, NaN where none did, and the runs (runs,) that blew up before."""
+    """Flow time (runs, P) at which directions emerged, NaN where none did, and which runs (runs,) blew up before."""
 
     time: Array
-    blown_up: NDArray[np.bool_]
+    blown_up: NDArray[Any]
 
 
 def escape_times(

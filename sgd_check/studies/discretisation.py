@@ -17,9 +17,11 @@ import numpy as np
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
+from dynamics.problem.checks import require
 from dynamics.theory import (
     asymptotic_exponents,
     escape_bias,
+    first_crossing,
     fit_slope,
     inverse_fit,
     learning_rate_limit,
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.runs import Values
     from dynamics.theory import EmergencePrediction
     from hermite.arrays import Array, Integers
 
@@ -61,26 +62,18 @@ SOURCES = ("SGD", "theory at its size", "theory at large size", "ideal sum at la
 
 
 class Curve(NamedTuple):
-    """Theory of one size: problem, targets p̄, and of each target what `theory_curve` returns."""
+    """Theory of pairs alone at one size, at the rates of c of targets p̄, whose losses are given.
+
+    Of each target: the samples until its loss is reached (targets,), with the delays by noise and without, NaN if
+    never; and the learned times of all pairs with the delays (targets, P), inf if trapped.
+    """
 
     problem: Problem
     targets: Integers
+    losses: Array
     needed: Array
     without_noise: Array
     delayed: Array
-
-    @property
-    def losses(self) -> Array:
-        """Losses of the targets."""
-        return target_losses(self.problem, self.targets)
-
-
-class Measured(NamedTuple):
-    """Results of the runs, by target and run: losses (…, samples), times (…, P), and 1 where a run blew up."""
-
-    loss: Array
-    emerged: Array
-    blown: Array
 
 
 @dataclass(frozen=True)
@@ -111,62 +104,57 @@ class Discretisation(SgdStudy):
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
-        ends, rates = self.ends, self.rates
+        ends, rates, losses, runs = self.ends, self.rates, self.small.losses, self.settings["seeds"]
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
-        shape = (ends.size, self.settings["seeds"])
-        found = Measured(
-            *(np.full(s, np.nan) for s in ((*shape, samples.size), (*shape, self.problem.num_directions), shape))
+        shape = (ends.size, runs)
+        loss, emerged, blown = (
+            np.full(each, np.nan) for each in ((*shape, samples.size), (*shape, self.problem.num_directions), shape)
         )
         with self.stepping() as meter:
             for at, end in enumerate(ends.tolist()):
-                runs = simulated(
+                found = simulated(
                     self.problem,
                     learning_rate=float(rates[at]),
                     steps=end,
                     seeds=self.seeds_of(at),
                     records=samples[samples <= end],
                 )
-                found.loss[at, :, : runs.sizes["time"]] = runs["loss"].values
-                found.blown[at], found.emerged[at] = runs["blown_up"].values, runs["emergence_time"].values
-                meter.add(end * shape[1])
-        coords = {
-            "target": self.small.targets,
-            "samples": samples,
-            "run": np.arange(shape[1]),
-            "large_target": self.large.targets,
-            "source": np.array(SOURCES),
-        }
-        values = {**self._measured_values(samples, found), **self._theory_values()}
-        limit = float(learning_rate_limit(self.problem))
-        return self.results(meter, values, coords, learning_rate_limit=limit, beta=self.settings["beta"])
-
-    def _measured_values(self, samples: Integers, found: Measured) -> Values:
-        losses, (loss, emerged, blown) = self.small.losses, found
+                loss[at, :, : found.sizes["time"]] = found["loss"].values
+                blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
+                meter.add(end * runs)
         reached = np.array([first_below(samples, *pair) for pair in zip(loss, losses, strict=True)])
         exponent, error = self._exponents(losses, reached)
-        return {
-            "samples_needed": (("target", "run"), reached),
-            "sample_loss": (("target", "run"), loss),
-            "emergence_time": (("target", "run"), emerged),
-            "blown_up_share": (("target",), blown.mean(axis=1)),
-            "censored_share": (("target",), share_never(emerged, blown)),
-            "first_seed": (("target",), [self.seeds_of(at).start for at in range(losses.size)]),
-            "exponent": ((), exponent),
-            "exponent_error": ((), error),
-        }
-
-    def _theory_values(self) -> Values:
-        prediction = predict(self.problem)
-        return {
-            "step_size": (("target",), self.rates),
-            "target_loss": (("target",), self.small.losses),
-            "predicted_samples_needed": (("target",), self.small.needed),
-            "predicted_emergence_time": ((), prediction.predicted_emergence_time),
-            "predicted_learned_time": ((), prediction.predicted_learned_time),
-            "delayed_time": (("target",), self.small.delayed),
-            "large_samples_needed": ((), self.large.needed),
-            "large_target_loss": ((), self.large.losses),
-        }
+        prediction, of_target, of_run = predict(self.problem), ("target",), ("target", "run")
+        return self.results(
+            meter,
+            {
+                "samples_needed": (of_run, reached),
+                "sample_loss": (of_run, loss),
+                "emergence_time": (of_run, emerged),
+                "blown_up_share": (of_target, blown.mean(axis=1)),
+                "censored_share": (of_target, share_never(emerged, blown)),
+                "first_seed": (of_target, [self.seeds_of(at).start for at in range(losses.size)]),
+                "exponent": ((), exponent),
+                "exponent_error": ((), error),
+                "step_size": (of_target, rates),
+                "target_loss": (of_target, losses),
+                "predicted_samples_needed": (of_target, self.small.needed),
+                "predicted_emergence_time": ((), prediction.predicted_emergence_time),
+                "predicted_learned_time": ((), prediction.predicted_learned_time),
+                "delayed_time": (of_target, self.small.delayed),
+                "large_samples_needed": ((), self.large.needed),
+                "large_target_loss": ((), self.large.losses),
+            },
+            {
+                "target": self.small.targets,
+                "samples": samples,
+                "run": np.arange(runs),
+                "large_target": self.large.targets,
+                "source": np.array(SOURCES),
+            },
+            learning_rate_limit=float(learning_rate_limit(self.problem)),
+            beta=self.settings["beta"],
+        )
 
     def _exponents(self, losses: Array, reached: Array) -> tuple[Array, Array]:
         """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
@@ -239,11 +227,6 @@ def unstable_discretisation(
         at the same size, at the large size, the ideal sum (T_p ∝ p^β exactly, no noise, no lag) at the large size, and
         the asymptotic law.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Notes
     -----
     Theory takes the exact transit of each matched pair, the lag of its norm, and the delay by the noise of steps at
@@ -255,9 +238,8 @@ def unstable_discretisation(
     ----------
     Ren, Nichani, Wu, Lee, arXiv 2504.19983.
     """
-    if checked_number(beta, "beta", positive=False) <= 0.5:
-        msg = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
-        raise ValueError(msg)
+    need = f"Argument `beta` must be above 1/2, or the loss follows no power law, but is {beta}."
+    require(checked_number(beta, "beta", positive=False) > 0.5, need)
     teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
     problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
     count = checked_integer(large_directions, "large_directions", minimum=64)
@@ -269,8 +251,12 @@ def unstable_discretisation(
         initial_norm=DEFAULT_NORM,
         seed=checked_integer(seed, "seed", minimum=0),
     )
-    wanted = _checked_targets(targets, problem.num_directions)
-    large_wanted = np.unique(np.geomspace(1, count**TARGET_POWER, LARGE_TARGETS).round().astype(np.int64))
+    wanted = _spread_targets(problem, MOST_TARGETS)
+    if targets is not None:
+        wanted = np.array(checked_increasing(targets, "targets", minimum=1), dtype=np.int64)
+        most, given = problem.num_directions, wanted.tolist()
+        need = f"Argument `targets` must stay at or below the number of directions, {most}, but is {given}."
+        require(given[-1] <= most, need)
     settings: dict[str, Any] = {
         "beta": float(beta),
         "targets": wanted.tolist(),
@@ -279,33 +265,16 @@ def unstable_discretisation(
         **checked_runs(seeds, seed),
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
-    curves = (Curve(*one, *theory_curve(*one, rate)) for one in ((problem, wanted), (large, large_wanted)))
-    return Discretisation(settings, problem, progress, *curves)
+    small = theory_curve(problem, wanted, rate)
+    return Discretisation(
+        settings, problem, progress, small, theory_curve(large, _spread_targets(large, LARGE_TARGETS), rate)
+    )
 
 
-def _checked_targets(targets: Sequence[int] | None, count: int) -> Integers:
-    if targets is None:
-        chosen = np.geomspace(1, count**TARGET_POWER, MOST_TARGETS).round().astype(np.int64)
-        return np.unique(chosen)
-    wanted = checked_increasing(targets, "targets", minimum=1)
-    if wanted[-1] > count:
-        msg = f"Argument `targets` must stay at or below the number of directions, {count}, but is {wanted}."
-        raise ValueError(msg)
-    return np.array(wanted, dtype=np.int64)
-
-
-def delayed_times(problem: Problem, prediction: EmergencePrediction, learning_rate: float) -> Array:
-    """Return the learned times (P,) of the matched pairs, with the delay that noise adds; inf: trapped or unmatched.
-
-    The delay is that of the mean trajectory (`dynamics.theory.step_noise.escape_bias`); the lag of the norm stays the
-    flow's.
-    """
-    delay = escape_bias(problem, learning_rate, prediction).drift_bias
-    emergence, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    added = np.zeros_like(emergence)
-    later = np.isfinite(emergence) & (emergence > 0.0)
-    added[later] = emergence[later] * delay[later]
-    return learned + added
+def _spread_targets(problem: Problem, count: int) -> Integers:
+    """Return at most so many targets, from 1 to P^0.75."""
+    last = problem.num_directions**TARGET_POWER
+    return np.unique(np.geomspace(1, last, count).round().astype(np.int64))
 
 
 def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array) -> Array:
@@ -316,8 +285,7 @@ def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array)
         msg = f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}."
         raise ValueError(msg)
     C, n = np.nan_to_num(pairs.overlap), np.nan_to_num(pairs.squared_norm)
-    losses: Array = norm * (a**2 + n**2) - 2.0 * n * a * problem.activation.kernel(C)
-    return losses
+    return np.asarray(norm * (a**2 + n**2) - 2.0 * n * a * problem.activation.kernel(C))
 
 
 def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: float, level: float) -> float:
@@ -329,34 +297,29 @@ def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: fl
     total = np.zeros_like(times)
     for delay, loss in zip(delays.tolist(), losses.T, strict=True):
         total += np.interp(times - delay, times, loss) if np.isfinite(delay) else loss[0]
-    below = np.flatnonzero(total <= level)
-    if below.size == 0 or below[0] == 0:
-        return float("nan")
-    at = int(below[0])
-    part = (total[at - 1] - level) / (total[at - 1] - total[at])
-    return float(times[at - 1] * (times[at] / times[at - 1]) ** part / learning_rate)
+    return first_crossing(times, total, level, linear=True) / learning_rate
 
 
-def theory_curve(problem: Problem, targets: Integers, rate: float) -> tuple[Array, Array, Array]:
-    """Return what pairs alone say of each target p̄ at the rates of c: two numbers of samples, and learned times.
+def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
+    """Return what pairs alone say of each target p̄ at the rates of c.
 
-    The samples until the loss of the target is reached are (targets,), with the delays by noise and without, NaN if
-    never; the learned times of all pairs, with the delays, are (targets, P), inf if trapped.
+    A pair is later by the delay of its mean trajectory (`dynamics.theory.step_noise.escape_bias`); the lag of the norm
+    stays the flow's.
     """
     prediction = predict(problem)
     rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)
-    flow = prediction.predicted_learned_time
-    finite = flow[np.isfinite(flow)]
-    times = np.geomspace(0.1 * finite.min(), REACH * finite.max(), GRID)
+    emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time
+    known, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
+    times = np.geomspace(0.1 * flow[known].min(), REACH * flow[known].max(), GRID)
     losses = pair_losses(problem, prediction, times)
-    needed, without, learned = [], [], []
+    rows = []
     for eta, level in zip(rates.tolist(), levels.tolist(), strict=True):
-        delayed = delayed_times(problem, prediction, eta)
-        delays = np.where(np.isfinite(flow), delayed - np.where(np.isfinite(flow), flow, 0.0), np.inf)
-        needed.append(samples_needed(times, losses, delays, eta, level))
-        without.append(samples_needed(times, losses, np.zeros_like(delays), eta, level))
-        learned.append(delayed)
-    return np.array(needed), np.array(without), np.array(learned)
+        added = np.zeros_like(emergence)
+        added[later] = emergence[later] * escape_bias(problem, eta, prediction).drift_bias[later]
+        delays = (np.where(known, added, np.inf), np.zeros_like(added))
+        rows.append([*(samples_needed(times, losses, each, eta, level) for each in delays), flow + added])
+    needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
+    return Curve(problem, targets, levels, needed, without, learned)
 
 
 def first_below(samples: Integers, loss: Array, level: float) -> Array:

@@ -20,7 +20,9 @@ import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number, float_array
+from dynamics.problem.checks import require
 from dynamics.solve import predict_recovery
+from dynamics.theory import fit_slope
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dynamics.laws import Meter
-    from dynamics.runs import Values
     from hermite.arrays import Array
 
 #: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
@@ -77,30 +78,40 @@ class FullBatch(SgdStudy):
         options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
         largest = measured_seconds_per_step(make_engine("torch", descent_problem(self._link, d), options), 10)
         sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
-        online = measured_seconds_per_step(
-            make_engine("scalar", online_problem(self._link, 100), EngineOptions(seeds=runs))
-        )
+        lone = make_engine("scalar", online_problem(self._link, 100), EngineOptions(seeds=runs))
         arrivals = float(sum(map(self._expected, settings["online_dimensions"])))
-        return float(largest * settings["steps"] * sizes / (d * batch) + online * arrivals)
+        return float(largest * settings["steps"] * sizes / (d * batch) + measured_seconds_per_step(lone) * arrivals)
 
     def run(self) -> xr.Dataset:
         """Draw the samples, of small dimensions first; the rest after an interruption is NaN."""
         settings = self.settings
         dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
-        spectral, descent = (np.full((len(dimensions), len(ratios), runs), np.nan) for _ in range(2))
+        spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
         online = np.full((len(settings["online_dimensions"]), runs), np.nan)
         with self.stepping() as meter:
-            for at in np.ndindex(len(dimensions), len(ratios)):
+            for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
                 d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
-                seeds = self.seeds_of(int(np.ravel_multi_index(at, spectral.shape[:2])))
-                spectral[at] = self._estimated(d, samples, seeds)
+                seeds = self.seeds_of(number)
+                problem = descent_problem(self._link, d)
+                found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
+                spectral[at] = found["overlap_squared"].to_numpy()
                 descent[at] = self._descended(d, samples, seeds)
                 meter.add(settings["steps"] * runs)
             for row, d in enumerate(settings["online_dimensions"]):
                 online[row] = self._arrivals(d, self.seeds_of(spectral[..., 0].size + row), meter)
+        where = ("dimension", "ratio", "run")
         return self.results(
             meter,
-            self._values(spectral, descent, online),
+            {
+                "overlap_squared": (where, spectral),
+                "descent_overlap_squared": (where, descent),
+                "recovered_share": (
+                    where[:2],
+                    np.where(np.isnan(descent).any(axis=2), np.nan, (descent > EXACT).mean(axis=2)),
+                ),
+                "predicted_overlap_squared": (("law_ratio",), self.law["predicted_overlap_squared"].to_numpy()),
+                "online_samples": (("online_dimension", "run"), online),
+            },
             {
                 "dimension": np.array(dimensions),
                 "ratio": np.array(ratios),
@@ -117,13 +128,6 @@ class FullBatch(SgdStudy):
     def _expected(self, d: int) -> float:
         """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
         return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * self.slope * d
-
-    def _estimated(self, d: int, samples: int, seeds: range) -> Array:
-        """Return squared overlaps of the first eigenvector."""
-        found = estimate_direction(
-            descent_problem(self._link, d), samples=samples, seeds=seeds, degree=2, progress=False
-        )
-        return found["overlap_squared"].to_numpy()
 
     def _descended(self, d: int, samples: int, seeds: range) -> Array:
         """Return squared overlaps at the end of descent on the same number of samples."""
@@ -157,28 +161,15 @@ class FullBatch(SgdStudy):
                     break
         return tracker.time
 
-    def _values(self, spectral: Array, descent: Array, online: Array) -> Values:
-        where = ("dimension", "ratio", "run")
-        share = np.where(np.isnan(descent).any(axis=2), np.nan, (descent > EXACT).mean(axis=2))
-        return {
-            "overlap_squared": (where, spectral),
-            "descent_overlap_squared": (where, descent),
-            "recovered_share": (where[:2], share),
-            "predicted_overlap_squared": (("law_ratio",), self.law["predicted_overlap_squared"].to_numpy()),
-            "online_samples": (("online_dimension", "run"), online),
-        }
-
-    def _slopes(self, online: Array) -> dict[str, float | None]:
+    def _slopes(self, online: Array) -> dict[str, float]:
         """Return the slope of n/d in ln d by the mean step, and as measured with its standard error."""
-        d = np.array(self.settings["online_dimensions"], dtype=np.float64)
+        d, found = np.array(self.settings["online_dimensions"], dtype=np.float64), {"online_slope": self.slope}
         known = np.isfinite(online).all(axis=1)
-        if np.count_nonzero(known) < 2:
-            return {"online_slope": self.slope}
-        x, y = np.log(d[known]), online[known].mean(axis=1) / d[known]
-        error = online[known].std(axis=1, ddof=1) / np.sqrt(online.shape[1]) / d[known]
-        weights = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
-        found = {"measured": float(weights @ y), "error": float(np.sqrt(np.sum((weights * error) ** 2)))}
-        return {"online_slope": self.slope, **{f"online_slope_{name}": value for name, value in found.items()}}
+        if np.count_nonzero(known) > 1:
+            d, needed = d[known], online[known] / d[known, None]
+            slope = fit_slope(d, needed.mean(axis=1), needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1]))
+            found |= {"online_slope_measured": slope.exponent, "online_slope_error": slope.standard_error}
+        return found
 
 
 @study_function
@@ -211,10 +202,8 @@ def full_batch_recovery(
         d of online SGD of the correlation, increasing, at least 64; it starts at C = 2/√d and arrives at C² = ¼.
     online_rate : float
         c > 0 of its step size η = c/d.
-    seeds : int
-        Runs of every point, at least 2; no two points share samples.
-    seed : int
-        First seed of the samples.
+    seeds, seed : int
+        Runs of every point, at least 2, and first seed of the samples; no two points share samples.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -228,11 +217,6 @@ def full_batch_recovery(
         `online_slope` of n/d in ln d by the mean step, `online_slope_measured` and `online_slope_error`;
         `exact_recovery_theory`, which says that there is none.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Notes
     -----
     Needs torch. The samples of descent are other ones than those of the first eigenvector.
@@ -241,36 +225,30 @@ def full_batch_recovery(
     ----------
     Kovačević et al., arXiv:2602.02431.
     """
+    n_over_d = np.atleast_1d(float_array(ratios, "ratios"))
     settings: dict[str, Any] = {
         "cut": checked_number(cut, "cut", positive=True),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
-        "ratios": _checked_ratios(ratios),
+        "ratios": n_over_d.tolist(),
         "rate": checked_number(rate, "rate", positive=True),
         "steps": checked_integer(steps, "steps", minimum=1),
         "online_dimensions": checked_increasing(online_dimensions, "online_dimensions", minimum=64, fewest=1),
         "online_rate": checked_number(online_rate, "online_rate", positive=True),
         **checked_runs(seeds, seed),
     }
-    link, largest = cut_square(settings["cut"]), settings["dimensions"][-1]
-    slope = online_slope(link, settings["online_rate"])
-    if not np.isfinite(slope):
-        msg = (
-            "Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, "
-            f"but is {settings['online_rate']:g}."
-        )
-        raise ValueError(msg)
+    sound = n_over_d.ndim == 1 and n_over_d.size and np.isfinite(n_over_d).all() and n_over_d[0] > 0.0
+    need = f"Argument `ratios` must hold increasing positive numbers, but is {n_over_d.tolist()}."
+    require(sound and (np.diff(n_over_d) > 0.0).all(), need)
+    link, c = cut_square(settings["cut"]), settings["online_rate"]
+    slope = online_slope(link, c)
+    require(
+        np.isfinite(slope),
+        f"Argument `online_rate` must be so small that the drift of online SGD outweighs its noise, but is {c:g}.",
+    )
     # The law depends on n/d alone.
-    fine = np.union1d(settings["ratios"], np.linspace(0.0, settings["ratios"][-1], LAW_POINTS)[1:])
+    fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], LAW_POINTS)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
-    return FullBatch(settings, descent_problem(link, largest), progress, law, slope)
-
-
-def _checked_ratios(values: ArrayLike) -> list[float]:
-    found = np.atleast_1d(float_array(values, "ratios"))
-    if found.ndim != 1 or not found.size or not (np.isfinite(found) & (found > 0)).all() or (np.diff(found) <= 0).any():
-        msg = f"Argument `ratios` must hold increasing positive numbers, but is {found.tolist()}."
-        raise ValueError(msg)
-    return [float(ratio) for ratio in found]
+    return FullBatch(settings, descent_problem(link, settings["dimensions"][-1]), progress, law, slope)
 
 
 def cut_square(cut: float) -> str:

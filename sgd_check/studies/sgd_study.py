@@ -17,6 +17,7 @@ import numpy as np
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
+from dynamics.problem.checks import require
 from dynamics.solve import solve_overlaps
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
@@ -55,12 +56,10 @@ class SgdStudy(PreparedStudy):
     def work(self) -> str:
         """Return how long the runs should take, in words."""
         seconds = self.expected_seconds()
-        lines = [f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."]
+        text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
         if seconds > LONG_RUN_SECONDS:
-            lines.append(
-                "This is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
-            )
-        return "\n".join(lines)
+            text += "\nThis is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
+        return text
 
     def seeds_of(self, point: int) -> range:
         """Return the seeds of the runs of a point: no two runs of the study share their samples."""
@@ -80,8 +79,7 @@ class SgdStudy(PreparedStudy):
 
     def results(self, meter: Meter, values: Values, coords: dict[str, Any], **attributes: Any) -> xr.Dataset:
         """Return labelled results and how the steps ended; the rest after an interruption is NaN."""
-        ended = {"stop_reason": meter.stop_reason, "wall_seconds": meter.seconds}
-        return self.dataset(values, coords, ended | attributes)
+        return self.dataset(values, coords, stop_reason=meter.stop_reason, wall_seconds=meter.seconds, **attributes)
 
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
@@ -163,14 +161,11 @@ def prepared_pairs(
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     d = checked_integer(dimension, "dimension", minimum=1)
     goal = Teacher([1.0]) if teacher is None else teacher
-    count = goal.num_directions
-    if d < 2 * count:
-        msg = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
-        raise ValueError(msg)
-    lead = checked_real(start, "start")
-    if not 0.0 < lead < 0.5 * d:
-        msg = f"Argument `start` must be positive and below half the dimension {d}, but is {lead}."
-        raise ValueError(msg)
+    count, lead = goal.num_directions, checked_real(start, "start")
+    need = f"Argument `dimension` must be at least twice the number of directions, {2 * count}, but is {d}."
+    require(d >= 2 * count, need)
+    need = f"Argument `start` must be positive and below half the dimension {d}, but is {lead}."
+    require(0.0 < lead < 0.5 * d, need)
     norm = checked_number(initial_norm, "initial_norm", positive=True)
     overlaps = (np.sqrt(lead / d) * np.eye(count), np.eye(count), np.full(count, norm * norm))
     return Problem(activation=f"he{k}", teacher=goal, width=count, dimension=d, initial_overlaps=overlaps)

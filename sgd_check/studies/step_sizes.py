@@ -10,13 +10,14 @@ here noise and speed balance at it. `dynamics.theory.fits` reads the best steps 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
 from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
+from dynamics.problem.checks import require
 from dynamics.theory import learning_rate_limit, predict
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.sgd_study import (
@@ -31,13 +32,12 @@ from sgd_check.studies.sgd_study import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
     from numpy.typing import ArrayLike
 
     from dynamics.problem import Problem
-    from dynamics.runs import Values
     from hermite.arrays import Array
 
 
@@ -84,48 +84,36 @@ class StepSizes(SgdStudy):
                 time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
                 meter.add(steps * count)
         finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
-        coords = {"learning_rate": self.rates, "run": np.arange(count)}
-        return self.results(meter, self._values(time, blown, finite), coords, **self._attributes(time, blown, finite))
-
-    def _values(self, time: Array, blown: Array, finite: Array) -> Values:
-        return {
-            "emergence_time": (("learning_rate", "run"), time),
-            "blown_up_share": (("learning_rate",), blown.mean(axis=1)),
-            "censored_share": (("learning_rate",), share_never(time, blown)),
-            "finite_step_time": (("learning_rate",), finite),
-            "predicted_emergence_time": ((), np.where(np.isfinite(self.flow), self.flow, np.nan)),
-            "first_seed": (("learning_rate",), [self.seeds_of(at).start for at in range(self.rates.size)]),
-        }
-
-    def _attributes(self, time: Array, blown: Array, finite: Array) -> dict[str, Any]:
         shown = shown_direction(self.flow)
-        seen, flow = time[..., shown], self.flow[shown]
-        return {
-            "horizon": self.horizon,
-            "learning_rate_limit": self.limit,
-            "shown_direction": shown + 1,
-            "tolerance": TOLERANCE,
-            "largest_faithful_rate": reach(self.rates, median_ratio(seen, blown, flow)),
-            "largest_faithful_rate_error": self._spread(seen, blown, flow),
-            "largest_faithful_rate_of_equation": reach(self.rates, finite[:, shown] / flow),
-            "half_blown_up_rate": half_blown(self.rates, blown),
-            "half_blown_up_rate_error": self._spread(seen, blown, None),
-        }
+        seen, flow, of_rate = time[..., shown], self.flow[shown], ("learning_rate",)
 
-    def _spread(self, time: Array, blown: Array, flow: float | None) -> float:
-        """Return the standard error of a rate read off the runs, from resampling the runs of every step size."""
-        rng = np.random.default_rng(0)
-        found = np.full(RESAMPLES, np.nan)
-        for sample in range(RESAMPLES):
-            chosen = rng.integers(time.shape[1], size=time.shape)
-            again = np.take_along_axis(blown, chosen, axis=1)
-            if flow is None:
-                found[sample] = half_blown(self.rates, again)
-            else:
-                ratio = median_ratio(np.take_along_axis(time, chosen, axis=1), again, flow)
-                found[sample] = reach(self.rates, ratio)
-        known = found[np.isfinite(found)]
-        return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
+        def faithful(time: Array, blown: Array) -> float:
+            return reach(self.rates, median_ratio(time, blown, flow))
+
+        def half(_: Array, blown: Array) -> float:
+            return half_blown(self.rates, blown)
+
+        return self.results(
+            meter,
+            {
+                "emergence_time": ((*of_rate, "run"), time),
+                "blown_up_share": (of_rate, blown.mean(axis=1)),
+                "censored_share": (of_rate, share_never(time, blown)),
+                "finite_step_time": (of_rate, finite),
+                "predicted_emergence_time": ((), np.where(np.isfinite(self.flow), self.flow, np.nan)),
+                "first_seed": (of_rate, [self.seeds_of(at).start for at in range(self.rates.size)]),
+            },
+            {"learning_rate": self.rates, "run": np.arange(count)},
+            horizon=self.horizon,
+            learning_rate_limit=self.limit,
+            shown_direction=shown + 1,
+            tolerance=TOLERANCE,
+            largest_faithful_rate=faithful(seen, blown),
+            largest_faithful_rate_error=resampled_error(faithful, seen, blown),
+            largest_faithful_rate_of_equation=reach(self.rates, finite[:, shown] / flow),
+            half_blown_up_rate=half(seen, blown),
+            half_blown_up_rate_error=resampled_error(half, seen, blown),
+        )
 
 
 @study_function
@@ -153,10 +141,8 @@ def step_size_phases(
         s > 0.
     learning_rates : array_like, shape (E,), optional
         Step sizes η, increasing.  By default 13 from 1/16 to 16 times the limit of stability.
-    seeds : int
-        Runs per step size, at least 2; no two runs of the study share samples.
-    seed : int
-        First seed of the samples.
+    seeds, seed : int
+        Runs per step size, at least 2, and first seed of the samples; no two runs of the study share samples.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -169,11 +155,6 @@ def step_size_phases(
         `half_blown_up_rate`, from which on half of the runs blow up, both with standard errors from resampling runs
         and both for `shown_direction`, the last to emerge in the flow; `learning_rate_limit`.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Notes
     -----
     Runs go on to five times the last learned time of the flow: longer runs blow up at somewhat smaller steps.  Runs
@@ -185,35 +166,39 @@ def step_size_phases(
     settings = checked_runs(seeds, seed)
     prediction = predict(asked)
     flow, learned = prediction.predicted_emergence_time, prediction.predicted_learned_time
-    if not np.isfinite(learned).any():
-        msg = "Argument `problem` must have a direction that is learned in the flow, but has none."
-        raise ValueError(msg)
+    known = np.isfinite(learned)
+    require(known.any(), "Argument `problem` must have a direction that is learned in the flow, but has none.")
     limit = stability_limit(asked)
-    if learning_rates is None:
-        if limit is None:
-            msg = (
-                "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
-            )
-            raise ValueError(msg)
+    if learning_rates is not None:
+        rates = _checked_rates(learning_rates)
+    elif limit is not None:
         rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
     else:
-        rates = _checked_rates(learning_rates)
+        msg = "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
+        raise ValueError(msg)
     settings["learning_rates"] = rates.tolist()
-    horizon = HORIZON * float(learned[np.isfinite(learned)].max())
-    return StepSizes(settings, asked, progress, rates, limit, flow, horizon)
+    return StepSizes(settings, asked, progress, rates, limit, flow, HORIZON * float(learned[known].max()))
 
 
 def _checked_rates(values: ArrayLike) -> Array:
     rates = float_array(values, "learning_rates")
-    if rates.ndim != 1 or rates.size < 2:
-        msg = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
-        raise ValueError(msg)
+    need = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
+    require(rates.ndim == 1 and rates.size >= 2, need)
     for rate in rates.tolist():
         checked_number(rate, "learning_rates", positive=True)
-    if (np.diff(rates) <= 0).any():
-        msg = f"Argument `learning_rates` must increase, but is {rates.tolist()}."
-        raise ValueError(msg)
+    require((np.diff(rates) > 0).all(), f"Argument `learning_rates` must increase, but is {rates.tolist()}.")
     return rates
+
+
+def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: Array) -> float:
+    """Return the standard error of a rate read off times and blow-ups, from resampling the runs of every step size."""
+    rng = np.random.default_rng(0)
+    found = np.full(RESAMPLES, np.nan)
+    for sample in range(RESAMPLES):
+        chosen = rng.integers(time.shape[1], size=time.shape)
+        found[sample] = read(*(np.take_along_axis(each, chosen, axis=1) for each in (time, blown)))
+    known = found[np.isfinite(found)]
+    return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
 
 
 def shown_direction(flow: Array) -> int:
@@ -298,14 +283,10 @@ class SgdTransfer(SgdStudy):
         return self.limit * np.array(SHARES)
 
     @property
-    def runs(self) -> int:
-        """Number of runs of each width and step size."""
-        return int(self.settings["starts"] * self.settings["seeds"])
-
-    @property
     def steps(self) -> float:
         """Number of steps of all runs together, if none blows up."""
-        return float(len(self.widths) * len(SHARES) * self.runs * self.settings["samples"])
+        runs = self.settings["starts"] * self.settings["seeds"]
+        return float(len(self.widths) * len(SHARES) * runs * self.settings["samples"])
 
     def expected_seconds(self) -> float:
         """Return about how many seconds the runs take on this machine."""
@@ -314,17 +295,17 @@ class SgdTransfer(SgdStudy):
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
-        loss = np.full((len(self.widths), len(SHARES), self.runs), np.nan)
+        loss = np.full((len(self.widths), len(SHARES), self.settings["starts"], self.settings["seeds"]), np.nan)
         with self.stepping() as meter:
-            for at in np.ndindex(loss.shape[0], loss.shape[1], self.settings["starts"]):
-                found = self._final_losses(*at)
-                loss[at[0], at[1], at[2] * found.size : (at[2] + 1) * found.size] = found
-                meter.add(found.size * self.settings["samples"])
+            for at in np.ndindex(loss.shape[:3]):
+                loss[at] = self._final_losses(*at)
+                meter.add(self.settings["seeds"] * self.settings["samples"])
+        loss = loss.reshape(*loss.shape[:2], -1)
         values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
         return self.results(
             meter,
             values,
-            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(self.runs)},
+            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(loss.shape[2])},
             learning_rate_limit=self.limit,
             method="online SGD, projected engine",
             **self.settings,
@@ -373,10 +354,8 @@ def sgd_transfer(
         At least four, increasing.
     samples : int
         Samples of every run, one a step, whatever its step size.
-    starts, seeds : int
-        Random starts of every width, and runs of each.
-    seed : int
-        First seed of both.
+    starts, seeds, seed : int
+        Random starts of every width, runs of each, and first seed of both.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
 
@@ -384,11 +363,6 @@ def sgd_transfer(
     -------
     Dataset
         The variables of `dynamics.laws.transfer.transfer_study`.  Attribute `learning_rate_limit` instead of `edge`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
 
     Notes
     -----

@@ -75,7 +75,7 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
 
     problem = prepared_pairs(4, 64, teacher=Teacher.power_law(6, 1.0), initial_norm=0.05)
     targets, eta = np.array([1, 3]), learning_rates.tuned_rates(problem, np.array([1, 3]), 1e-9)
-    needed, without, learned = discretisation.theory_curve(problem, targets, 1e-9)
+    _, _, _, needed, without, learned = discretisation.theory_curve(problem, targets, 1e-9)
     flow = dynamics.predict_emergence(problem)["predicted_learned_time"].values
 
     def loss(t):
