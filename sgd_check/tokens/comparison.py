@@ -5,27 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
-from dynamics.runs import make_dataset
+from dynamics.problem.checks import require
 from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.text.messages import shown
 from sgd_check.verdicts.time_tests import combined_p_value
+from sgd_check.verdicts.verdict import Evidence, Sentences, reach_in_errors, verdict_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import xarray as xr
+    from numpy.typing import NDArray
 
-    from dynamics.tokens import TokenProblem
     from hermite.arrays import Array
+
+    #: Title, coordinates, sentences, variables and attributes of a comparison.
+    Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 
 #: Error of a time that is not held against theory: looks at a run are so far apart, and extrapolation in the batch is
 #: of the first order.
 TOLERATED = 0.004
 #: Relative error of a time that an agreement must have been able to see, with probability 0.8.
-VISIBLE_ERROR, POWER = 0.05, 0.8
+VISIBLE_ERROR = 0.05
 #: The same two for the number of recovered items, of which the closed form is an approximation.
 TOLERATED_COUNT, VISIBLE_COUNT = 0.06, 0.2
 
@@ -76,106 +78,104 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         If the two are not of the same problem, or not what they are to be.
     """
     rate = checked_number(false_alarm_rate, "false_alarm_rate", positive=True, maximum=0.5)
-    problem = _same_problem(prediction, simulation)
-    if "recovery" in prediction:
-        return _recovery_compared(problem, prediction, simulation, rate)
-    _check_sampling(problem, simulation)
-    times = prediction["learned_time"].values * _delay(problem, prediction, simulation)
-    found = distances(simulation, times, rate / max(times.size, 1))
-    verdict, reasons = _verdict(prediction, simulation, times, found, rate)
-    return _tree(
-        {
-            "expected_time": times,
-            "mean_log_ratio": found.mean,
-            "standard_error": found.error,
-            "component_p_value": found.p_value,
-            "visible_error": found.visible,
-        },
-        problem,
-        prediction,
-        simulation,
-        title=f"Runs on tokens against theory: {problem.kind}",
-        coords={"component": prediction["component"].values},
-        verdict=verdict,
-        reasons=reasons,
-        false_alarm_rate=rate,
-        p_value=combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1))),
-        notes=prediction.attrs.get("notes", ""),
-    )
-
-
-def _tree(
-    values: Mapping[str, Any],
-    problem: TokenProblem,
-    prediction: xr.Dataset,
-    simulation: xr.Dataset,
-    *,
-    title: str,
-    coords: Mapping[str, Any],
-    verdict: str,
-    reasons: str,
-    false_alarm_rate: float,
-    **attributes: Any,
-) -> xr.DataTree:
-    """Return prediction, simulation and their comparison with its verdict."""
-    import xarray as xr
-
-    comparison = make_dataset(
-        values,
-        problem=problem,
-        title=title,
-        coords=coords,
-        solver={"answer": "comparison", "false_alarm_rate": false_alarm_rate},
-        attributes={
-            "answer": "comparison",
-            "theory": "tokens",
-            "verdict": verdict,
-            "reasons": reasons,
-            "false_alarm_rate": false_alarm_rate,
-            "usable_runs": simulation.sizes["seed"],
-            "blown_up_count": 0,
-            **attributes,
-        },
-        variables=TOKEN_VARIABLES,
-    )
-    return xr.DataTree.from_dict({"/prediction": prediction, "/simulation": simulation, "/comparison": comparison})
-
-
-def _same_problem(prediction: object, simulation: object) -> TokenProblem:
-    """Return the problem of both; refuse results of other kinds or problems."""
-    for name, given, variables in (
-        ("prediction", prediction, {"predicted_learned_time", "recovery"}),
-        ("simulation", simulation, {"run_batch_size", "recovery"}),
+    for name, given, variables, maker in (
+        ("prediction", prediction, {"predicted_learned_time", "recovery"}, "dynamics.tokens.solve"),
+        ("simulation", simulation, {"run_batch_size", "recovery"}, "sgd_check.tokens.simulate"),
     ):
-        if not variables.intersection(getattr(given, "variables", ())):
-            maker = "dynamics.tokens.solve" if name == "prediction" else "sgd_check.tokens.simulate"
-            msg = f"Argument `{name}` must be a Dataset of `{maker}`, but is {shown(type(given).__name__)}."
-            raise ValueError(msg)
-    asked, simulated = stored_question(prediction), stored_question(simulation)
-    if asked != simulated:
-        msg = f"Arguments `prediction` and `simulation` must be of one problem, but are of {asked} and {simulated}."
-        raise ValueError(msg)
-    return asked  # type: ignore[return-value]
-
-
-def _check_sampling(problem: Any, simulation: xr.Dataset) -> None:
-    """Refuse runs of a spectral optimizer on batches: their mean step is not that of the population."""
-    if getattr(problem, "smoothing", None) is not None and simulation["run_batch_size"].values.any():
-        msg = (
-            "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
-            "hold its times against `dynamics.tokens.sampled_times`."
+        known = variables.intersection(getattr(given, "variables", ()))
+        require(known, f"Argument `{name}` must be a Dataset of `{maker}`, but is {shown(type(given).__name__)}.")
+    problem, simulated = stored_question(prediction), stored_question(simulation)
+    need = "Arguments `prediction` and `simulation` must be of one problem"
+    require(problem == simulated, f"{need}, but are of {problem} and {simulated}.")
+    if "recovery" in prediction:
+        compared = _items_compared(prediction, simulation, rate)
+    else:
+        compared = _times_compared(problem, prediction, simulation, rate)
+    title, coords, sentences, values, attributes = compared
+    return verdict_tree(
+        Evidence(
+            problem=problem,
+            prediction=prediction,
+            simulations={"/simulation": simulation},
+            rate=rate,
+            theory="tokens",
+            usable=simulation.sizes["seed"],
+            sentences=sentences,
+            values=values,
+            labels={"title": title, "coords": coords, "variables": TOKEN_VARIABLES},
+            attributes={"prediction": None, **attributes},
         )
-        raise ValueError(msg)
+    )
 
 
-def _delay(problem: TokenProblem, prediction: xr.Dataset, simulation: xr.Dataset) -> Any:
-    """Return the factor of predicted times at the learning rate of the runs, (components,) or 1."""
-    rate, given = simulation.attrs["learning_rate"], prediction.attrs.get("learning_rate")
-    if rate == given:
-        return 1.0
-    options: Any = {"keep": "summary", "progress": False}
-    stepped = solve(problem, learning_rate=rate, **options)
-    return stepped["learned_time"].values / solve(problem, learning_rate=given, **options)["learned_time"].values
+def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
+    """Hold the time of every component against the predicted one at the learning rate of the runs."""
+    require(
+        getattr(problem, "smoothing", None) is None or not simulation["run_batch_size"].values.any(),
+        "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
+        "hold its times against `dynamics.tokens.sampled_times`.",
+    )
+    times = prediction["learned_time"].values
+    learning_rate, given = (one.attrs.get("learning_rate") for one in (simulation, prediction))
+    if learning_rate != given:
+        own, theirs = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in (learning_rate, given))
+        times = times * (own["learned_time"].values / theirs["learned_time"].values)
+    found = distances(simulation, times, rate / max(times.size, 1))
+    worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1)))
+    values = {"expected_time": times, "mean_log_ratio": found.mean, "standard_error": found.error}
+    values |= {"component_p_value": found.p_value, "visible_error": found.visible}
+    sentences = _sentences_on_times(prediction, simulation, times, found, worst, rate)
+    title, names = f"Runs on tokens against theory: {problem.kind}", prediction["component"].values
+    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
+    return title, {"component": names}, sentences, values, attributes
+
+
+def _sentences_on_times(
+    prediction: xr.Dataset, simulation: xr.Dataset, times: Array, found: Distances, worst: float, rate: float
+) -> Sentences:
+    names, measured = prediction["component"].values, simulation["learned_time"].values
+    never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
+
+    def listed(which: NDArray[np.bool_]) -> str:
+        return ", ".join(str(name) for name in names[which])
+
+    surprising = never & np.isfinite(measured).any(axis=0)
+    due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
+    missing = due & np.isnan(measured).all(axis=0) & (simulation.attrs["stop_reason"] == "reached_end")
+    if worst < rate:
+        at = int(np.nanargmin(found.p_value))
+        off = f"{100 * abs(np.expm1(found.mean[at])):.1f} % {'late' if found.mean[at] > 0 else 'early'}"
+        difference = f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
+    elif surprising.any():
+        difference = f"{listed(surprising)} is learned, but predicted never to be."
+    elif missing.any():
+        difference = f"{listed(missing)} is predicted to be learned, but no run does."
+    unseen, error = ~(found.visible <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
+    advice = "use more steps or seeds, or larger batches"
+    agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
+    return Sentences(
+        difference=difference,
+        lacking=f"A{error} could have gone unseen in {listed(unseen)}: {advice}." if unseen.any() else "",
+        agreement="Nothing is predicted ever to be learned, and nothing was." if never.all() else agreement,
+    )
+
+
+def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:
+    """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
+    closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
+    ratio = float(counts.mean()) / closed - 1.0
+    error = max(float(counts.std(ddof=1)) / np.sqrt(counts.size) / closed, 1e-12)
+    p = min(float(2.0 * stats.t.sf(max(abs(ratio) - TOLERATED_COUNT, 0.0) / error, counts.size - 1)), 1.0)
+    visible = TOLERATED_COUNT + reach_in_errors(counts.size - 1, rate) * error
+    found = f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted"
+    seen = f"an error of {100 * VISIBLE_COUNT:.0f} %"
+    sentences = Sentences(
+        difference=f"{found} (p = {p:.2g} < {rate:g})." if p < rate else "",
+        lacking=f"{found}; {seen} could have gone unseen: use more seeds." if visible > VISIBLE_COUNT else "",
+        agreement=f"{found} (p = {p:.2g}), and {seen} would have been seen.",
+    )
+    numbers = {"p_value": p, "relative_distance": ratio, "relative_error": error, "visible_error": visible}
+    return "Recovered items against theory", {}, sentences, {}, numbers
 
 
 def distances(simulation: xr.Dataset, times: Array, level: float) -> Distances:
@@ -183,94 +183,18 @@ def distances(simulation: xr.Dataset, times: Array, level: float) -> Distances:
     sizes = simulation["run_batch_size"].values
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(simulation["learned_time"].values / times)
-    small, large = logs[sizes == sizes.min()], logs[sizes == sizes.max()]
+    # 4/3 of the mean over the runs of large batches less 1/3 of that over the others has no term in 1/B.
+    halves = [(weight, logs[sizes == size]) for weight, size in ((-1 / 3, sizes.min()), (4 / 3, sizes.max()))]
     found = np.full((4, times.size), np.nan)
     for at in range(times.size):
-        if all(np.isfinite(half[:, at]).all() and len(half) > 1 for half in (small, large)):
-            found[:, at] = _distance(small[:, at], large[:, at], level)
+        parts = [(weight, half[:, at]) for weight, half in halves]
+        if not all(np.isfinite(half).all() and half.size > 1 for _, half in parts):
+            continue
+        mean = sum(weight * float(half.mean()) for weight, half in parts)
+        squares = [(weight**2 * float(half.var(ddof=1)) / half.size, half.size) for weight, half in parts]
+        variance = max(sum(square for square, _ in squares), 1e-30)
+        freedom = variance**2 / max(sum(square**2 / (size - 1) for square, size in squares), 1e-60)
+        error, beyond = float(np.sqrt(variance)), max(abs(mean) - TOLERATED, 0.0)
+        p_value = float(2.0 * stats.t.sf(beyond / error, freedom)) if beyond > 0 else 1.0
+        found[:, at] = mean, error, p_value, TOLERATED + reach_in_errors(freedom, level) * error
     return Distances(*found)
-
-
-def _distance(small: Array, large: Array, level: float) -> tuple[float, float, float, float]:
-    """Return mean, standard error, p-value and visible error of one component."""
-    parts = [(w * float(half.var(ddof=1)) / half.size, half.size) for half, w in ((small, 1 / 9), (large, 16 / 9))]
-    mean = float(4.0 * large.mean() - small.mean()) / 3.0
-    variance = max(sum(part for part, _ in parts), 1e-30)
-    freedom = variance**2 / max(sum(part**2 / (size - 1) for part, size in parts), 1e-60)
-    error, beyond = float(np.sqrt(variance)), max(abs(mean) - TOLERATED, 0.0)
-    p_value = float(2.0 * stats.t.sf(beyond / error, freedom)) if beyond > 0 else 1.0
-    return mean, error, p_value, TOLERATED + _reach(freedom, level) * error
-
-
-def _verdict(
-    prediction: xr.Dataset, simulation: xr.Dataset, times: Array, found: Distances, rate: float
-) -> tuple[str, str]:
-    """Return the verdict and its reason."""
-    names = prediction["component"].values
-    measured, end = simulation["learned_time"].values, float(simulation["time"].values[-1])
-    never = np.isposinf(prediction["predicted_learned_time"].values)
-    worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / times.size))
-    if worst < rate:
-        at = int(np.nanargmin(found.p_value))
-        off = f"{100 * abs(np.expm1(found.mean[at])):.1f} % {'late' if found.mean[at] > 0 else 'early'}"
-        return "disagree", f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
-    surprising = never & np.isfinite(measured).any(axis=0)
-    if surprising.any():
-        return "disagree", f"{_listed(names[surprising])} is learned, but predicted never to be."
-    missing = (times * (1.0 + 2.0 * VISIBLE_ERROR) < end) & np.isnan(measured).all(axis=0)
-    if missing.any() and simulation.attrs["stop_reason"] == "reached_end":
-        return "disagree", f"{_listed(names[missing])} is predicted to be learned, but no run does."
-    unseen = ~(found.visible <= VISIBLE_ERROR) & ~never
-    if unseen.any():
-        advice = "use more steps or seeds, or larger batches"
-        return (
-            "undecided",
-            f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {_listed(names[unseen])}: {advice}.",
-        )
-    if never.all():
-        return "agree", "Nothing is predicted ever to be learned, and nothing was."
-    seen = f"an error of {100 * VISIBLE_ERROR:.0f} % would have been seen"
-    return "agree", f"No time of learning leaves its band (p = {worst:.2g}), and {seen}."
-
-
-def _listed(names: Array) -> str:
-    return ", ".join(str(name) for name in names)
-
-
-def _recovery_compared(
-    problem: TokenProblem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float
-) -> xr.DataTree:
-    """Hold the mean number of recovered items against the closed one, by Student's t of the part beyond 6 %."""
-    closed, counts = float(prediction["recovered_count"]), simulation["recovered_count"].values
-    freedom = counts.size - 1
-    ratio = float(counts.mean()) / closed - 1.0
-    error = max(float(counts.std(ddof=1)) / np.sqrt(counts.size) / closed, 1e-12)
-    p_value = float(2.0 * stats.t.sf(max(abs(ratio) - TOLERATED_COUNT, 0.0) / error, freedom))
-    visible = TOLERATED_COUNT + _reach(freedom, rate) * error
-    seen = f"an error of {100 * VISIBLE_COUNT:.0f} %"
-    if p_value < rate:
-        verdict, end = "disagree", f" (p = {p_value:.2g} < {rate:g})"
-    elif visible > VISIBLE_COUNT:
-        verdict, end = "undecided", f"; {seen} could have gone unseen: use more seeds"
-    else:
-        verdict, end = "agree", f" (p = {min(p_value, 1.0):.2g}), and {seen} would have been seen"
-    return _tree(
-        {},
-        problem,
-        prediction,
-        simulation,
-        title="Recovered items against theory",
-        coords={},
-        verdict=verdict,
-        reasons=f"{counts.mean():.4g} items are recovered, {closed:.4g} predicted{end}.",
-        false_alarm_rate=rate,
-        p_value=min(p_value, 1.0),
-        relative_distance=ratio,
-        relative_error=error,
-        visible_error=visible,
-    )
-
-
-def _reach(freedom: float, level: float) -> float:
-    """Return the distance, in standard errors, that Student's t at this level sees with probability 0.8."""
-    return float(special.stdtrit(freedom, 1.0 - level / 2.0) + special.stdtrit(freedom, POWER))

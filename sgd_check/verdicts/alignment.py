@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.problem import checked_real, is_frame, is_network, is_spherical
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import ALL_DEGREES
 from hermite.text.messages import shown
 
@@ -78,23 +79,34 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
     for name, dataset in (("prediction", prediction), ("simulation", simulated)):
-        if "emergence_time" not in with_emergence(dataset):
-            msg = f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}."
-            raise ValueError(msg)
-    if "seed" not in simulated.dims:
-        msg = (
-            "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not."
+        require(
+            "emergence_time" in with_emergence(dataset),
+            f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",
         )
-        raise ValueError(msg)
+    require(
+        "seed" in simulated.dims,
+        "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not.",
+    )
     problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
-    _check_same(predicted, problem)
-    _check_own_starts(prediction, simulated)
+    check_question(predicted, problem, ("dimension", "width", "teacher"))
+    _check_start(predicted, problem)
+    # Runs from several starts are compared with a prediction that has the same alone.
+    starts = [
+        sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
+        for dataset in (prediction, simulated)
+    ]
+    check_alike("starts", *starts)
     if has_step(prediction) or "seed" in prediction.dims:
         _check_steps(prediction, simulated)
-        if predicted.label_noise != problem.label_noise:
-            refuse("label noise", predicted.label_noise, problem.label_noise)
-    if "seed" in prediction.dims:
-        _check_seeds(prediction, simulated)
+        check_alike("label noise", predicted.label_noise, problem.label_noise)
+    if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
+        # They share samples, and are not independent.
+        shared = np.intersect1d(prediction["seed"].values, simulated["seed"].values)[:1]
+        require(
+            not shared.size,
+            "Argument `simulation` must have other seeds than a prediction by the same engine, "
+            f"but both have seed {', '.join(map(str, shared))}.",
+        )
     return problem, with_emergence(simulated)
 
 
@@ -113,33 +125,27 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
     if not isinstance(simulation, (list, tuple)):
         problem, one = checked_problem(prediction, simulation)
         return problem, [one]
-    if len(simulation) != 2:
-        msg = (
-            f"Argument `simulation` must be one Dataset, or two at different learning rates, but is {len(simulation)}."
-        )
-        raise ValueError(msg)
+    many = f"but is {len(simulation)}."
+    require(
+        len(simulation) == 2, f"Argument `simulation` must be one Dataset, or two at different learning rates, {many}"
+    )
     (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
-    if has_step(prediction) or "seed" in prediction.dims or not decided_by_curves(problem):
-        msg = (
-            "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
-            "as for information exponents up to 2, but is two."
-        )
-        raise ValueError(msg)
+    require(
+        not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem),
+        "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
+        "as for information exponents up to 2, but is two.",
+    )
     coarse, fine = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
-    rates = [float(one.attrs["effective_learning_rate"]) for one in (coarse, fine)]
-    if rates[0] < LEAST_RATE_RATIO * rates[1]:
-        msg = (
-            "Argument `simulation` must be two whose learning rates differ by a factor of "
-            f"{LEAST_RATE_RATIO:g} or more, but they are {rates[0]:g} and {rates[1]:g}."
-        )
-        raise ValueError(msg)
+    large, small = (float(one.attrs["effective_learning_rate"]) for one in (coarse, fine))
+    require(
+        large >= LEAST_RATE_RATIO * small,
+        "Argument `simulation` must be two whose learning rates differ by a factor of "
+        f"{LEAST_RATE_RATIO:g} or more, but they are {large:g} and {small:g}.",
+    )
     for what in ("batch_size", "engine"):
-        if first.attrs[what] != second.attrs[what]:
-            msg = (
-                f"Argument `simulation` must be two of one {what.replace('_', ' ')}, but they have {first.attrs[what]} "
-                f"and {second.attrs[what]}."
-            )
-            raise ValueError(msg)
+        one, other = first.attrs[what], second.attrs[what]
+        need = f"Argument `simulation` must be two of one {what.replace('_', ' ')}"
+        require(one == other, f"{need}, but they have {one} and {other}.")
     return problem, [coarse, fine]
 
 
@@ -157,37 +163,38 @@ def check_prediction(prediction: xr.Dataset) -> None:
     """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
     from dynamics.problem import Problem
 
-    if "aligned_time" in getattr(prediction, "data_vars", ()) and not is_frame(Problem.from_dataset(prediction)):
-        msg = (
-            "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
-            "alignment, which runs of the stiefel student have."
-        )
-        raise ValueError(msg)
-    if "emergence_time" not in getattr(prediction, "data_vars", ()) or "seed" in prediction.dims:
-        msg = "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not."
-        raise ValueError(msg)
-    directions = Problem.from_dataset(prediction).num_directions
-    shapes = {"emergence_time": {"direction": directions}}
+    variables = getattr(prediction, "data_vars", ())
+    require(
+        "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction)),
+        "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
+        "alignment, which runs of the stiefel student have.",
+    )
+    require(
+        "emergence_time" in variables and "seed" not in prediction.dims,
+        "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not.",
+    )
+    shapes = {"emergence_time": {"direction": Problem.from_dataset(prediction).num_directions}}
     if "loss" in prediction and "time" in prediction["loss"].dims:
         shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
     for name, shape in shapes.items():
         found = prediction[name]
-        if found.sizes != shape or found.dtype.kind not in "fiu":
-            msg = f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}."
-            raise ValueError(msg)
+        require(
+            found.sizes == shape and found.dtype.kind in "fiu",
+            f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}.",
+        )
     for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
         value = prediction.attrs.get(name)
-        if not isinstance(value, (int, float, np.number)):
-            msg = f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}."
-            raise ValueError(msg)
+        require(
+            isinstance(value, (int, float, np.number)),
+            f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}.",
+        )
 
 
 def checked_rate(false_alarm_rate: object) -> float:
     """Return a rate of false alarms, a probability."""
     rate = checked_real(false_alarm_rate, "false_alarm_rate")
-    if not 0 < rate < 1:
-        msg = f"Argument `false_alarm_rate` must lie between 0 and 1, but is {shown(false_alarm_rate)}."
-        raise ValueError(msg)
+    need = "Argument `false_alarm_rate` must lie between 0 and 1"
+    require(0 < rate < 1, f"{need}, but is {shown(false_alarm_rate)}.")
     return rate
 
 
@@ -224,78 +231,48 @@ def check_dataset(name: str, dataset: object) -> xr.Dataset:
     return dataset
 
 
-def refuse(what: str, theirs: object, ours: object) -> None:
-    """Raise one sentence on a difference between a simulation and the prediction."""
-    msg = f"Argument `simulation` must have the {what} of the prediction, {theirs}, but has {ours}."
-    raise ValueError(msg)
+def check_alike(what: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
+    """Refuse a simulation that differs from the prediction; `same` says whether it does not, else the values do."""
+    need = f"Argument `simulation` must have the {what} of the prediction"
+    require(theirs == ours if same is None else same, f"{need}, {theirs}, but has {ours}.")
 
 
 def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
     """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
     for name in ("student", *fields):
-        if getattr(predicted, name) != getattr(simulated, name):
-            refuse(name, getattr(predicted, name), getattr(simulated, name))
-    for word, link in (("link", "activation"), ("teacher's link", "teacher_link")):
-        check_link(word, getattr(predicted, link), getattr(simulated, link))
+        check_alike(name, getattr(predicted, name), getattr(simulated, name))
+    check_link("link", predicted.activation, simulated.activation)
+    check_link("teacher's link", predicted.teacher_link, simulated.teacher_link)
 
 
 def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> None:
     """Refuse a simulation of another link, by the coefficients."""
     c, other = theirs.coefficients, ours.coefficients
-    if c.shape != other.shape or not np.allclose(other, c, rtol=1e-9, atol=1e-12):
-        refuse(word, theirs.name, ours.name)
+    same = c.shape == other.shape and np.allclose(other, c, rtol=1e-9, atol=1e-12)
+    check_alike(word, theirs.name, ours.name, same=same)
 
 
-def _check_same(predicted: Problem, simulated: Problem) -> None:
-    check_question(predicted, simulated, ("dimension", "width", "teacher"))
-    starts = [list(problem.start()) for problem in (predicted, simulated)]
-    fields = list(predicted.start()._fields)
+def _check_start(predicted: Problem, simulated: Problem) -> None:
+    problems, fields = (predicted, simulated), [*predicted.start()._fields]
+    starts = [[*problem.start()] for problem in problems]
     if is_network(predicted):
-        starts = [
-            [*start, *problem.network_start()[:2]]
-            for start, problem in zip(starts, (predicted, simulated), strict=True)
-        ]
+        starts = [[*start, *problem.network_start()[:2]] for start, problem in zip(starts, problems, strict=True)]
         fields += ["second_layer", "bias"]
     for field, a, b in zip(fields, *starts, strict=True):
-        if not np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max())):
-            refuse(f"initial {field}", "of its start", f"one that differs by {np.abs(a - b).max():.3g}")
-
-
-def _check_own_starts(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
-    """Refuse runs from several starts, unless those of the prediction have the same."""
-    theirs, ours = (
-        sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
-        for dataset in (prediction, simulation)
-    )
-    if theirs != ours:
-        refuse("starts", theirs, ours)
+        same = np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max()))
+        found = f"one that differs by {np.abs(a - b).max():.3g}"
+        check_alike(f"initial {field}", "of its start", found, same=same)
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
     """Refuse another learning rate or batch size than those that made the prediction."""
-    theirs, ours = prediction.attrs["learning_rate"], simulation.attrs["learning_rate"]
-    scheduled = [isinstance(rate, str) for rate in (theirs, ours)]
-    if any(scheduled):
-        plans = [str(dataset.attrs.get("schedule", "")) for dataset in (prediction, simulation)]
-        same = all(scheduled) and plans[0] == plans[1]
+    both = (prediction, simulation)
+    theirs, ours = (dataset.attrs["learning_rate"] for dataset in both)
+    if isinstance(theirs, str) or isinstance(ours, str):
+        plans = [str(dataset.attrs.get("schedule", "")) for dataset in both]
+        same = isinstance(theirs, str) and isinstance(ours, str) and plans[0] == plans[1]
         theirs, ours = (plan or rate for plan, rate in zip(plans, (theirs, ours), strict=True))
     else:
         same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0))
-    if not same:
-        refuse("learning rate", theirs, ours)
-    sizes = [int(dataset.attrs["batch_size"]) for dataset in (prediction, simulation)]
-    if sizes[0] != sizes[1]:
-        refuse("batch size", *sizes)
-
-
-def _check_seeds(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
-    """Refuse runs of one engine that share seeds, since they share samples and are not independent."""
-    if prediction.attrs.get("engine") != simulation.attrs.get("engine"):
-        return
-    shared = np.intersect1d(prediction["seed"].values, simulation["seed"].values)
-    if shared.size:
-        msg = (
-            "Argument `simulation` must have other seeds than a prediction by the same engine, "
-            f"but both have seed {shared[0]}."
-        )
-        raise ValueError(msg)
+    check_alike("learning rate", theirs, ours, same=same)
+    check_alike("batch size", *(int(dataset.attrs["batch_size"]) for dataset in both))

@@ -132,14 +132,12 @@ def compare(
         engine share a seed.
     """
     rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
-    if answer == "mean-field":
-        return verdict_tree(width_evidence(prediction, simulation, rate))
-    if answer == RECOVERY:
-        return verdict_tree(estimate_evidence(prediction, simulation, rate))
+    if answer in ("mean-field", RECOVERY):
+        evidence_of = width_evidence if answer == "mean-field" else estimate_evidence
+        return verdict_tree(evidence_of(prediction, simulation, rate))
     problem, simulations = checked_simulations(prediction, simulation)
-    prediction = with_emergence(prediction)
-    if "seed" in prediction.dims:
-        return verdict_tree(against_sample(problem, prediction, simulations[0], rate))
-    if decided_by_curves(problem):
+    prediction, sampled = with_emergence(prediction), "seed" in prediction.dims
+    if decided_by_curves(problem) and not sampled:
         return verdict_tree(curve_evidence(problem, prediction, simulations, rate))
-    return verdict_tree(against_theory(problem, prediction, simulations[0], rate))
+    test = against_sample if sampled else against_theory
+    return verdict_tree(test(problem, prediction, simulations[0], rate))

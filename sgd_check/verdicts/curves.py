@@ -54,8 +54,17 @@ from sgd_check.verdicts.alignment import definition_of_learned, event_of, has_st
 from sgd_check.verdicts.expectation import Expectation, predicted_times
 from sgd_check.verdicts.path_tests import LossBand, interpolated, known_between
 from sgd_check.verdicts.time_tests import OneSided, TimeTest
-from sgd_check.verdicts.times import EventTests, emergence_ratio, time_variables
-from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, POWER, VISIBLE_ERROR, Evidence, side_of, too_few
+from sgd_check.verdicts.times import EventTests, time_variables
+from sgd_check.verdicts.verdict import (
+    FEWEST_RUNS,
+    MORE_WORK,
+    POWER,
+    VISIBLE_ERROR,
+    Evidence,
+    Sentences,
+    side_of,
+    too_few,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -393,9 +402,14 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveEvidence(Evidence):
+class CurveTests:
     """The tests of curves against the theory "flow" or "finite step": `curves` decide, `times` can only refute."""
 
+    prediction: xr.Dataset
+    simulations: Sequence[xr.Dataset]
+    rate: float
+    p_value: float
+    usable: int
     curves: list[CurveTest]
     times: list[CurveTest]
 
@@ -405,26 +419,46 @@ class CurveEvidence(Evidence):
         return [*self.curves, *self.times]
 
     @property
+    def moving(self) -> list[CurveTest]:
+        """Those of curves that theory moves."""
+        return [test for test in self.curves if test.curve.moves]
+
+    @property
     def refutable(self) -> bool:
         """Whether the effect of the step size is allowed for, so that a difference speaks against theory."""
-        return self.theory == "finite step" or len(self.simulations) > 1
+        return has_step(self.prediction) or len(self.simulations) > 1
 
     @property
     def end(self) -> float:
         """End of the shorter runs."""
         return min(float(part.attrs["end_time"]) for part in self.simulations)
 
-    def excuse(self) -> str:
-        """Return that runs scatter so much that noise may be the cause of a difference; empty if they do not."""
-        wild = [test for test in self.curves if test.curve.moves and test.curve.scatters]
-        if not wild:
-            return ""
-        return (
-            f"That may be the effect of noise, since runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range "
-            f"in {_named(wild)}: use a smaller learning rate."
+    def sentences(self) -> Sentences:
+        """Return what the tests say."""
+        difference = self._difference() if self.p_value < self.rate else ""
+        lacking, excuse, agreement = too_few(self.usable) or self._unseen(), "", ""
+        if not lacking:
+            agreement, unmet = self._agreement(), self._unmet()
+            if difference:
+                advice = "simulate at half of the learning rate too, and compare with both"
+                lacking = f"{difference} That may be the effect of the step size: {advice}."
+            elif unmet:
+                lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
+        if wild := [test for test in self.moving if test.curve.scatters]:
+            excuse = (
+                f"That may be the effect of noise, since runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the "
+                f"range in {_named(wild)}: use a smaller learning rate."
+            )
+        still = [test for test in self.curves if not test.curve.moves]
+        return Sentences(
+            difference=difference if self.refutable else "",
+            excuse=excuse,
+            lacking=lacking,
+            agreement=agreement,
+            remarks=[f"By the end theory hardly moves {_named(still)}."] if still else [],
         )
 
-    def difference(self) -> str:
+    def _difference(self) -> str:
         """Return which quantity leaves its band, and where most."""
         worst = min((test for test in self.tests if test.curve.known), key=lambda test: test.p)
         at = int(np.argmax(np.abs(worst.score)))
@@ -434,24 +468,12 @@ class CurveEvidence(Evidence):
         time = worst.curve.times[worst.places[at]]
         return f"The {worst.curve.name} is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
 
-    def lacking(self) -> str:
-        """Return why theory and runs are not known to agree; empty if they are."""
-        lacking = too_few(self.usable) or self._unseen()
-        if not lacking and self.p_value < self.rate:
-            advice = "simulate at half of the learning rate too, and compare with both"
-            return f"{self.difference()} That may be the effect of the step size: {advice}."
-        if not lacking and (unmet := self._unmet()):
-            return f"The curves of theory and SGD agree: {self.agreement()} But {unmet}"
-        return lacking
-
     def _unseen(self) -> str:
         """Return which error could have gone unseen, and why; empty if none."""
-        moving = [test for test in self.curves if test.curve.moves]
+        moving = self.moving
         unresolved = [test for test in moving if not test.power >= POWER]
-        early = [
-            *(unfinished("The runs", one) for one in self.simulations),
-            unfinished("The prediction", self.prediction),
-        ]
+        early = [unfinished("The runs", one) for one in self.simulations]
+        early.append(unfinished("The prediction", self.prediction))
         if any(early) and (unresolved or not moving):
             what = _named(unresolved) if unresolved else "anything"
             return f"{next(filter(None, early))}, before {what} could be tested."
@@ -460,16 +482,13 @@ class CurveEvidence(Evidence):
                 "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
                 "be compared: use more steps, or save more times."
             )
-        unknown = [test for test in moving if not test.curve.known]
-        if unknown:
+        if unknown := [test for test in moving if not test.curve.known]:
             return (
                 f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
                 "extrapolate from two learning rates: use smaller ones."
             )
-        if not unresolved:
-            return ""
         error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}"
-        return f"{error}: {MORE_WORK}."
+        return f"{error}: {MORE_WORK}." if unresolved else ""
 
     def _unmet(self) -> str:
         """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
@@ -480,9 +499,8 @@ class CurveEvidence(Evidence):
         time = np.asarray(self.prediction["emergence_time"].values, dtype=np.float64)
         alone = self.prediction.get("predicted_emergence_time")
         expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
-        first = float(np.min(expected[np.isfinite(expected)], initial=np.inf))
-        met = np.isfinite(time)
-        met[met] = time[met] * (1.0 + VISIBLE_ERROR) <= self.end
+        first = float(np.min(expected, initial=np.inf, where=np.isfinite(expected)))
+        met = np.where(np.isfinite(time), time, np.inf) * (1.0 + VISIBLE_ERROR) <= self.end
         for part in self.simulations:
             emerged = np.isfinite(part["emergence_time"].values[paired_runs(self.simulations)])
             met &= 2 * np.count_nonzero(emerged, axis=0) >= emerged.shape[0]
@@ -493,76 +511,77 @@ class CurveEvidence(Evidence):
             f"so in half of them: the first one is predicted at {first:.3g}."
         )
 
-    def agreement(self) -> str:
+    def _agreement(self) -> str:
         """Return the widest band, the time until which curves were tested, and which error would have been seen."""
         widest = max(test.allowance / test.curve.range for test in self.tests)
         step = "" if self.refutable else ", without any allowance for the step size"
         return (
             f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range{step}, up to "
             f"time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % in time "
-            f"would have been seen in {_named([test for test in self.curves if test.curve.moves])}."
+            f"would have been seen in {_named(self.moving)}."
         )
 
-    def remarks(self) -> list[str]:
-        """Return which curves theory hardly moves."""
-        still = [test for test in self.curves if not test.curve.moves]
-        return [f"By the end theory hardly moves {_named(still)}."] if still else []
+    def evidence(self, problem: Problem) -> Evidence:
+        """Return the evidence of the tests; of two simulations that of smaller steps is /finer."""
+        first, loss = self.simulations[0], next((test for test in self.curves if test.curve.kind == "loss"), None)
+        said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
+        return Evidence(
+            problem=problem,
+            prediction=self.prediction,
+            simulations=dict(zip(("/simulation", "/finer"), self.simulations, strict=False)),
+            rate=self.rate,
+            theory="finite step" if has_step(self.prediction) else "flow",
+            usable=self.usable,
+            blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in self.simulations),
+            sentences=self.sentences(),
+            values=self._values(loss),
+            labels={
+                "coords": {
+                    "seed": first["seed"].values,
+                    "time": first["time"].values,
+                    "quantity": np.array([test.curve.name for test in self.tests], dtype=str),
+                    "look": np.arange(MOST_PLACES),
+                }
+            },
+            attributes={
+                "decided_by": "curves",
+                "tested_directions": sum(test.curve.kind.endswith("direction") for test in self.curves),
+                "loss_in_verdict": loss is not None,
+                "loss_compared_times": 0 if loss is None else loss.places.size,
+                "loss_statement": f"Loss: {said}",
+            },
+        )
 
-    @property
-    def _loss(self) -> CurveTest | None:
-        return next((test for test in self.curves if test.curve.kind == "loss"), None)
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the counts, and the sentence on the loss."""
-        loss = self._loss
-        tested = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
-        return {
-            "decided_by": "curves",
-            "tested_directions": sum(test.curve.kind.endswith("direction") for test in self.curves),
-            "loss_in_verdict": loss is not None,
-            "loss_compared_times": 0 if loss is None else loss.places.size,
-            "loss_statement": f"Loss: {tested}",
-        }
-
-    def variables(self) -> dict[str, Any]:
+    def _values(self, loss: CurveTest | None) -> dict[str, Any]:
         """Return the variables that every comparison of times has, and those of the curves."""
         prediction, first, tests = self.prediction, self.simulations[0], self.tests
-        time = predicted_times(prediction, "emergence_time")
         by_label = {one.curve.label: one for one in self.times if one.curve.kind.startswith("emergence")}
         censored = np.sum(first["censored"].values[paired_runs(self.simulations)] != 0, axis=0)
         times = [
             _as_time_test(by_label[label], self.usable, int(count)) if label in by_label else None
             for label, count in zip(map(str, prediction["direction"].values.tolist()), censored, strict=True)
         ]
-        awaited = np.array([test is not None for test in times])
-        found = EventTests(event_of(first), Expectation.uniform(time), times, awaited)
-
-        def table(values: list[Array]) -> Array:
-            rows = np.full((len(tests), MOST_PLACES), np.nan)
-            for row, part in zip(rows, values, strict=True):
-                row[: part.size] = part
-            return rows
-
-        def plain(test: CurveTest, values: Array) -> Array:
-            return np.exp(values) if test.curve.is_time else values
-
+        expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
+        found = EventTests(event_of(first), expected, times, np.zeros(len(times), dtype=bool))
+        band = None if loss is None else self._band(loss)
+        table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
+        for at, test in enumerate(tests):
+            row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
+            table["time"][row] = test.curve.times[test.places]
+            table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
+            table["z"][row] = test.score
         return {
-            **time_variables(self, [found], emergence_ratio(first, time), self._band()),
-            "look_time": table([test.curve.times[test.places] for test in tests]),
-            "look_mean": table([plain(test, test.mean) for test in tests]),
-            "look_prediction": table([plain(test, test.predicted) for test in tests]),
-            "look_z": table([test.score for test in tests]),
+            **time_variables(prediction, first, "", [found], band),
+            "p_value": self.p_value,
+            **{f"look_{name}": values for name, values in table.items()},
             "quantity_error": np.array([test.error for test in tests]),
             "quantity_allowance": np.array([test.allowance for test in tests]),
             "quantity_p_value": np.array([test.p for test in tests]),
             "quantity_power": np.array([test.power for test in tests]),
         }
 
-    def _band(self) -> LossBand | None:
+    def _band(self, test: CurveTest) -> LossBand:
         """Return the loss without step size over all times, its band, and its scores where it was tested."""
-        test = self._loss
-        if test is None:
-            return None
         times, pairs = self.simulations[0]["time"].values, paired_runs(self.simulations)
         runs: list[Array] = [
             interpolated(one["time"].values, np.asarray(one["loss"].values)[pairs], times) for one in self.simulations
@@ -576,42 +595,25 @@ class CurveEvidence(Evidence):
         low, high = expected - test.allowance, expected + test.allowance
         return LossBand(values.mean(axis=0), error, expected, low, high, z, compared, test.p)
 
-    def coords(self) -> dict[str, Any]:
-        """Return the coordinates of /comparison."""
-        first = self.simulations[0]
-        return {
-            "seed": first["seed"].values,
-            "time": first["time"].values,
-            "quantity": np.array([test.curve.name for test in self.tests], dtype=str),
-            "look": np.arange(MOST_PLACES),
-        }
-
-    def branches(self) -> dict[str, xr.Dataset]:
-        """Return the simulations by their place in the tree; of two that of smaller steps is /finer."""
-        return dict(zip(("/simulation", "/finer"), self.simulations, strict=False))
-
 
 def curve_evidence(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
-) -> CurveEvidence:
+) -> Evidence:
     """Test all curves and times that prediction and runs have in common, together at a rate of false alarms."""
     usable, curves, times = paired_runs(simulations).size, [], []
     if usable >= FEWEST_RUNS:
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
     tests, p_value = assess_curves([*curves, *times], rate)
-    return CurveEvidence(
-        problem=problem,
+    return CurveTests(
         prediction=prediction,
         simulations=simulations,
         rate=rate,
-        theory="finite step" if has_step(prediction) else "flow",
         p_value=p_value,
         usable=usable,
-        blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
         curves=tests[: len(curves)],
         times=tests[len(curves) :],
-    )
+    ).evidence(problem)
 
 
 def _as_time_test(test: CurveTest, runs: int, censored: int) -> TimeTest:

@@ -17,17 +17,18 @@ The distances are those of `dynamics.laws.chaos`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dynamics.problem.checks import require
 from hermite.arrays import Array, Integers
 from hermite.text.messages import with_error
 from sgd_check.verdicts.alignment import check_dataset, check_question
-from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, Evidence, normal_score, reach_factor, two_sided
+from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, Evidence, Sentences, normal_score, reach_in_errors, two_sided
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -90,9 +91,8 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     asked = Problem.from_dataset(mean_field)
     found.sort(key=lambda simulation: simulation.sizes["neuron"])
     widths = np.array([simulation.sizes["neuron"] for simulation in found])
-    if any(a == b for a, b in pairwise(widths.tolist())):
-        msg = f"Argument `simulation` must have one dataset for each width, but has the widths {widths.tolist()}."
-        raise ValueError(msg)
+    need = "Argument `simulation` must have one dataset for each width"
+    require(np.all(np.diff(widths) > 0), f"{need}, but has the widths {widths.tolist()}.")
     for simulation in found:
         check_question(asked, Problem.from_dataset(simulation), ("dimension", "teacher"))
     times, saved, records = _common_times(mean_field, found)
@@ -102,12 +102,14 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
 
 def check_field(mean_field: xr.Dataset) -> None:
     """Refuse a mean field of other neurons than isotropic ones, and one without the moments that make its field."""
-    if mean_field.attrs.get("quadrature") == "neurons":
-        msg = "Argument `prediction` must be the mean field of an isotropic start, but is that of given neurons."
-        raise ValueError(msg)
-    if "law_moment" not in mean_field:
-        msg = "Argument `prediction` must have `law_moment`, the moments of the mean field, but has none."
-        raise ValueError(msg)
+    require(
+        mean_field.attrs.get("quadrature") != "neurons",
+        "Argument `prediction` must be the mean field of an isotropic start, but is that of given neurons.",
+    )
+    require(
+        "law_moment" in mean_field,
+        "Argument `prediction` must have `law_moment`, the moments of the mean field, but has none.",
+    )
 
 
 def _checked_simulations(simulations: object) -> list[xr.Dataset]:
@@ -117,18 +119,15 @@ def _checked_simulations(simulations: object) -> list[xr.Dataset]:
             f"field, but is {type(simulations).__name__}."
         )
         raise TypeError(msg)
-    for simulation in simulations:
-        check_dataset("simulation", simulation)
-        if "neuron_vector" not in simulation or "start_seed" not in simulation:
-            msg = (
-                "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
-                "`neuron_vector` or no `start_seed`."
-            )
-            raise ValueError(msg)
-    if len(simulations) < FEWEST_WIDTHS:
-        msg = f"Argument `simulation` must have at least {FEWEST_WIDTHS} widths, but has {len(simulations)}."
-        raise ValueError(msg)
-    return list(simulations)
+    found = [check_dataset("simulation", simulation) for simulation in simulations]
+    require(
+        all("neuron_vector" in simulation and "start_seed" in simulation for simulation in found),
+        "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
+        "`neuron_vector` or no `start_seed`.",
+    )
+    need = f"Argument `simulation` must have at least {FEWEST_WIDTHS} widths"
+    require(len(found) >= FEWEST_WIDTHS, f"{need}, but has {len(found)}.")
+    return found
 
 
 def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
@@ -138,25 +137,23 @@ def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
 
 
 def _common_starts(simulations: list[xr.Dataset]) -> Integers:
-    every = [np.unique(simulation["start_seed"].values) for simulation in simulations]
-    if any(not np.array_equal(every[0], other) for other in every[1:]):
-        msg = "Argument `simulation` must have the same starts for every width, but they differ."
-        raise ValueError(msg)
-    for simulation in simulations:
-        counts = np.unique(simulation["start_seed"].values, return_counts=True)[1]
-        if counts.min() < FEWEST_REPLICAS:
-            msg = (
-                f"Argument `simulation` must have at least {FEWEST_REPLICAS} runs of every start, which tell the noise "
-                f"of SGD from the distance, but width {simulation.sizes['neuron']} has a start with {counts.min()}."
-            )
-            raise ValueError(msg)
-    kept = [s for s in every[0].tolist() if all(runs_of_start(one, s).size >= FEWEST_REPLICAS for one in simulations)]
-    if len(kept) < FEWEST_STARTS:
-        msg = (
-            f"Argument `simulation` must have at least {FEWEST_STARTS} starts with {FEWEST_REPLICAS} runs that did not "
-            f"blow up, but has {len(kept)}."
+    every = [np.unique(simulation["start_seed"].values, return_counts=True) for simulation in simulations]
+    require(
+        all(np.array_equal(every[0][0], starts) for starts, _ in every),
+        "Argument `simulation` must have the same starts for every width, but they differ.",
+    )
+    for simulation, (_, counts) in zip(simulations, every, strict=True):
+        require(
+            counts.min() >= FEWEST_REPLICAS,
+            f"Argument `simulation` must have at least {FEWEST_REPLICAS} runs of every start, which tell the noise "
+            f"of SGD from the distance, but width {simulation.sizes['neuron']} has a start with {counts.min()}.",
         )
-        raise ValueError(msg)
+    kept = [s for s in every[0][0] if all(runs_of_start(one, s).size >= FEWEST_REPLICAS for one in simulations)]
+    require(
+        len(kept) >= FEWEST_STARTS,
+        f"Argument `simulation` must have at least {FEWEST_STARTS} starts with {FEWEST_REPLICAS} runs that did not "
+        f"blow up, but has {len(kept)}.",
+    )
     return np.array(kept, dtype=np.int64)
 
 
@@ -171,19 +168,18 @@ def _common_times(
         recorded = simulation["time"].values
         place = np.abs(recorded[None, :] - times[:, None]).argmin(axis=1)
         half_step = 0.5 * float(simulation.attrs["effective_learning_rate"]) * (1.0 + 1e-6)
-        reached = recorded <= float(simulation.attrs["end_time"])
-        kept &= (np.abs(recorded[place] - times) <= half_step) & reached[place]
+        reached = recorded[place] <= float(simulation.attrs["end_time"])
+        kept &= (np.abs(recorded[place] - times) <= half_step) & reached
         nearest.append(place)
     # Two saved times within one step have one record.
     for place in nearest:
         kept[1:] &= place[1:] > place[:-1]
     saved = np.flatnonzero(kept)
-    if not (times[saved] > 0.0).any():
-        msg = (
-            "Argument `simulation` must have records at saved times of the prediction, within half a step, but has "
-            "none: pass some of its times as `save_at`."
-        )
-        raise ValueError(msg)
+    require(
+        (times[saved] > 0.0).any(),
+        "Argument `simulation` must have records at saved times of the prediction, within half a step, but has "
+        "none: pass some of its times as `save_at`.",
+    )
     return times[saved], saved, [place[saved] for place in nearest]
 
 
@@ -195,11 +191,11 @@ class ExponentTest(NamedTuple):
     """
 
     places: slice
-    exponent: float
-    error: float
-    z: float
-    p: float
-    resolved: bool
+    exponent: float = np.nan
+    error: float = np.nan
+    z: float = np.nan
+    p: float = np.nan
+    resolved: bool = False
 
 
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
@@ -216,8 +212,7 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
         for s, start in enumerate(runs.starts.tolist()):
             chosen = simulation.isel(seed=runs_of_start(simulation, start), time=runs.records[w])
             vectors = chosen["neuron_vector"].values
-            found = _of_functions(vectors, moments, system)
-            found["loss"] = chosen["loss"].values.mean(axis=0)
+            found = _of_functions(vectors, moments, system) | {"loss": chosen["loss"].values.mean(axis=0)}
             if paths is not None:
                 found |= _of_neurons(vectors, _followers(runs, w, start, paths[:, s]))
             for name, value in found.items():
@@ -262,20 +257,17 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
     from dynamics.laws import width_exponents
 
     places, count = tested_window(runs, mean_field), runs.starts.size
-    log_time = np.log(runs.times[places])
-    mean = gap[:, :, places.start]
+    log_time, mean = np.log(runs.times[places]), gap[:, :, places.start]
     if log_time.size > 1:
         mean = np.trapezoid(gap[:, :, places], log_time, axis=2) / (log_time[-1] - log_time[0])
     exponent, error = (float(value[0]) for value in width_exponents(mean[:, :, None], runs.widths))
     # Noise may leave none: a mean over starts that is not positive, or that some resampling of them turns negative.
     if count < FEWEST_RUNS or not np.isfinite(exponent + error):
-        return ExponentTest(places, np.nan, np.nan, np.nan, np.nan, resolved=False)
+        return ExponentTest(places)
     off = exponent + 1.0
     z = normal_score(float(np.sign(off)) * max(abs(off) - WIDTH_CORRECTION, 0.0), error, count - 1)
-    reach = reach_factor(count, rate) * np.sqrt(count) * error
-    return ExponentTest(
-        places, exponent, error, z, two_sided(z), resolved=bool(WIDTH_CORRECTION + reach <= VISIBLE_EXPONENT)
-    )
+    visible = WIDTH_CORRECTION + reach_in_errors(count - 1, rate) * error
+    return ExponentTest(places, exponent, error, z, two_sided(z), visible <= VISIBLE_EXPONENT)
 
 
 def tested_window(runs: WidthRuns, mean_field: xr.Dataset) -> slice:
@@ -287,7 +279,72 @@ def tested_window(runs: WidthRuns, mean_field: xr.Dataset) -> slice:
     return slice(first, max(min(last + 1, times.size), first + 1))
 
 
-def _reached(runs: WidthRuns, mean_field: xr.Dataset) -> bool:
+def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> Evidence:
+    """Test runs of several widths against a mean field."""
+    runs = checked_runs(mean_field, simulations)
+    distances = _distances(runs, mean_field)
+    test = exponent_test(runs, mean_field, distances["function_gap"], rate)
+    blown_up = int(sum(np.sum(one["blown_up"].values != 0) for one in runs.simulations))
+    window, levels = runs.times[test.places], mean_field["loss_level"].values
+    return Evidence(
+        problem=runs.problem,
+        prediction=mean_field,
+        simulations={f"/simulation/width_{m}": one for m, one in zip(runs.widths, runs.simulations, strict=True)},
+        rate=rate,
+        theory=THEORY,
+        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
+        blown_up=blown_up,
+        sentences=_sentences(runs, mean_field, distances, test, rate),
+        values={
+            **_values(runs, mean_field, distances),
+            "mean_gap_exponent": test.exponent,
+            "mean_gap_exponent_error": test.error,
+            "exponent_z": test.z,
+            "p_value": test.p,
+        },
+        labels={
+            "title": "SGD of spherical networks against their mean field",
+            "leading": ("width", "seed"),
+            "with_leading": ("loss",),
+            "coords": {"time": runs.times, "width": runs.widths, "seed": runs.starts, "loss_level": levels},
+        },
+        attributes={
+            "tested_from": float(window[0]),
+            "tested_to": float(window[-1]),
+            "width_correction": WIDTH_CORRECTION,
+        },
+    )
+
+
+def _sentences(
+    runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array], test: ExponentTest, rate: float
+) -> Sentences:
+    window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
+    span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
+    compatible = f"The {found} {span} is compatible with {_BAND}"
+    lacking, difference = "", ""
+    if not test.resolved:
+        advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
+        lacking = f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
+    elif not _reaches_levels(runs, mean_field):
+        end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
+        lacking = f"{compatible}, but the runs, or their records, end {end}."
+    if test.p < rate:
+        side = "slower" if test.z > 0 else "faster"
+        falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
+        difference = f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
+    none = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
+    seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
+    return Sentences(
+        untested=none if np.isnan(test.p) else "",
+        difference=difference,
+        lacking=lacking,
+        agreement=f"{compatible} (p = {test.p:.2g}), {seen}.",
+        remarks=_remarks(runs, mean_field.attrs, distances, test.places),
+    )
+
+
+def _reaches_levels(runs: WidthRuns, mean_field: xr.Dataset) -> bool:
     """Return whether the runs reach the levels that the loss of the mean field reaches, and have records from there."""
     levels = mean_field["loss_level_time"].values
     levels = levels[np.isfinite(levels)]
@@ -295,127 +352,29 @@ def _reached(runs: WidthRuns, mean_field: xr.Dataset) -> bool:
     return bool(levels.size == 0 or (runs.times[-1] >= levels[0] and end >= levels[-1]))
 
 
-@dataclass(frozen=True, kw_only=True)
-class WidthEvidence(Evidence):
-    """The test of the exponent in the width, and the `distances` (width, seed, time) by name that it comes from."""
-
-    title = "SGD of spherical networks against their mean field"
-    leading = ("width", "seed")
-    with_leading = ("loss",)
-
-    runs: WidthRuns
-    test: ExponentTest
-    distances: dict[str, Array]
-
-    @property
-    def _span(self) -> str:
-        window = self.runs.times[self.test.places]
-        return f"from time {window[0]:.3g} to {window[-1]:.3g}"
-
-    def untested(self) -> str:
-        """Return why no exponent was tested; empty if one was."""
-        if not np.isnan(self.p_value):
-            return ""
-        return f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
-
-    def difference(self) -> str:
-        """Return that the distance falls too slowly or too fast with the width."""
-        side = "slower" if self.test.z > 0 else "faster"
-        falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
-        found = f"exponent {with_error(self.test.exponent, self.test.error)} {self._span}, z = {self.test.z:.1f}"
-        return f"{falls}: {found} (p = {self.p_value:.2g} < {self.rate:g})."
-
-    def _compatible(self) -> str:
-        return f"The exponent {with_error(self.test.exponent, self.test.error)} {self._span} is compatible with {_BAND}"
-
-    def lacking(self) -> str:
-        """Return why an error could have gone unseen; empty if it would have been seen."""
-        if not self.test.resolved:
-            advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
-            return f"{self._compatible()}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
-        if not _reached(self.runs, self.prediction):
-            end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
-            return f"{self._compatible()}, but the runs, or their records, end {end}."
-        return ""
-
-    def agreement(self) -> str:
-        """Return the exponent and which one would have been seen."""
-        seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
-        return f"{self._compatible()} (p = {self.p_value:.2g}), {seen}."
-
-    def remarks(self) -> list[str]:
-        """Return sentences on noise, on random particles, and on neurons without tracers."""
-        found, values, attrs = [], self.distances, self.prediction.attrs
-        noise, gap = (
-            values[name][:, :, self.test.places].mean(axis=(1, 2)) for name in ("function_gap_noise", "function_gap")
-        )
-        share = float(np.max(noise / gap))
-        if share > 0.0:
-            found.append(
-                f"Noise of SGD, there up to {share:.2g} times the distance, is averaged out over pairs of runs."
-            )
-        particles = int(attrs.get("particles", 0))
-        if attrs.get("quadrature") == "random" and self.runs.widths[-1] > LARGEST_SHARE * particles:
-            found.append(f"The mean field has {particles} random particles and a distance of its own of that order.")
-        if np.isnan(values["largest_coupling_error"]).all():
-            found.append("The prediction has no tracers from the starts of the runs, so neurons are not followed.")
-        return found
-
-    def variables(self) -> dict[str, Any]:
-        """Return the distances, their exponents in the width over time, and the test."""
-        from dynamics.laws import width_exponents
-
-        distances = dict(self.distances)
-        squared = {"function_gap": distances["function_gap"], "coupling": distances.pop("squared_coupling")}
-        exponents: dict[str, Array] = {}
-        for name, distance in squared.items():
-            exponent, error = width_exponents(distance, self.runs.widths)
-            exponents[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
-            exponents[f"{name}_exponent_error"] = error
-        return {
-            **distances,
-            "coupling_error": np.sqrt(np.maximum(squared["coupling"], 0.0)),
-            "mean_field_loss": self.prediction["loss"].values[self.runs.saved],
-            "loss_level_time": self.prediction["loss_level_time"].values,
-            **exponents,
-            "mean_gap_exponent": self.test.exponent,
-            "mean_gap_exponent_error": self.test.error,
-            "exponent_z": self.test.z,
-            "p_value": self.p_value,
-        }
-
-    def coords(self) -> dict[str, Any]:
-        """Return the coordinates of /comparison."""
-        levels = self.prediction["loss_level"].values
-        return {"time": self.runs.times, "width": self.runs.widths, "seed": self.runs.starts, "loss_level": levels}
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the tested times and the allowance for finite width."""
-        window = self.runs.times[self.test.places]
-        ends = {"tested_from": float(window[0]), "tested_to": float(window[-1])}
-        return {**ends, "width_correction": WIDTH_CORRECTION}
-
-    def branches(self) -> dict[str, xr.Dataset]:
-        """Return the simulations by their place in the tree."""
-        return {f"/simulation/width_{m}": one for m, one in zip(self.runs.widths, self.simulations, strict=True)}
+def _remarks(runs: WidthRuns, attrs: Mapping[str, Any], distances: dict[str, Array], places: slice) -> list[str]:
+    """Return sentences on noise, on random particles, and on neurons without tracers."""
+    noise, gap = (distances[name][:, :, places].mean(axis=(1, 2)) for name in ("function_gap_noise", "function_gap"))
+    share, particles = float(np.max(noise / gap)), int(attrs.get("particles", 0))
+    coarse = attrs.get("quadrature") == "random" and runs.widths[-1] > LARGEST_SHARE * particles
+    of_noise = f"Noise of SGD, there up to {share:.2g} times the distance, is averaged out over pairs of runs."
+    random = f"The mean field has {particles} random particles and a distance of its own of that order."
+    lost = "The prediction has no tracers from the starts of the runs, so neurons are not followed."
+    no_tracers = np.isnan(distances["largest_coupling_error"]).all()
+    return [words for holds, words in ((share > 0.0, of_noise), (coarse, random), (no_tracers, lost)) if holds]
 
 
-def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> WidthEvidence:
-    """Test runs of several widths against a mean field."""
-    runs = checked_runs(mean_field, simulations)
-    distances = _distances(runs, mean_field)
-    test = exponent_test(runs, mean_field, distances["function_gap"], rate)
-    blown_up = int(sum(np.sum(one["blown_up"].values != 0) for one in runs.simulations))
-    return WidthEvidence(
-        problem=runs.problem,
-        prediction=mean_field,
-        simulations=runs.simulations,
-        rate=rate,
-        theory=THEORY,
-        p_value=test.p,
-        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
-        blown_up=blown_up,
-        runs=runs,
-        test=test,
-        distances=distances,
-    )
+def _values(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array]) -> dict[str, Array]:
+    """Return the distances, and their exponents in the width over time."""
+    from dynamics.laws import width_exponents
+
+    coupling = distances["squared_coupling"]
+    found = {name: value for name, value in distances.items() if name != "squared_coupling"}
+    found["coupling_error"] = np.sqrt(np.maximum(coupling, 0.0))
+    found["mean_field_loss"] = mean_field["loss"].values[runs.saved]
+    found["loss_level_time"] = mean_field["loss_level_time"].values
+    for name, distance in (("function_gap", distances["function_gap"]), ("coupling", coupling)):
+        exponent, error = width_exponents(distance, runs.widths)
+        found[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
+        found[f"{name}_exponent_error"] = error
+    return found

@@ -61,7 +61,7 @@ from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED, permutation_test
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, two_sided
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -120,7 +120,7 @@ def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expecta
     return found
 
 
-def path_p_value(tests: list[PathTest]) -> float:
+def path_p_value(tests: Sequence[PathTest]) -> float:
     """Return the p-value of all of them together; 1 if there is none."""
     return min(1.0, max(len(tests), 1) * min((test.p for test in tests), default=1.0))
 

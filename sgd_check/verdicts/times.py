@@ -69,9 +69,11 @@ from sgd_check.verdicts.time_tests import (
     permutation_test,
     shares_of_rate,
 )
-from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, VISIBLE_ERROR, Evidence, side_of, too_few
+from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, VISIBLE_ERROR, Evidence, Sentences, side_of, too_few
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import xarray as xr
     from numpy.typing import NDArray
 
@@ -82,8 +84,6 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.01
 #: How early the mean of ln T may be where theory does not say: an error that is to be seen.
 LEAST_EDGE = float(np.log1p(VISIBLE_ERROR))
-#: Against a sample, times and loss are two families of tests that share the rate of false alarms evenly.
-FAMILIES = 2
 _OVERLAPS = 2001
 
 
@@ -101,9 +101,9 @@ class CountTest(NamedTuple):
     time: float
     having: int
     runs: int
-    share: float
-    told: bool
-    p: float
+    share: float = np.nan
+    told: bool = False
+    p: float = np.nan
     moved: float = np.nan
     needed: float = np.nan
     scatter: float = np.nan
@@ -111,22 +111,15 @@ class CountTest(NamedTuple):
     def sentence(self, end: str) -> str:
         """Return how many runs have the direction, the prediction, an end, and whether noise is the cause."""
         when = "never" if np.isinf(self.time) else f"at {self.time:.3g}, after the end of the runs"
-        found = f"{self.having} of {self.runs} runs {self.event.past}"
-        return f"Direction {self.direction + 1}, predicted {when}: {found}{end} {self.cause()}".rstrip()
-
-    def cause(self) -> str:
-        """Return that the noise of the steps is the cause, empty if it is not known to be."""
+        found, cause = f"{self.having} of {self.runs} runs {self.event.past}", ""
+        noise = "The noise of the steps, which this theory leaves out,"
         if self.scatter > NOISE_DECIDES:
-            return (
-                f"The noise of the steps, which this theory leaves out, decides when it {self.event.present}, and "
-                "scatters the logarithm of the time by more than 1."
-            )
-        if not self.moved >= self.needed > 0.0:
-            return ""
-        return (
-            "The noise of the steps, which this theory leaves out, carries runs over: until the end of the runs it "
-            f"moves an overlap by {self.moved:.2g}, and {self.needed:.2g} is enough."
-        )
+            decides = f"decides when it {self.event.present}"
+            cause = f"{noise} {decides}, and scatters the logarithm of the time by more than 1."
+        elif self.moved >= self.needed > 0.0:
+            moves = f"until the end of the runs it moves an overlap by {self.moved:.2g}"
+            cause = f"{noise} carries runs over: {moves}, and {self.needed:.2g} is enough."
+        return f"Direction {self.direction + 1}, predicted {when}: {found}{end} {cause}".rstrip()
 
 
 class EventTests(NamedTuple):
@@ -143,6 +136,11 @@ class EventTests(NamedTuple):
     awaited: NDArray[np.bool_]
     counts: tuple[CountTest, ...] = ()
 
+    @property
+    def tested(self) -> NDArray[np.bool_]:
+        """Directions (P,) whose times were tested."""
+        return np.array([test is not None for test in self.tests], dtype=bool)
+
     def column(self, name: str) -> Array:
         """Return an attribute of the test of every direction (P,), NaN where it was not tested."""
         return np.array([np.nan if test is None else getattr(test, name) for test in self.tests], dtype=np.float64)
@@ -151,14 +149,13 @@ class EventTests(NamedTuple):
     def p_values(self) -> Array:
         """The two-sided p-value of every direction (P,), NaN where it was not tested."""
         found = self.column("p")
-        for one in self.counts:
-            found[one.direction] = one.p
+        found[[one.direction for one in self.counts]] = [one.p for one in self.counts]
         return found
 
     @property
     def unresolved(self) -> NDArray[np.bool_]:
         """Directions (P,) in which an error of 30 % could have gone unseen."""
-        return np.array([test is None or not test.resolved for test in self.tests], dtype=bool)
+        return np.asarray(self.column("resolved") != 1.0)
 
     @property
     def due(self) -> NDArray[np.bool_]:
@@ -172,27 +169,46 @@ class EventTests(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimesEvidence(Evidence):
-    """The tests of times, against the theory "flow", "finite step" or "sample".
+class TimesTests:
+    """The tests of times at a `rate` of false alarms, against the theory "flow", "finite step" or "sample".
 
-    `parts` are of times of emergence and, where these are compared, of learned times. `ratio` (seeds, P) is measured
-    over predicted times. `loss` is None where the prediction has no loss, or no run is usable; it enters the verdict if
-    its p is a number. `path` has the tests that do not depend on times, and `by_path` says whether they differ more.
+    `parts` are of times of emergence and, where these are compared, of learned times. `loss` is None where the
+    prediction has no loss, or no run is usable; it enters the verdict if its p is a number. `path` has the tests that
+    do not depend on times, and `by_path` says whether they differ more. `p_value` is that of all.
     """
 
+    prediction: xr.Dataset
+    simulation: xr.Dataset
+    rate: float
+    theory: str
+    p_value: float
     parts: list[EventTests]
-    ratio: Array
     loss: LossBand | None
-    path: tuple[PathTest, ...] = ()
+    path: Sequence[PathTest] = ()
     by_path: bool = False
 
     @property
     def end(self) -> float:
         """End of the runs."""
-        return float(self.simulations[0].attrs["end_time"])
+        return float(self.simulation.attrs["end_time"])
 
-    def difference(self) -> str:
-        """Return the sentence on the largest difference."""
+    def sentences(self) -> Sentences:
+        """Return what the tests say."""
+        lacking = (
+            too_few(int(np.sum(sound_runs(self.simulation))))
+            or self._cut_off()
+            or " ".join(filter(None, map(_doubtful, self.parts)))
+            or self._nothing_awaited()
+            or self._partial_agreement()
+        )
+        return Sentences(
+            difference=self._difference() if self.p_value < self.rate else "",
+            lacking=lacking,
+            agreement=self._agreement(),
+            remarks=[*self.parts[0].expected.notes, *(self._later() if self.parts[0].tested.any() else [])],
+        )
+
+    def _difference(self) -> str:
         end = f"(global p = {self.p_value:.2g} < {self.rate:g})."
         if self.by_path:
             off = min(self.path, key=lambda test: test.p)
@@ -200,7 +216,7 @@ class TimesEvidence(Evidence):
         least = [float(np.nanmin(one.p_values, initial=np.inf)) for one in self.parts]
         if self.loss is not None and self.loss.p < min(least):
             at = int(np.nanargmax(np.abs(self.loss.z)))
-            time, z = float(self.simulations[0]["time"].values[at]), self.loss.z[at]
+            time, z = float(self.simulation["time"].values[at]), self.loss.z[at]
             return f"The loss is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
         farthest = self.parts[int(np.argmin(least))]
         worst = int(np.nanargmin(farthest.p_values))
@@ -210,21 +226,10 @@ class TimesEvidence(Evidence):
         side = "late" if test.z > 0 else "early"
         return f"Direction {worst + 1} {farthest.event.present} {side}, z = {test.z:.1f} {end}"
 
-    def lacking(self) -> str:
-        """Return why theory and runs that do not differ are not known to agree; empty if they are."""
-        return (
-            too_few(self.usable)
-            or self._cut_off()
-            or " ".join(filter(None, map(_doubtful, self.parts)))
-            or self._nothing_awaited()
-            or self._partial_agreement()
-        )
-
     def _cut_off(self) -> str:
         """Return which predicted directions could not be tested because the runs stopped early; empty if none."""
-        first, reason = self.parts[0], self.simulations[0].attrs["stop_reason"]
-        untested = ~first.awaited | np.array([test is None for test in first.tests])
-        cut_off = first.unresolved & np.isfinite(first.expected.time) & untested
+        first, reason = self.parts[0], self.simulation.attrs["stop_reason"]
+        cut_off = first.unresolved & np.isfinite(first.expected.time) & ~(first.awaited & first.tested)
         if reason == "reached_end" or not cut_off.any():
             return ""
         return f"The runs stopped early ({reason}), before direction {_named(cut_off)} could be tested."
@@ -235,11 +240,9 @@ class TimesEvidence(Evidence):
         if first.awaited.any():
             return ""
         predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
-        early = unfinished("The runs", self.simulations[0]) or predicted
-        if early:
+        if early := unfinished("The runs", self.simulation) or predicted:
             return f"{early}, before any direction could be tested."
-        time = first.expected.time
-        soonest = np.min(time[np.isfinite(time)], initial=np.inf)
+        soonest = np.min(first.expected.time, initial=np.inf, where=np.isfinite(first.expected.time))
         when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
         return (
             f"No direction could be tested: none is predicted to {first.event.verb} well before the end of the runs, "
@@ -248,80 +251,73 @@ class TimesEvidence(Evidence):
 
     def _partial_agreement(self) -> str:
         """Return on how many of the awaited directions there is agreement, and the gaps of the others; empty if all."""
-        gaps = [(one, _gaps(one)) for one in self.parts]
-        lacks = [words.format(_numbered(which)) for _, found in gaps for words, which in found.items()]
+        gaps = [_gaps(one) for one in self.parts]
+        lacks = [words.format(_numbered(which)) for found in gaps for words, which in found.items()]
         if not lacks:
             return ""
         agreed = []
-        for one, found in gaps:
-            count = int(one.due.sum()) - sum(map(len, found.values()))
-            if count:
-                agreed.append(
-                    f"{count} of {one.due.sum()} {'learned times' if one.event is LEARNING else 'directions'}"
-                )
+        for one, found in zip(self.parts, gaps, strict=True):
+            due, kind = int(one.due.sum()), "learned times" if one.event is LEARNING else "directions"
+            if count := due - sum(map(len, found.values())):
+                agreed.append(f"{count} of {due} {kind}")
         who = "The two samples" if self.theory == "sample" else "Theory and SGD"
         first = f"{who} agree on {' and '.join(agreed)} (global p = {self.p_value:.2g})."
         return " ".join([first] * bool(agreed) + lacks)
 
-    def agreement(self) -> str:
+    def _agreement(self) -> str:
         """Return the tested directions, save those that the runs reach, but not 30 % later."""
-        first, sampled = self.parts[0], self.theory == "sample"
-        tested = np.array([test is not None for test in first.tests])
-        near = first.unresolved & (tested | (first.expected.time <= self.end))
+        first = self.parts[0]
+        near = first.unresolved & (first.tested | (first.expected.time <= self.end))
         met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
         compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
-        seen = (
-            f"{'No difference of the laws shows' if sampled else 'No tested direction leaves its band'} up to time "
-            f"{self.end:.3g} (global p = {self.p_value:.2g}), and an error of {100 * VISIBLE_ERROR:.0f} % would have "
-            f"been seen in the {' and the '.join(compared)}"
+        none = "No difference of the laws shows" if self.theory == "sample" else "No tested direction leaves its band"
+        save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
+        return (
+            f"{none} up to time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of "
+            f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}."
         )
-        save = f", save in direction {_named(near)}, predicted near the end of the runs."
-        return seen + (save if near.any() else ".")
 
-    def remarks(self) -> list[str]:
-        """Return the notes of theory, and the directions that are predicted never or after the runs."""
-        later = []
-        if any(test is not None for test in self.parts[0].tests):
-            later = [f"{done}: {one.what} {_named(which)}." for one in self.parts for done, which in self._later(one)]
-        return [*self.parts[0].expected.notes, *later]
+    def _later(self) -> Iterator[str]:
+        """Yield the sentences on directions that are predicted never or after the runs: counted ones, and others."""
+        for one in self.parts:
+            time = one.expected.time
+            beyond, counted = ~one.tested & ~(time <= self.end), np.zeros(time.size, dtype=bool)
+            counted[[each.direction for each in one.counts if np.isfinite(each.p)]] = True
+            first = np.min(time, initial=np.inf, where=beyond & np.isfinite(time))
+            after = f", the first at {first:.3g}" if np.isfinite(first) else ""
+            if (beyond & counted).any():
+                which = f"{one.what} {_named(beyond & counted)}"
+                yield f"Only counted, since predicted never or beyond the horizon{after}: {which}."
+            if (beyond & ~counted).any():
+                yield f"Not tested, since no time is predicted for it: {one.what} {_named(beyond & ~counted)}."
 
-    def _later(self, one: EventTests) -> list[tuple[str, NDArray[np.bool_]]]:
-        """Return the directions (P,) that are predicted never or after the runs: counted ones, and others."""
-        time = one.expected.time
-        beyond = np.array([test is None for test in one.tests]) & ~(time <= self.end)
-        counted = np.zeros(time.size, dtype=bool)
-        counted[[each.direction for each in one.counts if np.isfinite(each.p)]] = True
-        first = np.min(time[beyond & np.isfinite(time)], initial=np.inf)
-        after = f", the first at {first:.3g}" if np.isfinite(first) else ""
-        both = (
-            (f"Only counted, since predicted never or beyond the horizon{after}", beyond & counted),
-            ("Not tested, since no time is predicted for it", beyond & ~counted),
-        )
-        return [(done, which) for done, which in both if which.any()]
-
-    def variables(self) -> dict[str, Any]:
-        """Return the variables by direction and over time."""
-        found = time_variables(self, self.parts, self.ratio, self.loss)
-        return found | {"path_p_value": path_p_value(list(self.path)) if self.path else np.nan}
-
-    def coords(self) -> dict[str, Any]:
-        """Return the coordinates of /comparison."""
-        return {name: self.simulations[0][name].values for name in ("seed", "time")}
-
-    def attributes(self) -> dict[str, Any]:
-        """Return the counts, and the sentences on loss and path."""
-        path = "Path: not compared."
+    def evidence(self, problem: Problem) -> Evidence:
+        """Return the evidence of the tests."""
+        path, first, sound = "Path: not compared.", self.parts[0], sound_runs(self.simulation)
         if self.path:
             worst = min(self.path, key=lambda test: test.p)
             farthest = f"of {len(self.path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
             path = f"Path, part of the verdict: {farthest}"
-        sampled = self.theory == "sample"
-        return {
-            "tested_directions": sum(test is not None for test in self.parts[0].tests),
-            **_loss_attributes(self.loss, self.rate, self.parts[0].event),
-            "path_statement": path,
-            "prediction_blown_up_count": int(np.sum(~sound_runs(self.prediction))) if sampled else None,
-        }
+        lost = int(np.sum(~sound_runs(self.prediction))) if self.theory == "sample" else None
+        return Evidence(
+            problem=problem,
+            prediction=self.prediction,
+            simulations={"/simulation": self.simulation},
+            rate=self.rate,
+            theory=self.theory,
+            usable=int(np.sum(sound)),
+            blown_up=int(np.sum(~sound)),
+            sentences=self.sentences(),
+            values=time_variables(self.prediction, self.simulation, self.theory, self.parts, self.loss)
+            | {"p_value": self.p_value, "path_p_value": path_p_value(self.path) if self.path else np.nan},
+            labels={"coords": {name: self.simulation[name].values for name in ("seed", "time")}},
+            attributes={
+                "tested_directions": int(first.tested.sum()),
+                **_loss_attributes(self.loss, self.rate, first.event),
+                "path_statement": path,
+                "prediction_blown_up_count": lost,
+            },
+        )
 
 
 def _loss_attributes(loss: LossBand | None, rate: float, event: Event) -> dict[str, Any]:
@@ -349,15 +345,12 @@ def _loss_attributes(loss: LossBand | None, rate: float, event: Event) -> dict[s
 
 def _doubtful(one: EventTests) -> str:
     """Return which directions theory puts beyond its end, or the runs', and runs have; empty if there is none."""
-    found = []
-    ended = [each for each in one.counts if np.isnan(each.time) and each.having]
-    if ended:
-        which = ", ".join(f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in ended)
-        found.append(f"The prediction ended before the runs, without {one.event.noun} of direction {which}.")
+    had = [each for each in one.counts if each.having]
+    ended = [f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)]
+    beyond = f"The prediction ended before the runs, without {one.event.noun} of direction {', '.join(ended)}."
     few = ", too few to refute theory, too many to agree with it."
-    return " ".join(
-        found + [each.sentence(few) for each in one.counts if np.isfinite(each.p) and each.having and not each.told]
-    )
+    found = [each.sentence(few) for each in had if np.isfinite(each.p) and not each.told]
+    return " ".join([beyond] * bool(ended) + found)
 
 
 def _gaps(one: EventTests) -> dict[str, list[int]]:
@@ -391,7 +384,7 @@ def _numbered(directions: list[int]) -> str:
     return ", ".join(str(p + 1) for p in directions)
 
 
-def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> TimesEvidence:
+def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
     noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
     emergence = expectation(problem, prediction, noise_of_step)
@@ -415,22 +408,17 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     by_time = min(combined_p_value(one.p_values, shares[one.event]) for one in parts) / (1.0 - PATH_SHARE)
     path = path_tests(prediction, simulation, emergence, noise)
     by_path = path_p_value(path) / PATH_SHARE
-    ratio = emergence_ratio(simulation, emergence.time)
-    return TimesEvidence(
-        problem=problem,
+    return TimesTests(
         prediction=prediction,
-        simulations=[simulation],
+        simulation=simulation,
         rate=rate,
         theory="finite step" if has_step(prediction) else "flow",
         p_value=min(1.0, by_time, by_path),
-        usable=int(np.sum(sound_runs(simulation))),
-        blown_up=int(np.sum(~sound_runs(simulation))),
         parts=parts,
-        ratio=ratio,
-        loss=loss_against_theory(prediction, simulation, emergence.time, ratio),
-        path=tuple(path),
+        loss=loss_against_theory(prediction, simulation, emergence.time, emergence_ratio(simulation, emergence.time)),
+        path=path,
         by_path=by_path < by_time,
-    )
+    ).evidence(problem)
 
 
 def _due(expected: Expectation, counts: list[CountTest | None]) -> Array:
@@ -477,9 +465,9 @@ def count_tests(
     """
     end = float(simulation.attrs["end_time"])
     measured = of_sound_runs(simulation, event.variable)
-    runs, found = measured.shape[0], [None] * measured.shape[1]
+    runs, found = measured.shape[0], list[CountTest | None]([None] * measured.shape[1])
     if runs < FEWEST_RUNS or not end > 0.0:
-        return list(found)
+        return found
     having = np.count_nonzero(np.isfinite(measured), axis=0)
     times, edges = _times_beyond(prediction, event, end), np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)
     with np.errstate(invalid="ignore"):
@@ -487,20 +475,21 @@ def count_tests(
     due &= (~np.isnan(times) | _is_integrated(prediction)) & (times != 0.0)
     if event is LEARNING:
         due &= np.isfinite(expected.low) | ~(times <= end * (1.0 + VISIBLE_ERROR))
-
-    def count(p: int) -> CountTest | None:
+    for p in np.flatnonzero(due & (~np.isnan(times) | (having > 0))).tolist():
         time, low, scatter, n = float(times[p]), float(expected.low[p]), float(expected.scatter[p]), int(having[p])
-        if np.isnan(time):
-            return CountTest(p, event, time, n, runs, np.nan, False, np.nan) if n else None
-        told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
-        if told:
-            far = max(low - float(np.log(end / time)), 0.0) / max(scatter, 1e-12)
-            share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
-        chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
-        reach = (np.nan, np.nan) if told or n == 0 else reach_of_noise(problem, rate, p, end)
-        return CountTest(p, event, time, n, runs, share, told, chance, *reach, np.nan if told else scatter)
-
-    return [count(p) if due[p] else None for p in range(len(found))]
+        test = CountTest(p, event, time, n, runs)
+        if not np.isnan(time):
+            told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
+            if told:
+                far = max(low - float(np.log(end / time)), 0.0) / max(scatter, 1e-12)
+                share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
+            elif n:
+                moved, needed = reach_of_noise(problem, rate, p, end)
+                test = test._replace(moved=moved, needed=needed)
+            chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
+            test = test._replace(share=share, told=told, p=chance, scatter=np.nan if told else scatter)
+        found[p] = test
+    return found
 
 
 def _times_beyond(prediction: xr.Dataset, event: Event, end: float) -> Array:
@@ -558,42 +547,36 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 
 
-def against_sample(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> TimesEvidence:
+def against_sample(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test whether two samples of runs have one law: their times of emergence, and their losses."""
     theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
-    ends = [float(dataset.attrs["end_time"]) for dataset in (prediction, simulation)]
-    horizon = min(ends)
+    horizon = min(float(dataset.attrs["end_time"]) for dataset in (prediction, simulation))
     first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
     both = np.concatenate([first, second])
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
     scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
     chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
     loss = loss_against_sample(prediction, simulation, both)
-    share = FAMILIES if loss is not None and np.isfinite(loss.p) else 1
-    level = rate / (share * max(len(tested), 1))
+    of_loss = [] if loss is None or np.isnan(loss.p) else [loss.p]
+    # Times and loss are two families of tests that share the rate of false alarms evenly.
+    level = rate / ((1 + len(of_loss)) * max(len(tested), 1))
     tests: list[TimeTest | None] = [None] * ours.shape[1]
     for p, chance in zip(tested, chances.each.tolist(), strict=True):
         tests[p] = assess_samples(first[:, p], second[:, p], horizon, chance, level)
     awaited = np.array([test is not None for test in tests])
-    families = [chances.together if awaited.any() else 1.0]
-    if share == FAMILIES and loss is not None:
-        families.append(loss.p)
-    medians = np.array([median_time(sample, ends[0]) for sample in theirs.T])
+    families = [chances.together if awaited.any() else 1.0, *of_loss]
+    medians = np.array([median_time(sample, float(prediction.attrs["end_time"])) for sample in theirs.T])
     medians = np.where(medians > 0, medians, np.nan)
     expected = Expectation.uniform(medians, delay=0.0, scatter=log_scatter(theirs), low=0.0, high=0.0)
-    return TimesEvidence(
-        problem=problem,
+    return TimesTests(
         prediction=prediction,
-        simulations=[simulation],
+        simulation=simulation,
         rate=rate,
         theory="sample",
         p_value=min(1.0, len(families) * min(families)),
-        usable=int(np.sum(sound_runs(simulation))),
-        blown_up=int(np.sum(~sound_runs(simulation))),
         parts=[EventTests(event_of(simulation), expected, tests, awaited)],
-        ratio=emergence_ratio(simulation, medians),
         loss=loss,
-    )
+    ).evidence(problem)
 
 
 def emergence_ratio(simulation: xr.Dataset, time: Array) -> Array:
@@ -609,14 +592,15 @@ def log_scatter(times: Array) -> Array:
     return np.asarray(np.std(np.log(np.maximum(times, 1e-300)), axis=0, ddof=1))
 
 
-def time_variables(evidence: Evidence, parts: list[EventTests], ratio: Array, loss: LossBand | None) -> dict[str, Any]:
-    """Return the variables by direction, and survival curves and losses at the times of the first simulation."""
-    prediction, simulation = evidence.prediction, evidence.simulations[0]
+def time_variables(
+    prediction: xr.Dataset, simulation: xr.Dataset, theory: str, parts: list[EventTests], loss: LossBand | None
+) -> dict[str, Any]:
+    """Return the variables by direction, and survival curves and losses at the times of the simulation."""
     found, *others = parts
     expected, times = found.expected, simulation["time"].values
     measured = of_sound_runs(simulation, "emergence_time")
     curves = [kaplan_meier(sample, float(simulation.attrs["end_time"]), times) for sample in measured.T]
-    if evidence.theory == "sample":
+    if theory == "sample":
         end = float(prediction.attrs["end_time"])
         predicted = [kaplan_meier(s, end, times).value for s in of_sound_runs(prediction, "emergence_time").T]
     else:
@@ -624,15 +608,10 @@ def time_variables(evidence: Evidence, parts: list[EventTests], ratio: Array, lo
         predicted = [expected_survival(*law, times) for law in laws]
 
     def power(side: str) -> Array:
-        tests = [getattr(test, side, None) for test in found.tests]
-        return np.array([np.nan if one is None else one.power for one in tests])
+        return np.array([getattr(getattr(test, side, None), "power", np.nan) for test in found.tests])
 
-    learned: dict[str, Array] = {}
-    for one in others:
-        learned |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
-        learned["learned_visible_error"] = one.column("visible")
     values = {
-        "emergence_ratio": ratio,
+        "emergence_ratio": emergence_ratio(simulation, expected.time),
         "emergence_time": expected.time,
         "expected_delay": expected.delay,
         "expected_lateness": expected.lateness,
@@ -644,22 +623,24 @@ def time_variables(evidence: Evidence, parts: list[EventTests], ratio: Array, lo
         "log_scatter": log_scatter(measured),
         "z_score": found.column("z"),
         "direction_p_value": found.p_values,
-        **learned,
         "early_power": power("early"),
         "late_power": power("late"),
         "visible_error": found.column("visible"),
         "censored_count": np.sum(simulation["censored"].values[sound_runs(simulation)] != 0, axis=0),
-        "p_value": evidence.p_value,
-        "loss_p_value": np.nan if loss is None else loss.p,
+        "loss_p_value": np.nan,
         "path_p_value": np.nan,
         "survival": np.array([curve.value for curve in curves]),
         "survival_low": np.array([curve.low for curve in curves]),
         "survival_high": np.array([curve.high for curve in curves]),
         "predicted_survival": np.array(predicted),
     }
+    for one in others:
+        values |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
+        values["learned_visible_error"] = one.column("visible")
     if loss is None:
         return values
     return values | {
+        "loss_p_value": loss.p,
         "mean_loss": loss.mean,
         "loss_standard_error": loss.standard_error,
         "expected_loss": loss.expected,

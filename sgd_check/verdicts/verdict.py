@@ -1,15 +1,15 @@
 """The one rule that turns the evidence of a comparison into a word, its reasons and a dataset.
 
-A comparison aligns prediction and runs, tests them, and collects the tests as evidence. There are four kinds: of times
-(`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), and of estimates
-(`recovery`). All of them answer the same questions of the rule.
+A comparison aligns prediction and runs, tests them, and collects numbers and sentences of the tests as evidence: of
+times (`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), of
+estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.problem import Problem
-
 #: Fewest runs that a test takes.
 FEWEST_RUNS = 4
 #: "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
@@ -28,91 +26,51 @@ VISIBLE_ERROR, POWER = 0.3, 0.8
 MORE_WORK = "use more seeds, a smaller learning rate or more steps"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence(ABC):
-    """The tests of one comparison.
+class Sentences(NamedTuple):
+    """What the tests of one comparison say; a sentence is empty where it does not apply.
 
-    `p_value` is that of everything that enters the verdict, and `rate` the rate of false alarms. `usable` counts the
-    runs that did not blow up.
+    `untested` says why nothing could be tested; `difference` is on the largest difference that speaks against theory,
+    and `excuse` says that it may have another cause; `lacking` says why theory and runs that do not differ are not
+    known to agree, and `agreement` what was tested and which error would have been seen. `remarks` follow.
     """
 
-    title: ClassVar[str] = "Online SGD against prediction"
-    #: Leading dims of the stored variables, and the names of variables that have them though they usually do not.
-    leading: ClassVar[tuple[str, ...]] = ()
-    with_leading: ClassVar[tuple[str, ...]] = ()
+    difference: str
+    lacking: str
+    agreement: str
+    untested: str = ""
+    excuse: str = ""
+    remarks: Sequence[str] = ()
 
-    problem: Problem
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """The tests of one comparison at a `rate` of false alarms: their sentences, and what is stored of them.
+
+    `simulations` are by their place in the tree. `usable` counts the runs that did not blow up. `values` are the
+    variables of /comparison, `labels` further arguments of `make_dataset`, and `attributes` those that other kinds of
+    evidence do not have.
+    """
+
+    problem: Any
     prediction: xr.Dataset
-    simulations: Sequence[xr.Dataset]
+    simulations: Mapping[str, xr.Dataset]
     rate: float
     theory: str
-    p_value: float
     usable: int
-    blown_up: int
-
-    @property
-    def refutable(self) -> bool:
-        """Whether a difference speaks against theory."""
-        return True
-
-    def untested(self) -> str:
-        """Return why nothing could be tested; empty if something was."""
-        return ""
-
-    def excuse(self) -> str:
-        """Return why a difference may have another cause than an error of theory; empty if it has none."""
-        return ""
-
-    @abstractmethod
-    def difference(self) -> str:
-        """Return the sentence on the largest difference."""
-
-    @abstractmethod
-    def lacking(self) -> str:
-        """Return why theory and runs that do not differ are not known to agree; empty if they are."""
-
-    @abstractmethod
-    def agreement(self) -> str:
-        """Return the sentence on the tests and the error that they would have seen."""
-
-    def remarks(self) -> list[str]:
-        """Return the sentences that follow the reason of the verdict."""
-        return []
-
-    @abstractmethod
-    def variables(self) -> dict[str, Any]:
-        """Return the variables of /comparison."""
-
-    def coords(self) -> dict[str, Any]:
-        """Return the coordinates of /comparison."""
-        return {}
-
-    def attributes(self) -> dict[str, Any]:
-        """Return attributes of /comparison that other kinds of evidence do not have."""
-        return {}
-
-    def branches(self) -> dict[str, xr.Dataset]:
-        """Return the simulations by their place in the tree."""
-        return {"/simulation": self.simulations[0]}
+    blown_up: int = 0
+    sentences: Sentences
+    values: Mapping[str, Any]
+    labels: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
 
-def decide(evidence: Evidence) -> tuple[str, str]:
-    """Return "agree", "disagree" or "undecided", and the reasons."""
-    word, reason = _word(evidence)
-    blown_up = [f"Runs left out because they blew up: {evidence.blown_up}."] if evidence.blown_up else []
-    return word, " ".join([reason, *evidence.remarks(), *blown_up])
-
-
-def _word(evidence: Evidence) -> tuple[str, str]:
-    if untested := evidence.untested():
-        return "undecided", untested
-    if evidence.p_value < evidence.rate and evidence.refutable:
-        if excuse := evidence.excuse():
-            return "undecided", f"{evidence.difference()} {excuse}"
-        return "disagree", evidence.difference()
-    if lacking := evidence.lacking():
-        return "undecided", lacking
-    return "agree", evidence.agreement()
+def decide(said: Sentences) -> tuple[str, str]:
+    """Return "agree", "disagree" or "undecided", and the reason."""
+    if said.untested:
+        return "undecided", said.untested
+    if said.difference:
+        return ("undecided", f"{said.difference} {said.excuse}") if said.excuse else ("disagree", said.difference)
+    return ("undecided", said.lacking) if said.lacking else ("agree", said.agreement)
 
 
 def verdict_tree(evidence: Evidence) -> xr.DataTree:
@@ -121,29 +79,27 @@ def verdict_tree(evidence: Evidence) -> xr.DataTree:
 
     from dynamics.runs import make_dataset
 
-    prediction = evidence.prediction
-    verdict, reasons = decide(evidence)
+    prediction, blown_up = evidence.prediction, evidence.blown_up
+    verdict, reason = decide(evidence.sentences)
+    lost = [f"Runs left out because they blew up: {blown_up}."] if blown_up else []
     comparison = make_dataset(
-        evidence.variables(),
+        evidence.values,
         problem=evidence.problem,
-        title=evidence.title,
-        coords=evidence.coords(),
         solver={"answer": "comparison", "false_alarm_rate": evidence.rate},
         attributes={
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if "seed" in prediction.dims else "unknown")),
             "verdict": verdict,
             "false_alarm_rate": evidence.rate,
-            "reasons": reasons,
+            "reasons": " ".join([reason, *evidence.sentences.remarks, *lost]),
             "theory": evidence.theory,
             "usable_runs": evidence.usable,
-            "blown_up_count": evidence.blown_up,
-            **evidence.attributes(),
+            "blown_up_count": blown_up,
+            **evidence.attributes,
         },
-        leading=evidence.leading,
-        with_leading=evidence.with_leading,
+        **{"title": "Online SGD against prediction", **evidence.labels},
     )
-    return xr.DataTree.from_dict({"/prediction": prediction, **evidence.branches(), "/comparison": comparison})
+    return xr.DataTree.from_dict({"/prediction": prediction, **evidence.simulations, "/comparison": comparison})
 
 
 def too_few(usable: int) -> str:
@@ -171,7 +127,11 @@ def two_sided(score: float) -> float:
     return float(2.0 * special.ndtr(-abs(score))) if score else 1.0
 
 
+def reach_in_errors(freedom: float, level: float) -> float:
+    """Return the distance, in standard errors, that Student's t at this level sees with probability 0.8."""
+    return float(special.stdtrit(freedom, 1.0 - level / 2) + special.stdtrit(freedom, POWER))
+
+
 def reach_factor(runs: int, level: float) -> float:
     """Return the shift of the mean that a test at this level sees with probability 0.8, in units of the scatter."""
-    quantiles = special.stdtrit(runs - 1, 1.0 - level / 2) + special.stdtrit(runs - 1, POWER)
-    return float(quantiles / np.sqrt(runs))
+    return reach_in_errors(runs - 1, level) / float(np.sqrt(runs))

@@ -9,7 +9,7 @@ import sgd_check
 from sgd_check.verdicts.alignment import EMERGENCE
 from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import assess_direction
-from sgd_check.verdicts.times import EventTests, TimesEvidence
+from sgd_check.verdicts.times import EventTests, TimesTests
 from sgd_check.verdicts.verdict import decide
 
 NAN = np.nan
@@ -54,20 +54,16 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     tests = [None if test.early is None is test.late else test for test in tests]
     expected = Expectation.uniform(time, delay=0.0, scatter=0.0, low=0.0, high=0.0)
     simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
-    evidence = TimesEvidence(
-        problem=None,
+    found = TimesTests(
         prediction=xr.Dataset(),
-        simulations=[simulation],
+        simulation=simulation,
         rate=0.01,
         theory="flow",
         p_value=min(1.0, count * min(test.p for test in tests if test is not None)),
-        usable=runs,
-        blown_up=0,
         parts=[EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)],
-        ratio=np.exp(logs),
         loss=None,
     )
-    return dict(zip(("verdict", "reasons"), decide(evidence), strict=True))
+    return dict(zip(("verdict", "reasons"), decide(found.sentences()), strict=True))
 
 
 @pytest.fixture
