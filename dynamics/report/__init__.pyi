@@ -42,6 +42,7 @@ from .findings import jsonable as jsonable
 from .findings import records as records
 from .findings import renamed as renamed
 from .findings import run_findings as run_findings
+from .findings import spread_times as spread_times
 from .findings import study_findings as study_findings
 from .laws import recovery_sentence as recovery_sentence
 from .laws import transfer_figure as transfer_figure

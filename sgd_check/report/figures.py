@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import check_choice
+from dynamics.problem.checks import require
 from dynamics.report import (
     BAND,
     MEASURED,
@@ -28,6 +29,7 @@ from dynamics.report import (
     plot_chaos,
     shades,
     small,
+    spread_times,
 )
 from dynamics.runs.variables import axis_label
 from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs, sound_runs
@@ -84,10 +86,9 @@ def compared_parts(tree: object) -> tuple[xr.Dataset, xr.Dataset, xr.Dataset]:
     if not isinstance(tree, DataTree):
         msg = f"Argument `tree` must be a DataTree of `sgd_check.compare`, but is of type {type(tree).__name__}."
         raise TypeError(msg)
-    missing = {"comparison", "simulation", "prediction"} - set(tree.children)
-    if missing:
-        msg = f"Argument `tree` must be a result of `sgd_check.compare`, but has no group `{min(missing)}`."
-        raise ValueError(msg)
+    for group in ("comparison", "prediction", "simulation"):
+        need = "Argument `tree` must be a result of `sgd_check.compare`"
+        require(group in tree.children, f"{need}, but has no group `{group}`.")
     return tree["comparison"].to_dataset(), tree["simulation"].to_dataset(), tree["prediction"].to_dataset()
 
 
@@ -124,11 +125,16 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
     """
     with figure_style(style):
         theory = compared_parts(tree)[0].attrs["theory"]
-        if theory == MEAN_FIELD:
-            return plot_widths(tree, axes)
-        if theory == LAW:
-            return plot_law_test(tree, axes)
-        panels: Any = _new_panels() if axes is None else given_panels("axes", axes, PANELS)
+        if theory in (MEAN_FIELD, LAW):
+            return (plot_widths if theory == MEAN_FIELD else plot_law_test)(tree, axes)
+        if axes is None:
+            whole: Any = new_figure((11.0, 8.2))
+            grid = whole.add_gridspec(2, 2)
+            halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
+            places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
+            panels: Any = [whole.add_subplot(place) for place in places]
+        else:
+            panels = given_panels("axes", axes, PANELS)
         plot_times(tree, panels[0])
         plot_overlaps(tree, panels[1])
         (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
@@ -137,18 +143,10 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
         return figure
 
 
-def _new_panels() -> list[Axes]:
-    figure: Any = new_figure((11.0, 8.2))
-    grid = figure.add_gridspec(2, 2)
-    halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
-    places = [grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1]]
-    return [figure.add_subplot(place) for place in places]
-
-
 def spread_directions(count: int) -> zip[tuple[int, Any]]:
     """Return at most eight directions, evenly spread, each with a colour."""
-    chosen = np.unique(np.linspace(0, count - 1, min(count, MOST_DIRECTIONS)).round().astype(np.intp))
-    return zip(chosen.tolist(), shades(chosen.size, 0.85), strict=True)
+    chosen = spread_times(count, min(count, MOST_DIRECTIONS))
+    return zip(chosen, shades(len(chosen), 0.85), strict=True)
 
 
 def _show_last_decades(ax: Axes, time: Array) -> None:
@@ -158,7 +156,6 @@ def _show_last_decades(ax: Axes, time: Array) -> None:
 
 
 def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
-    """Finish a panel over the last two decades of flow time."""
     _show_last_decades(ax, time)
     finish_panel(ax, axis_label("time"), y, title, **legend)
 
@@ -173,7 +170,7 @@ def _blown_up(comparison: xr.Dataset) -> str:
 
 
 def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
-    """Draw simulated against predicted emergence times, one point with error bar per direction.
+    """Draw simulated against predicted emergence times, one point with error bar per direction, and return the axes.
 
     Dots are single runs; the error bar is the geometric mean with twice its standard error; the short orange line spans
     the band that theory allows the mean, or, across, the middle 80 % of the predicted runs; triangles count runs
@@ -184,28 +181,37 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     tree : DataTree
         Result of `sgd_check.compare`.
     ax : Axes, optional
+        Where to draw; by default new axes.
     style : {"screen", "paper", "talk"}, optional
         Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
     """
-    comparison, simulation, _ = compared_parts(tree)
+    comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
-    predicted, ratio = comparison["emergence_time"].values, comparison["emergence_ratio"].values
-    horizon = float(simulation.attrs["end_time"])
-    kept = np.flatnonzero(np.isfinite(predicted))
-    for p in kept.tolist():
-        time, runs = predicted[p], ratio[:, p] * predicted[p]
+    known = np.isfinite(comparison["emergence_time"].values)
+    shown = comparison.isel(direction=known)
+    predicted, counts = shown["emergence_time"].values, shown["censored_count"].values
+    names = ("mean_log_ratio", "standard_error", "band_low", "band_high")
+    sampled = comparison.attrs["theory"] == "sample"
+    numbers = zip(predicted, *(shown[name].values for name in names), strict=True)
+    for at, (time, mean, error, *band) in enumerate(numbers):
+        runs = shown["emergence_ratio"].values[:, at] * time
         ax.plot(np.full(runs.size, time), runs, ".", color=SIMULATED, ms=4, alpha=0.3)
-        _draw_theory(ax, tree, p)
-        mean, error = comparison["mean_log_ratio"].values[p], comparison["standard_error"].values[p]
+        if sampled:
+            theirs = of_sound_runs(prediction, "emergence_time")[:, known][:, at]
+            ax.plot(np.nanquantile(theirs, [0.1, 0.9]), [time, time], color=PREDICTED, lw=2, alpha=0.7)
+        elif np.isfinite(band).all():
+            wide: dict[str, Any] = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
+            ax.plot([time] * 2, time * np.exp(band), color=PREDICTED, **wide)
         if np.isfinite(mean):
             low, mid, high = time * np.exp(mean + 2 * error * np.array([-1, 0, 1]))
             ax.errorbar(time, mid, yerr=[[mid - low], [high - mid]], fmt="o", color=SIMULATED, ms=5, capsize=3)
-    _draw_censored(ax, predicted[kept], comparison["censored_count"].values[kept], horizon)
-    _finish_times(ax, tree, predicted[kept])
+    _draw_censored(ax, predicted, counts, float(simulation.attrs["end_time"]))
+    if predicted.size:
+        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
+        ax.plot(span, span, ":", color=REFERENCE, lw=1)
+        ax.set(xscale="log", yscale="log")
+        ax.margins(y=0.12)
+    _finish_times(ax, tree, without=bool(comparison["censored_count"].values.any()))
     return ax
 
 
@@ -221,31 +227,12 @@ def _draw_censored(ax: Axes, predicted: Array, counts: Integers, horizon: float)
             last = math.log(time)
 
 
-def _draw_theory(ax: Axes, tree: xr.DataTree, p: int) -> None:
-    """Draw the allowed band of the mean upwards, or the spread of the predicted runs across."""
-    comparison, _, prediction = compared_parts(tree)
-    time = float(comparison["emergence_time"].values[p])
-    if comparison.attrs["theory"] == "sample":
-        ends = np.nanquantile(of_sound_runs(prediction, "emergence_time")[:, p], [0.1, 0.9])
-        ax.plot(ends, [time, time], color=PREDICTED, lw=2, alpha=0.7)
-        return
-    band = np.array([float(comparison[name].values[p]) for name in ("band_low", "band_high")])
-    if np.isfinite(band).all():
-        style: dict[str, Any] = {"lw": 12, "alpha": 0.4, "solid_capstyle": "butt", "zorder": 1}
-        ax.plot([time] * 2, time * np.exp(band), color=PREDICTED, **style)
-
-
-def _finish_times(ax: Axes, tree: xr.DataTree, predicted: Array) -> None:
+def _finish_times(ax: Axes, tree: xr.DataTree, *, without: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     comparison, simulation, _ = compared_parts(tree)
     event, theory = event_of(simulation), comparison.attrs["theory"]
-    if predicted.size:
-        span = np.array([predicted.min() / 1.3, predicted.max() * 1.3])
-        ax.plot(span, span, ":", color=REFERENCE, lw=1)
-        ax.set(xscale="log", yscale="log")
-        ax.margins(y=0.12)
     if theory == "sample":
         band: Any = Line2D([], [], color=PREDICTED, lw=2, alpha=0.7, label="predicted runs, 10 to 90 %")
     else:
@@ -253,9 +240,9 @@ def _finish_times(ax: Axes, tree: xr.DataTree, predicted: Array) -> None:
         words = "band of the mean" if by_curves(tree) or event is ALIGNMENT else words
         band = Patch(color=PREDICTED, alpha=0.45, label=f"theory: {words}")
     handles = [Line2D([], [], marker="o", color=SIMULATED, label="SGD: mean ± 2 s.e."), band]
-    if int(comparison["censored_count"].values.sum()):
-        without: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
-        handles.append(Line2D([], [], label="runs without, at the horizon", **without))
+    if without:
+        hollow: dict[str, Any] = {"marker": "^", "ls": "", "mfc": "none", "color": SIMULATED}
+        handles.append(Line2D([], [], label="runs without, at the horizon", **hollow))
     title = f"{comparison.attrs['verdict']}: {comparison.attrs['usable_runs']} runs{_blown_up(comparison)}"
     finish_panel(ax, f"predicted {event.noun} time", f"{event.noun} time in SGD", title)
     ax.legend(handles=handles, frameon=False, fontsize=small(ax))
@@ -267,19 +254,8 @@ def _finish_times(ax: Axes, tree: xr.DataTree, predicted: Array) -> None:
 def plot_overlaps(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the largest squared overlap of each direction over time: thin lines runs, thick lines the prediction.
 
-    Of a frame of orthogonal neurons it is the alignment of the direction with their span.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare`.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
+    Of a frame of orthogonal neurons it is the alignment of the direction with their span. Arguments and result are
+    those of `plot_times`.
     """
     comparison, simulation, prediction = compared_parts(tree)
     ax = axes_or_new(ax, style)
@@ -332,26 +308,17 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
 
     Steps are Kaplan–Meier estimates with pointwise intervals; dashed lines are the log-normal law with the predicted
     time, delay and scatter, a vertical line where theory gives no scatter, or the estimate of the predicted runs.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare`.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
+    Arguments and result are those of `plot_times`.
     """
-    from sgd_check.verdicts.time_tests import kaplan_meier
+    from sgd_check.verdicts.time_tests import expected_survival, kaplan_meier
 
-    comparison, simulation, _ = compared_parts(tree)
-    ax = axes_or_new(ax, style)
+    comparison, simulation, prediction = compared_parts(tree)
+    ax, sampled = axes_or_new(ax, style), comparison.attrs["theory"] == "sample"
     end, predicted = float(simulation.attrs["end_time"]), comparison["emergence_time"].values
     measured = of_sound_runs(simulation, "emergence_time")
     times = _curve_times(measured, predicted, end)
+    # Comparisons of earlier versions have the time beyond the predicted one as their delay.
+    late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
     for p, colour in spread_directions(measured.shape[1]):
         if not np.isfinite(measured[:, p]).any() and not np.isfinite(predicted[p]):
             continue
@@ -359,7 +326,12 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         ax.plot(times, curve.value, color=colour, lw=1.6, drawstyle="steps-post", label=f"$p = {p + 1}$")
         between = (curve.value > 0.0) & (curve.value < 1.0)
         ax.fill_between(times, curve.low, curve.high, where=between, color=colour, alpha=0.18, lw=0, step="post")
-        theory = _predicted_survival(tree, p, times)
+        if sampled:
+            sample = of_sound_runs(prediction, "emergence_time")[:, p]
+            theory = kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
+        else:
+            lateness, scatter = (float(comparison[name].values[p]) for name in (late, "expected_scatter"))
+            theory = expected_survival(float(predicted[p]), lateness, scatter, times)
         if np.isfinite(theory).any():
             ax.plot(times, theory, color=colour, lw=1.6, ls="--")
         elif np.isfinite(predicted[p]):
@@ -367,8 +339,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     if not ax.lines:
         ax.plot([], [], " ", label=f"no direction {event_of(simulation).present}")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
-    dashed = "predicted runs" if comparison.attrs["theory"] == "sample" else "theory"
-    title = f"steps: runs with 95 % interval, dashed: {dashed}"
+    title = f"steps: runs with 95 % interval, dashed: {'predicted runs' if sampled else 'theory'}"
     finish_panel(ax, axis_label("time"), f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
     return ax
 
@@ -382,20 +353,6 @@ def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
     return np.geomspace(first, max(last, 1.01 * first), _CURVE_POINTS)
 
 
-def _predicted_survival(tree: xr.DataTree, p: int, times: Array) -> Array:
-    from sgd_check.verdicts.time_tests import expected_survival, kaplan_meier
-
-    comparison, _, prediction = compared_parts(tree)
-    if comparison.attrs["theory"] == "sample":
-        sample = of_sound_runs(prediction, "emergence_time")[:, p]
-        return kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
-    # Comparisons of earlier versions have the time beyond the predicted one as their delay.
-    late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
-    names = ("emergence_time", late, "expected_scatter")
-    time, lateness, scatter = (float(comparison[name].values[p]) for name in names)
-    return expected_survival(time, lateness, scatter, times)
-
-
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
@@ -407,27 +364,13 @@ def plot_learning(
     What is learned are learned masses by direction :math:`/ a_p`, of a network components
     :math:`f_\alpha / f^*_\alpha`, or the eigenvalues of its sensitivity over those of its teacher where that has no
     components; at most eight of them, dimensionless, 1 where all is learned. Of runs at two learning rates those at the
-    smaller one are drawn, on the time of theory. Time is the flow time.
+    smaller one are drawn, on the time of theory. Time is the flow time. Other arguments and the result are those of
+    `plot_times`.
 
     Parameters
     ----------
-    tree : DataTree
-        Result of `sgd_check.compare` or `sgd_check.check`.
-    ax : Axes, optional
-        By default those of a new figure.
     quantity : {"learned", "loss"}
         What to draw.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `tree` is no comparison, or another argument not one of its values.
     """
     from dynamics.problem import Problem
     from sgd_check.verdicts.curves import quantities_of
@@ -441,13 +384,13 @@ def plot_learning(
     runs = {(curve.kind, curve.label): curve.values for curve in quantities_of(problem, simulation)}
     sound, time = sound_runs(simulation), simulation["time"].values
     for at, colour in spread_directions(len(theory)):
-        curve, unit = theory[at], _unit(theory[at], prediction, at)
-        shade = PREDICTED if is_loss else colour
+        curve, shade = theory[at], PREDICTED if is_loss else colour
+        unit, name = _unit_and_name(curve, prediction, at)
         values = runs.get((curve.kind, curve.label))
         if values is not None and sound.any():
             low, high = np.quantile(values[sound] / unit, [0.1, 0.9], axis=0)
             ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
-        ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=curve_name(curve, at))
+        ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=name)
     if not theory and "second_layer" not in simulation and not problem.learned_part.is_defined:
         ax.text(0.5, 0.5, _UNDEFINED, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if is_loss else "linear")
@@ -465,23 +408,17 @@ def plot_learning(
     return ax
 
 
-def _unit(curve: Quantity, prediction: xr.Dataset, at: int) -> float:
-    """Return the divisor of a curve: its teacher's size, with the sign of a component; of the loss 1."""
+def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[float, str]:
+    """Return the divisor of a curve, its teacher's size with the sign of a component, and its name in the legend."""
     from sgd_check.verdicts.curves import LEAST_SHARE
 
-    if curve.kind == "loss":
-        return 1.0
     size = curve.scale / LEAST_SHARE
-    return -size if curve.kind == "component" and float(prediction["teacher_component"].values[at]) < 0 else size
-
-
-def curve_name(curve: Quantity, at: int) -> str:
-    """Return the name of a curve in the legend: direction, eigenvalue, or component as a formula; none of the loss."""
     if curve.kind == "component":
-        return component_formula(curve.label)
-    if curve.kind == "sensitivity":
-        return rf"$\lambda_{{{at + 1}}}$"
-    return "_loss" if curve.kind == "loss" else f"$p = {at + 1}$"
+        sign = -1.0 if float(prediction["teacher_component"].values[at]) < 0 else 1.0
+        return sign * size, component_formula(curve.label)
+    if curve.kind == "loss":
+        return 1.0, "_loss"
+    return size, rf"$\lambda_{{{at + 1}}}$" if curve.kind == "sensitivity" else f"$p = {at + 1}$"
 
 
 # --- loss -------------------------------------------------------------------------------------------------------------
@@ -493,20 +430,8 @@ def plot_loss_band(
     """Draw the mean loss of the runs with its band and the predicted loss; below, the residual in standard errors.
 
     The band is simultaneous over the times compared, at the rate of false alarms of the comparison; elsewhere, where
-    the mean of early and late runs means little, the residual is left out.
-
-    Parameters
-    ----------
-    tree : DataTree
-        Result of `sgd_check.compare`.
-    axes : (Axes, Axes), optional
-        For the loss and for the residual.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    (Axes, Axes)
+    the mean of early and late runs means little, the residual is left out. Arguments are those of `plot_times`, but
+    for the two `axes` of loss and residual, which are returned.
     """
     comparison, simulation, _ = compared_parts(tree)
     upper, lower = panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
@@ -550,19 +475,15 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
     """Draw the residual at compared times; the shade is allowed by theory and the rate of false alarms."""
-    time, z, expected = (comparison[name].values for name in ("time", "loss_z", "expected_loss"))
-    shown = comparison["loss_compared"].values != 0
-    time, z, expected = time[shown], z[shown], expected[shown]
+    shown = comparison.isel(time=comparison["loss_compared"].values != 0)
+    names = ("time", "loss_z", "expected_loss", "mean_loss", "expected_loss_low", "expected_loss_high")
+    time, z, expected, *losses = (shown[name].values for name in names)
     critical = _critical(comparison)
     if comparison.attrs["theory"] == "sample":
-        residual, low, high = z, np.full(z.size, -critical), np.full(z.size, critical)
+        residual, low, high = z, np.zeros(z.size), np.zeros(z.size)
     else:
-        error = comparison["loss_standard_error"].values[shown]
-        residual, low, high = (
-            (comparison[name].values[shown] - expected) / error
-            for name in ("mean_loss", "expected_loss_low", "expected_loss_high")
-        )
-        low, high = low - critical, high + critical
+        residual, low, high = ((loss - expected) / shown["loss_standard_error"].values for loss in losses)
+    low, high = low - critical, high + critical
     # All of the shade is shown; residuals far beyond it are arrows at the edge.
     allowed = 1.15 * np.abs([low, high]).max(initial=critical)
     edge = max(allowed, min(1.2 * np.abs(residual).max(initial=0.0), _FARTHEST * critical))
@@ -623,11 +544,11 @@ def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
 
 def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw the estimates of a comparison with their law, on one panel."""
-    parts = tree["simulation"].to_dataset(), tree["comparison"].to_dataset()
+    comparison, simulation, _ = compared_parts(tree)
     if axes is None:
-        return figure_of(plot_estimates, *parts)
+        return figure_of(plot_estimates, simulation, comparison)
     ax = given_panels("axes", axes, 1)[0]
-    plot_estimates(*parts, ax)
+    plot_estimates(simulation, comparison, ax)
     figure: Figure = ax.get_figure()
     return figure
 

@@ -24,10 +24,18 @@ import numpy as np
 import xarray as xr
 
 import dynamics
-from dynamics.problem import checked_integer, checked_number, is_correlation, is_frame, is_network, is_spherical
+from dynamics.problem import (
+    check_choice,
+    checked_integer,
+    checked_number,
+    is_correlation,
+    is_frame,
+    is_network,
+    is_spherical,
+)
+from dynamics.problem.checks import require
 from dynamics.runs import also_interrupted, uninterrupted
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
-from hermite.text.messages import not_a_choice
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
 from sgd_check.verdicts.alignment import check_prediction, checked_rate, decided_by_curves, has_step, with_emergence
@@ -72,6 +80,9 @@ THEORIES = ("auto", "finite-step", "flow")
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
 #: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
 LONGEST_SECONDS = 120.0
+#: Why two problems have no such equation.
+OF_FRAMES = "The mean step of frames of orthogonal neurons does not close."
+ON_SPHERES = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
 
 
 def check(
@@ -130,30 +141,15 @@ def check(
         Choose learning rate and steps for so many directions, the first to emerge. By default for as many as ten
         minutes of simulation allow, which is measured on this machine: give it, or `learning_rate` and `steps`, for
         choices that do not depend on its speed.
-    seeds : int or sequence of int, default 32
-        How many runs, or the seeds themselves.
-    engine : {"projected", "torch", "diffusion", "scalar"}, optional
-        As of `simulate`; by default "auto".
     theory : {"auto", "finite-step", "flow"}
         What is tested: "flow" (allowing the delay by the step size), "finite-step" (the equation of the mean step at
         the learning rate of the runs, sharper since it has that delay), or "auto": "finite-step" where it can be solved
         and is no farther from the flow than the step size explains.
     false_alarm_rate : float, default 0.01
         Probability, in (0, 1), of "disagree" if the theory holds.
-    save_at : SaveAt, optional
-        Times Σ η of the runs' records, as of `simulate`.
-    batch_size : int, default 1
-        Fresh samples per step.
-    device : {"auto", "cpu", "cuda"}
-        As of `simulate`.
-    dtype : {"auto", "float32", "float64"}
-        As of `simulate`.
-    progress : bool, optional
-        Show bars on stderr; by default if it is a terminal or a notebook.
-    max_runtime : float, optional
-        Wall-clock budget of the simulation in seconds; what was recorded until then is compared.
-    checkpoint : path or RunFile, optional
-        File of the simulation, as of `simulate`.
+    seeds, engine, save_at, batch_size, device, dtype, progress, max_runtime, checkpoint
+        Of the simulation, as of `simulate`, with 32 seeds and the engine "auto" by default. What was recorded within
+        `max_runtime` is compared.
 
     Returns
     -------
@@ -189,28 +185,37 @@ def check(
     >>> tree["comparison"].attrs["verdict"], tree["comparison"].attrs["theory"]
     ('agree', 'finite step')
     """
-    name = _checked_engine(problem, engine)
-    if theory not in THEORIES:
-        raise ValueError(not_a_choice("Argument `theory`", theory, THEORIES))
+    require(
+        not is_spherical(problem) or is_correlation(problem),
+        "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
+        "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field.",
+    )
+    name = checked_engine(problem, "auto" if engine is None else engine)
+    check_choice("theory", theory, THEORIES)
     options = checked_options(problem, seeds=seeds, batch_size=batch_size, device=device, dtype=dtype)
-    choice = {
-        "learning_rate": resolved_rate(problem, learning_rate, options.batch_size),
-        "steps": _if_given("steps", steps, checked_integer, minimum=1),
-        "t_max": _if_given("t_max", t_max, checked_number, positive=True),
-        "false_alarm_rate": checked_rate(false_alarm_rate),
-    }
-    count = _if_given("directions", directions, checked_integer, minimum=1)
+    rate = resolved_rate(problem, learning_rate, options.batch_size)
+    steps = None if steps is None else checked_integer(steps, "steps", minimum=1)
+    t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
+    level = checked_rate(false_alarm_rate)
+    count = None if directions is None else checked_integer(directions, "directions", minimum=1)
     prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
+    choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
     plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, **choice)
-    words = {"given": "the prediction", "option": 'theory="finite-step"'}
     tested = prediction_to_test(
-        prediction, plan, options.batch_size, theory=theory, progress=progress, say=_warn, **words
+        prediction,
+        plan,
+        options.batch_size,
+        theory=theory,
+        progress=progress,
+        say=partial(warnings.warn, category=UserWarning, stacklevel=3),
+        given="the prediction",
+        option='theory="finite-step"',
     )
     tree, ended = carry_out(
         plan,
         prediction,
         tested,
-        false_alarm_rate=choice["false_alarm_rate"],
+        false_alarm_rate=level,
         max_runtime=max_runtime,
         checkpoint=checkpoint,
         seeds=options.seeds,
@@ -225,26 +230,6 @@ def check(
         msg = "The check was interrupted; what was computed is the attribute `dataset` of this exception, a DataTree."
         raise dynamics.SolveInterrupted(msg, tree)
     return tree
-
-
-def _checked_engine(problem: Problem, engine: str | None) -> str:
-    """Return the engine's name, or say in one sentence why the problem cannot be checked."""
-    if is_spherical(problem) and not is_correlation(problem):
-        msg = (
-            "Argument `problem` must not have the spherical student, whose mean field is held against networks of "
-            "several widths: by `sgd_check.compare`, or by `python -m sgd_check.run` for a file of the mean field."
-        )
-        raise ValueError(msg)
-    return checked_engine(problem, "auto" if engine is None else engine)
-
-
-def _if_given(name: str, given: Any, checked: Callable[..., Any], **bound: Any) -> Any:
-    """Return a checked number, or None for one that the program chooses."""
-    return None if given is None else checked(given, name, **bound)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, UserWarning, stacklevel=4)
 
 
 @dataclass(frozen=True)
@@ -291,13 +276,11 @@ def plan_by_times(
     directions: int | None = None,
     t_max: float | None = None,
 ) -> CheckPlan:
-    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen safely.
+    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen as `check` says.
 
-    By default the learning rate is the largest, up to a tenth of the limit of stability, at which every direction that
-    emerges has an expected delay of at most 4 % and scatters so little that an error of 30 % would be seen in `seeds`
-    runs, and the steps last up to 2.5 times the last emergence. `directions` asks that of so many directions alone, the
-    first to emerge, and `t_max` of those that emerge until this time, at which the runs end. Raises ValueError if
-    nothing emerges and `steps` is not given, or theory gives no safe rate.
+    `directions` asks for so many directions alone, the first to emerge, and `t_max` for those that emerge until this
+    time, at which the runs end. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe
+    rate.
     """
     from dynamics.problem import Problem
 
@@ -307,37 +290,17 @@ def plan_by_times(
     emerging = int(np.isfinite(time).sum())
     until = emerging if t_max is None else max(int(np.count_nonzero(time <= t_max)), 1)
     chosen = np.argsort(time)[: min(directions or until, emerging)]  # NaN, never, is sorted last
-    rate = learning_rate or _safe_rate(problem, prediction, chosen, batch_size, seeds, false_alarm_rate)
-    if steps is None and t_max is not None:
-        steps = int(np.ceil(t_max / rate))
+    if learning_rate is None:
+        factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
+        learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
     if steps is None:
-        if not emerging:
-            msg = "Argument `steps` must be given, because no direction emerges in the prediction."
-            raise ValueError(msg)
-        steps = int(np.ceil(HORIZON_FACTOR * float(time[chosen].max()) / rate))
-    delay = expectation(problem, prediction, rate / batch_size).delay[chosen]
-    return CheckPlan(problem, rate, steps, float(delay.max(initial=0.0)) if emerging else np.inf, chosen.size, emerging)
-
-
-def affordable_plan(prediction: xr.Dataset, seconds_per_step: float, **options: Any) -> CheckPlan:
-    """Return the plan for as many directions as ten minutes allow, the first to emerge, and at least for one.
-
-    A step of all runs takes `seconds_per_step`; `options` are those of `plan_by_times`. With `steps` or `t_max` given,
-    all directions count.
-    """
-    plan = plan_by_times(prediction, **options)
-    if (
-        options.get("steps") is not None
-        or options.get("t_max") is not None
-        or plan.steps * seconds_per_step <= AFFORDABLE_SECONDS
-    ):
-        return plan
-
-    def seconds(directions: int) -> float:
-        return plan_by_times(prediction, **options, directions=directions).steps * seconds_per_step
-
-    more = bisect_right(range(2, plan.checked), AFFORDABLE_SECONDS, key=seconds)
-    return plan_by_times(prediction, **options, directions=1 + more)
+        need = "Argument `steps` must be given, because no direction emerges in the prediction."
+        require(t_max is not None or emerging, need)
+        end = HORIZON_FACTOR * float(time[chosen].max()) if t_max is None else t_max
+        steps = int(np.ceil(end / learning_rate))
+    delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
+    largest = float(delay.max(initial=0.0)) if emerging else np.inf
+    return CheckPlan(problem, learning_rate, steps, largest, chosen.size, emerging)
 
 
 def plan_check(
@@ -353,8 +316,8 @@ def plan_check(
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
 
     `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` or
-    `t_max` the plan is for as many as the time allows. Raises ValueError or ImportError if the engine `name` cannot run
-    it.
+    `t_max` the plan is for as many as the time allows, at least for one. Raises ValueError or ImportError if the engine
+    `name` cannot run it.
     """
     from dynamics.problem import Problem
 
@@ -362,55 +325,48 @@ def plan_check(
     problem = Problem.from_dataset(prediction)
     choice["learning_rate"] = resolved_rate(problem, choice["learning_rate"], options.batch_size)
     if t_max is not None and choice["steps"] is not None:
-        if choice["learning_rate"] is not None:
-            msg = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
-            raise ValueError(msg)
+        need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
+        require(choice["learning_rate"] is None, need)
         choice["learning_rate"] = t_max / choice["steps"]
     if decided_by_curves(problem):
-        return plan_by_curves(prediction, name, options, **choice, theory=theory, directions=directions, t_max=t_max)
+        engine, per_step = make_engine(name, problem, options), 0.0
+        stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
+        if not isinstance(engine, SpanEngine):
+            per_step = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
+        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, per_step)
+        return _plan_by_curves(pilot, choice["learning_rate"], choice["steps"], directions, t_max)
     choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds), "t_max": t_max}
-    engine = make_engine(name, plan_by_times(prediction, **choice, directions=1).problem, options)
+
+    def plan_for(directions: int | None) -> CheckPlan:
+        return plan_by_times(prediction, **choice, directions=directions)
+
+    engine = make_engine(name, plan_for(1).problem, options)
     if isinstance(engine, SpanEngine):
-        return plan_by_times(prediction, **choice, directions=directions), None
-    per_step = measured_seconds_per_step(engine)
-    if directions is None:
-        plan = affordable_plan(prediction, per_step, **choice)
-    else:
-        plan = plan_by_times(prediction, **choice, directions=directions)
+        return plan_for(directions), None
+    per_step, plan = measured_seconds_per_step(engine), plan_for(directions)
+
+    def seconds(directions: int) -> float:
+        return plan_for(directions).steps * per_step
+
+    chosen = directions is None and choice["steps"] is None and t_max is None
+    if chosen and plan.steps * per_step > AFFORDABLE_SECONDS:
+        plan = plan_for(1 + bisect_right(range(2, plan.checked), AFFORDABLE_SECONDS, key=seconds))
     return plan, per_step * plan.steps
 
 
-def plan_by_curves(
-    prediction: xr.Dataset,
-    name: str,
-    options: EngineOptions,
-    *,
-    learning_rate: float | None,
-    steps: int | None,
-    directions: int | None,
-    t_max: float | None,
-    false_alarm_rate: float,
-    theory: str,
+def _plan_by_curves(
+    pilot: Pilot, learning_rate: float | None, steps: int | None, directions: int | None, t_max: float | None
 ) -> tuple[CheckPlan, float | None]:
-    """Return the plan and about how many seconds it takes, None for an engine whose cost is not in steps.
+    """Return what `plan_check` does, of a check by curves.
 
     `t_max`, or else the last of the first `directions` to emerge, sets the end; else with a learning rate ten minutes
-    do, and without one pilot runs with the engine `name`, which also choose the rate for the `theory` that will be
-    tested. Raises ValueError if nothing moves in the prediction and learning rate and steps are not both given.
+    do, and without one pilot runs, which also choose the rate. Raises ValueError if nothing moves in the prediction and
+    learning rate and steps are not both given.
     """
-    from dynamics.problem import Problem
-
-    problem = Problem.from_dataset(prediction)
-    engine = make_engine(name, problem, options)
-    stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
-    per_step = 0.0
-    if not isinstance(engine, SpanEngine):
-        per_step = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
-    pilot = Pilot(problem, prediction, name, options, false_alarm_rate, stepped, per_step)
+    prediction = pilot.prediction
     awaited, ends, sees = list(awaited_ends(prediction).values()), list[float](), True
     if learning_rate is None or steps is None:
-        ends = possible_ends(problem, prediction)
-        end = t_max
+        ends, end = possible_ends(pilot.problem, prediction), t_max
         if end is None and directions is not None and awaited:
             end = awaited[min(directions, len(awaited)) - 1]
         if learning_rate is None and steps is None:
@@ -425,19 +381,17 @@ def plan_by_curves(
         steps = steps or int(np.ceil(end / learning_rate * (1.0 - 1e-9)))
     beyond = left_out(pilot, learning_rate, learning_rate * steps, ends, seen=sees)
     met = sum(end <= learning_rate * steps * (1.0 + 1e-9) for end in awaited)
-    plan = CheckPlan(problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
-    return plan, per_step * steps if per_step else None
+    plan = CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
+    return plan, pilot.seconds * steps if pilot.seconds else None
 
 
 def _safe_rate(
-    problem: Problem,
-    prediction: xr.Dataset,
-    chosen: NDArray[np.intp],
-    batch_size: int,
-    seeds: int,
-    false_alarm_rate: float,
+    problem: Problem, prediction: xr.Dataset, chosen: NDArray[np.intp], batch_size: int, factor: float
 ) -> float:
-    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart."""
+    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart.
+
+    A shift of the mean by `factor` times the scatter is seen.
+    """
     try:
         limit = stable_rate(problem, batch_size)
     except ValueError as error:
@@ -446,7 +400,6 @@ def _safe_rate(
     # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
     vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
     known = chosen[np.isfinite(vanishing.delay[chosen])]
-    factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
     rate = LIMIT_SHARE * limit
     while rate > SMALLEST_SHARE * limit:
         expected = expectation(problem, prediction, rate / batch_size)
@@ -515,29 +468,44 @@ class NoFiniteStepError(ValueError):
     """There is no solution of the finite-step equation to test; the sentence says why."""
 
 
-def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None, max_runtime: float) -> xr.Dataset:
+def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None) -> xr.Dataset:
     """Return the solution of the finite-step equation at the learning rate and the records of the runs of a check.
 
-    Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than `max_runtime`.
+    Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than two minutes.
     """
     from dynamics.problem import SaveAt
+    from dynamics.solve import StepSettings, make_system
     from sgd_check.runs.plan import make_plan
 
+    problem = plan.problem
+    if is_frame(problem):
+        raise NoFiniteStepError(OF_FRAMES)
+    if isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere":
+        raise NoFiniteStepError(ON_SPHERES)
     schedule = make_plan(plan.learning_rate, plan.steps, None)
-    solve = _solver_of(plan, batch_size)
-    with warnings.catch_warnings():
-        # The simulation says the same of a learning rate beyond the limit, the prediction of components never found.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
-        solution = solve(
-            learning_rate=plan.learning_rate,
-            step_theory="finite-d",
-            save_at=SaveAt.at(schedule.times(schedule.recorded)),
-            progress=progress,
-            max_runtime=max_runtime,
-            on_failure="return",
-            error_estimate=False,
-        )
+    whole = is_network(problem) or is_correlation(problem)
+    solve = dynamics.solve_problem if whole else dynamics.solve_overlaps
+    size: Any = {} if whole and batch_size == 1 else {"batch_size": batch_size}
+    try:
+        if not whole:
+            make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
+        with warnings.catch_warnings():
+            # The simulation says the same of a rate beyond the limit, the prediction of components never found.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)
+            solution = solve(
+                problem,
+                learning_rate=plan.learning_rate,
+                step_theory="finite-d",
+                save_at=SaveAt.at(schedule.times(schedule.recorded)),
+                progress=progress,
+                max_runtime=LONGEST_SECONDS,
+                on_failure="return",
+                error_estimate=False,
+                **size,
+            )
+    except (TypeError, ValueError) as error:
+        raise NoFiniteStepError(str(error)) from None
     reason = uninterrupted(solution).attrs["stop_reason"]
     if reason != "reached_end":
         msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
@@ -547,41 +515,11 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
 
 def has_equation(problem: Problem, batch_size: int) -> bool:
     """Return whether a problem has an equation of finite steps, by solving one tiny step of it."""
-    tiny = CheckPlan(problem, 1e-9, 1, np.inf, 0, 0)
     try:
-        solve_finite_step(tiny, batch_size, progress=False, max_runtime=LONGEST_SECONDS)
+        solve_finite_step(CheckPlan(problem, 1e-9, 1, np.inf, 0, 0), batch_size, progress=False)
     except NoFiniteStepError:
         return False
     return True
-
-
-def _solver_of(plan: CheckPlan, batch_size: int) -> Callable[..., xr.Dataset]:
-    """Return the solver of the equation of a plan, or refuse a problem without one, before any work."""
-    from dynamics.solve import StepSettings, make_system
-
-    problem = plan.problem
-    if is_frame(problem):
-        msg = "The mean step of frames of orthogonal neurons does not close."
-        raise NoFiniteStepError(msg)
-    if is_network(problem) or is_correlation(problem):
-        return partial(_solution, problem, batch_size)
-    try:
-        make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
-    except ValueError as error:
-        raise NoFiniteStepError(str(error)) from None
-    return partial(dynamics.solve_overlaps, problem, batch_size=batch_size)
-
-
-def _solution(problem: Problem, batch_size: int, **arguments: Any) -> xr.Dataset:
-    """Return the problem's own solution, or say why there is none: its arguments are checked before any work."""
-    if isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere":
-        msg = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
-        raise NoFiniteStepError(msg)
-    size = {} if batch_size == 1 else {"batch_size": batch_size}
-    try:
-        return dynamics.solve_problem(problem, **arguments, **size)
-    except (TypeError, ValueError) as error:
-        raise NoFiniteStepError(str(error)) from None
 
 
 def prediction_to_test(
@@ -604,7 +542,7 @@ def prediction_to_test(
     if theory == "flow" or has_step(prediction):
         return prediction
     try:
-        solution = solve_finite_step(plan, batch_size, progress=progress, max_runtime=LONGEST_SECONDS)
+        solution = solve_finite_step(plan, batch_size, progress=progress)
     except NoFiniteStepError as error:
         if theory == "finite-step":
             raise

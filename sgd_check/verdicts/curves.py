@@ -571,8 +571,7 @@ class CurveTests:
             table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
             table["z"][row] = test.score
         return {
-            **time_variables(prediction, first, "", [found], band),
-            "p_value": self.p_value,
+            **time_variables(prediction, first, "", [found], band, self.p_value),
             **{f"look_{name}": values for name, values in table.items()},
             "quantity_error": np.array([test.error for test in tests]),
             "quantity_allowance": np.array([test.allowance for test in tests]),

@@ -2,9 +2,8 @@ r"""Tests of the times of one direction, against one predicted time or a sample,
 
 The null hypothesis is that ln(T_SGD/T_p) scatters symmetrically about a place in a band
 (`sgd_check.verdicts.expectation` derives it); the place is the mean. The two edges e are two one-sided tests, each at
-half of the level of the direction, so that the false-alarm rate of the direction is at most its level. Directions share
-their samples and are combined by Bonferroni, which needs no independence, at shares of the rate that the prediction
-alone sets (`shares_of_rate`).
+half of the level of the direction. Directions share their samples and are combined by Bonferroni, which needs no
+independence, at shares of the rate that the prediction alone sets (`shares_of_rate`).
 
 Let x be the logarithms of times over their prediction. Of a run without emergence x lies beyond the horizon h.
 
@@ -17,29 +16,26 @@ Let x be the logarithms of times over their prediction. Of a run without emergen
 A censored run has y = c, so the cut sample is known completely, and its law is symmetric about 0 if that of x is
 symmetric about e. Given the sizes of y the signs are then fair coins, and the chance of a sum as low as the measured
 one is counted over all signs (Fisher's randomisation test). So the false alarms are at most the level for every
-symmetric law, any number of runs and any share of censored ones.
-
-They stay so for laws on the allowed side of e, and for runs that are censored for other reasons than the horizon,
-because *raising a value never lowers the chance of a sum as low as the measured one*: raising y > 0 by u raises the
-measured sum by u and no signed sum by more; raising y < 0 by u, which shrinks its size, does the same.
+symmetric law, any number of runs and any share of censored ones. They stay so for laws on the allowed side of e, and
+for runs that are censored for other reasons than the horizon, because *raising a value never lowers the chance of a
+sum as low as the measured one*: raising y > 0 by u raises the measured sum by u and no signed sum by more; raising
+y < 0 by u, which shrinks its size, does the same.
 
 *Some runs did not*, late side: the mirror image, with y = min(x − e, c). Without the cut below, values are lower than
 in the mirror image, so by the lemma the test is safe for symmetric laws; and as the mean of y is at most that of x − e,
 it is safe for many runs of any law. Earliness has no such second safety: a late tail beyond the horizon can move the
 mean anywhere, so there the symmetry is needed, as Student's t needs it for few runs.
 
-ln 2 bounds the weight of one run: a run without emergence counts as late by at most a factor of two, however far the
-horizon is. Where the edge lies beyond the horizon, y has a sign alone, and the early side is the sign test. No chance
-is below 2⁻ⁿ for n runs. The runs decide which of the two tests is made, so together they could alarm more often than
-either; measured, they do not (`docs/experiments.md`).
+ln 2 bounds the weight of one run: a run without emergence counts as late by at most a factor of two. Where the edge
+lies beyond the horizon, y has a sign alone, and the early side is the sign test. No chance is below 2⁻ⁿ for n runs. The
+runs decide which of the two tests is made, so together they could alarm more often than either; measured, they do not
+(`docs/experiments.md`). Where the noise of the runs is known (see below) its part is projected out of x first:
+Student's t is then that of the intercept of a regression, with one degree of freedom less, and runs without emergence
+count as of the horizon.
 
-Where the noise of the runs is known (see below) its part is projected out of x first: Student's t is then that of the
-intercept of a regression, with one degree of freedom less, and runs without emergence count as of the horizon.
-
-*Two samples* are compared by the log-rank test. Times are NaN where a run ended at the horizon without emergence: it is
-censored. Its score of a run is 1{emerged} − Λ(T), Λ the Nelson–Aalen hazard of both
-samples together, and the sum of a sample's scores is observed minus expected emergences. All runs of both samples are
-cut at one horizon, so that under the null hypothesis of one law for both they are exchangeable: p-values come from
+*Two samples* are compared by the log-rank test. The score of a run is 1{emerged} − Λ(T), Λ the Nelson–Aalen hazard of
+both samples together, and the sum of a sample's scores is observed minus expected emergences. All runs of both samples
+are cut at one horizon, so that under the null hypothesis of one law for both they are exchangeable: p-values come from
 permutations of whole runs and hold for any number of them, where the asymptotic test at level 1 % alarms in 1.4 % of
 cases (measured, 16 + 16 runs). The global p-value is that of the largest standardised sum over all columns (Westfall
 and Young 1993), exact whatever their dependence.
@@ -54,17 +50,14 @@ from its overlap, each step over the speed at which the overlap grows there,
 b = a_p g'(C)(1 − C²), summed along the *flow* of the pair from its start to C² = ½, not along the run. The samples are
 those of the run: the projected engine draws from generators of the seed alone. The sum in ξ is the mean of the product
 for Gaussian samples and orthonormal directions, so that E Z = 0 whatever the runs did with their samples: ln T − β Z
-has the mean of ln T for every β, and the best one tends to 1 with the learning rate. Where delays follow their linear
-law the regression of ln T on Z leaves a small part of the scatter: 0.06 of 0.20 for k = 3, d = 16 at a twentieth of the
-limit of stability, 0.16 of 0.37 at three tenths.
-
-The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has
-learned it. Both choices change how much is explained, not the mean.
+has the mean of ln T for every β, and the best one tends to 1 with the learning rate. The regression of ln T on Z leaves
+a small part of the scatter: 0.06 of 0.20 for k = 3, d = 16 at a twentieth of the limit of stability, 0.16 of 0.37 at
+three tenths. The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its
+pair has learned it. Both choices change how much is explained, not the mean.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,24 +90,21 @@ def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
     """Return Z of every sound run and direction, shape (runs, P); NaN where samples or theory are not at hand."""
     from dynamics import theory
 
-    runs = np.flatnonzero(sound_runs(simulation))
+    runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
     found = np.full((runs.size, problem.num_directions), np.nan)
-    if runs.size == 0 or not _can_be_drawn(problem, simulation):
+    # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
+    separate = decouples(problem) and problem.teacher.directions is None and attrs["engine"] == "projected"
+    if not separate or runs.size == 0 or int(attrs["batch_size"]) != 1 or isinstance(attrs["learning_rate"], str):
         return found
     prediction = theory.predict(problem)
     if prediction.notes:
         return found
-    rate = float(simulation.attrs["learning_rate"])
+    rate, times = float(attrs["learning_rate"]), prediction.predicted_emergence_time
     numbers = runs.size * (problem.width + problem.teacher.span)
-    end = min(float(simulation.attrs["end_time"]), MOST_NUMBERS * rate / numbers)
-    pairs = [
-        _Pair(problem, prediction, p)
-        for p in np.flatnonzero(prediction.predicted_emergence_time <= end).tolist()
-        if prediction.predicted_emergence_time[p] > 0
-    ]
+    end = min(float(attrs["end_time"]), MOST_NUMBERS * rate / numbers)
+    pairs = [_path_of(problem, prediction, p) for p in np.flatnonzero((times <= end) & (times > 0)).tolist()]
     for row, seed in zip(found, simulation["seed"].values[runs].tolist(), strict=True):
-        for pair, value in zip(pairs, _delays(problem, pairs, rate, int(seed)), strict=True):
-            row[pair.direction] = value
+        row[[pair.direction for pair in pairs]] = _delays(problem, pairs, rate, int(seed))
     return found
 
 
@@ -142,28 +132,39 @@ def without_noise(values: Array, noise: Array) -> Array:
     return np.asarray(turned * np.sqrt(n - 1) / size)
 
 
-class _Pair:
-    """The flow of a direction and its neuron alone: overlap, and time until C² = ½, on a grid."""
+class _Path(NamedTuple):
+    """The flow of a direction and its neuron alone: on a grid the overlap, and the time until C² = ½.
 
-    def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
-        from sgd_check.engines.projected import reduced_factor
+    `rest` is the unit vector of the other axes of the start, `learned` the learned times of all directions.
+    """
 
-        link, a = problem.activation, problem.teacher.coefficients
-        self.direction = direction
-        neuron, first = int(prediction.matched_neuron[direction]), float(prediction.matched_overlap[direction])
-        start = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron]
-        rest = start / np.linalg.norm(start)
-        rest[direction] = 0.0
-        self.rest = rest / np.linalg.norm(rest)
-        self.overlap = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
-        pull = a[direction] * link.kernel_derivative(self.overlap) * (1.0 - self.overlap**2)
-        slowness = 1.0 / pull
-        steps = 0.5 * (slowness[1:] + slowness[:-1]) * np.diff(self.overlap)
-        self.time = np.concatenate([[0.0], np.cumsum(steps)])
-        self.learned = prediction.predicted_learned_time
+    direction: int
+    overlap: Array
+    time: Array
+    rest: Array
+    learned: Array
 
 
-def _delays(problem: Problem, pairs: list[_Pair], rate: float, seed: int) -> list[float]:
+def _path_of(problem: Problem, prediction: EmergencePrediction, p: int) -> _Path:
+    from sgd_check.engines.projected import reduced_factor
+
+    neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
+    start = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron]
+    rest = start / np.linalg.norm(start)
+    rest[p] = 0.0
+    overlap = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
+    slowness = 1.0 / _pull(problem, p, overlap)
+    time = np.concatenate([[0.0], np.cumsum(0.5 * (slowness[1:] + slowness[:-1]) * np.diff(overlap))])
+    return _Path(p, overlap, time, rest / np.linalg.norm(rest), prediction.predicted_learned_time)
+
+
+def _pull(problem: Problem, p: int, overlap: Array) -> Array:
+    """Return b, the speed at which an overlap with direction p grows."""
+    slope: Array = problem.activation.kernel_derivative(overlap)
+    return np.asarray(problem.teacher.coefficients[p] * slope * (1.0 - overlap**2))
+
+
+def _delays(problem: Problem, pairs: list[_Path], rate: float, seed: int) -> list[float]:
     """Return Z of the pairs for one seed, from its samples until the last pair is through."""
     from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
 
@@ -182,7 +183,7 @@ def _delays(problem: Problem, pairs: list[_Pair], rate: float, seed: int) -> lis
     return [-rate * total / float(pair.time[-1]) for total, pair in zip(totals, pairs, strict=True)]
 
 
-def _lost(problem: Problem, pair: _Pair, times: Array, samples: Array, teacher: Array, noise: Array) -> float:
+def _lost(problem: Problem, pair: _Path, times: Array, samples: Array, teacher: Array, noise: Array) -> float:
     """Return Σ ξ/b over steps at these times, given σ of the samples along the teacher's directions."""
     link, p, P = problem.activation, pair.direction, problem.num_directions
     C = np.interp(times, pair.time, pair.overlap)
@@ -192,22 +193,9 @@ def _lost(problem: Problem, pair: _Pair, times: Array, samples: Array, teacher: 
     gained = (np.sum(weights * teacher, axis=1) + noise) * link.derivative(z) * (samples[:, p] - C * z)
     overlaps = aside[:, None] * pair.rest[:P]
     overlaps[:, p] = C
-    turned = np.where(np.arange(P) == p, 1.0, 0.0) - C[:, None] * overlaps
+    turned = (np.arange(P) == p) - C[:, None] * overlaps
     mean = np.sum(weights * link.kernel_derivative(overlaps) * turned, axis=1)
-    pull = problem.teacher.coefficients[p] * link.kernel_derivative(C) * (1.0 - C**2)
-    return float(np.sum((gained - mean) / pull))
-
-
-def _can_be_drawn(problem: Problem, simulation: xr.Dataset) -> bool:
-    """Return whether the samples are known from the seeds, and single pairs escape from noise of mean 0."""
-    attrs = simulation.attrs
-    return (
-        decouples(problem)
-        and problem.teacher.directions is None
-        and attrs["engine"] == "projected"
-        and int(attrs["batch_size"]) == 1
-        and not isinstance(attrs["learning_rate"], str)
-    )
+    return float(np.sum((gained - mean) / _pull(problem, p, C)))
 
 
 #: Errors among which the least visible one is looked for.
@@ -238,8 +226,7 @@ class OneSided(NamedTuple):
     power: float
 
 
-@dataclass(frozen=True)
-class TimeTest:
+class TimeTest(NamedTuple):
     """The test of one direction on so many runs, of which `censored` did not emerge by the horizon; dimensionless.
 
     `mean` and `standard_error` are of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a
@@ -288,9 +275,9 @@ def assess_direction(
     `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
     ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; `high` is inf where lateness is no
     evidence, and NaN lets the scatter of the runs decide. `noise` (runs,) is the share of the samples of the runs in
-    their delays: with eight runs or more, and a horizon beyond the band by their scatter, its part of
-    ln T is taken away. The power is that of runs which scatter and are censored as these, from the edge of the band at
-    which the error is harder to see.
+    their delays: with eight runs or more, and a horizon beyond the band by their scatter, its part of ln T is taken
+    away. The power is that of runs which scatter and are censored as these, from the edge of the band at which the
+    error is harder to see.
 
     Examples
     --------
@@ -357,10 +344,13 @@ def early_side(values: Array, horizon: float, low: float, truth: float, level: f
     stated. `level` is that of the two-sided test of which this is one side. If half of the runs or more are censored
     the middle of their law is not observed, so nothing shows it to be early.
     """
-    missing = np.isnan(values)
-    if 2 * np.count_nonzero(missing) >= values.size or (missing.any() and not _enough_signs(values.size, level)):
-        return None
-    return _side(values, horizon, low, truth, level, sign=-1.0)
+    half = 2 * np.count_nonzero(np.isnan(values)) >= values.size
+    return None if half or _too_few_signs(values, level) else _side(values, horizon, low, truth, level, sign=-1.0)
+
+
+def _too_few_signs(values: Array, level: float) -> bool:
+    """Return whether runs with censored ones are within the level even if all are on one side."""
+    return bool(np.isnan(values).any() and 2.0 * 0.5**values.size >= level)
 
 
 def late_side(values: Array, horizon: float, high: float, truth: float, level: float) -> OneSided | None:
@@ -368,9 +358,8 @@ def late_side(values: Array, horizon: float, high: float, truth: float, level: f
 
     That is so if the edge is not before the horizon, or infinite.
     """
-    if not high < horizon or (np.isnan(values).any() and not _enough_signs(values.size, level)):
-        return None
-    return _side(values, horizon, high, truth, level, sign=1.0)
+    within = high < horizon and not _too_few_signs(values, level)
+    return _side(values, horizon, high, truth, level, sign=1.0) if within else None
 
 
 def middle(values: Array) -> float:
@@ -391,7 +380,7 @@ def scatter(values: Array, horizon: float) -> float:
 def _side(values: Array, horizon: float, edge: float, truth: float, level: float, sign: float) -> OneSided:
     distances, reach = _distances(values, edge, sign), _reach(horizon, edge)
     if np.isfinite(distances).all():
-        p = float(special.stdtr(values.size - 1, -_t_of(distances)))
+        p = float(special.stdtr(values.size - 1, -_students_t(distances)))
     else:
         p = _chance_over_signs(_cut(distances, reach, sign) / reach)
     centre = middle(values)
@@ -417,13 +406,12 @@ def power_of_distances(distances: Array, reach: float, level: float, sign: float
     if not np.isfinite(critical):
         return 0.0
     # SciPy gives not-a-number for some scores of 40 and more, where less than 1e-90 is missed.
-    return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _t_of(distances), critical), nan=0.0))
+    return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _students_t(distances), critical), nan=0.0))
 
 
 def _distances(values: Array, edge: float, sign: float) -> Array:
     """Return how far values lie beyond an edge, infinitely far above it where they are not known."""
-    missing = np.isnan(values)
-    return sign * np.where(missing, np.inf, np.where(missing, 0.0, values) - edge)
+    return sign * np.where(np.isnan(values), np.inf, values - edge)
 
 
 def _reach(horizon: float, edge: float) -> float:
@@ -439,12 +427,10 @@ def _cut(distances: Array, reach: float, sign: float) -> Array:
     return np.clip(distances, -reach if sign < 0 else -reach * distances.size, reach)
 
 
-def _t_of(distances: Array) -> float:
-    return _students_t(float(distances.sum()), float(distances @ distances), distances.size)
-
-
-def _students_t(total: float, squares: float, count: int) -> float:
-    """Return Student's t of numbers with this sum and sum of squares, kept within what scipy's laws take."""
+def _students_t(distances: Array, total: float | None = None) -> float:
+    """Return Student's t of numbers, or of numbers of these sizes with another sum, kept within what scipy takes."""
+    total = float(distances.sum()) if total is None else total
+    count, squares = distances.size, float(distances @ distances)
     scatter = max(count * squares - total**2, 1e-12 * count * squares, 1e-300)
     return float(np.clip(total / np.sqrt(scatter / (count - 1)), -LARGEST_T, LARGEST_T))
 
@@ -485,12 +471,7 @@ def _critical_t(distances: Array, level: float) -> float:
         return np.inf if rejected == 0 else 0.0
     # The sum has gaps; halfway between the last that is rejected and the next.
     minus = 0.5 * float(possible[rejected - 1] + possible[rejected])
-    return _students_t(whole - 2.0 * minus, float(np.sum(sizes.astype(np.float64) ** 2)), sizes.size)
-
-
-def _enough_signs(runs: int, level: float) -> bool:
-    """Return whether runs that are all on one side are beyond the level."""
-    return bool(2.0 * 0.5**runs < level)
+    return _students_t(sizes.astype(np.float64), whole - 2.0 * minus)
 
 
 class SurvivalCurve(NamedTuple):
@@ -525,8 +506,7 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     from scipy import stats
 
     if emergence.size == 0:
-        nothing = np.full(times.shape, np.nan)
-        return SurvivalCurve(nothing, nothing, nothing)
+        return SurvivalCurve(*np.full((3, *times.shape), np.nan))
     survival: Any = stats.ecdf(_censored(emergence, horizon)).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
@@ -537,8 +517,7 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     least = (0.5 * (1.0 - CONFIDENCE)) ** (1.0 / emergence.size)
     low = np.where(value >= 1.0, least, np.where(value <= 0.0, 0.0, low))
     high = np.where(value >= 1.0, 1.0, np.where(value <= 0.0, 1.0 - least, high))
-    seen = times <= horizon
-    return SurvivalCurve(*(np.where(seen, curve, np.nan) for curve in (value, low, high)))
+    return SurvivalCurve(*np.where(times <= horizon, [value, low, high], np.nan))
 
 
 def median_time(emergence: Array, horizon: float) -> float:
@@ -568,8 +547,7 @@ def log_rank(first: Array, second: Array, horizon: float) -> float:
 
     if not (np.isfinite(first).any() or np.isfinite(second).any()):
         return 0.0
-    statistic = stats.logrank(_censored(first, horizon), _censored(second, horizon)).statistic
-    return float(statistic)
+    return float(stats.logrank(_censored(first, horizon), _censored(second, horizon)).statistic)
 
 
 def log_rank_scores(emergence: Array, horizon: float) -> Array:

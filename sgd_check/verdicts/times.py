@@ -308,8 +308,8 @@ class TimesTests:
             usable=int(np.sum(sound)),
             blown_up=int(np.sum(~sound)),
             sentences=self.sentences(),
-            values=time_variables(self.prediction, self.simulation, self.theory, self.parts, self.loss)
-            | {"p_value": self.p_value, "path_p_value": path_p_value(self.path) if self.path else np.nan},
+            values=time_variables(self.prediction, self.simulation, self.theory, self.parts, self.loss, self.p_value)
+            | {"path_p_value": path_p_value(self.path) if self.path else np.nan},
             labels={"coords": {name: self.simulation[name].values for name in ("seed", "time")}},
             attributes={
                 "tested_directions": int(first.tested.sum()),
@@ -593,7 +593,12 @@ def log_scatter(times: Array) -> Array:
 
 
 def time_variables(
-    prediction: xr.Dataset, simulation: xr.Dataset, theory: str, parts: list[EventTests], loss: LossBand | None
+    prediction: xr.Dataset,
+    simulation: xr.Dataset,
+    theory: str,
+    parts: list[EventTests],
+    loss: LossBand | None,
+    p_value: float,
 ) -> dict[str, Any]:
     """Return the variables by direction, and survival curves and losses at the times of the simulation."""
     found, *others = parts
@@ -610,6 +615,10 @@ def time_variables(
     def power(side: str) -> Array:
         return np.array([getattr(getattr(test, side, None), "power", np.nan) for test in found.tests])
 
+    learned: dict[str, Array] = {}
+    for one in others:
+        learned |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
+        learned["learned_visible_error"] = one.column("visible")
     values = {
         "emergence_ratio": emergence_ratio(simulation, expected.time),
         "emergence_time": expected.time,
@@ -623,24 +632,22 @@ def time_variables(
         "log_scatter": log_scatter(measured),
         "z_score": found.column("z"),
         "direction_p_value": found.p_values,
+        **learned,
         "early_power": power("early"),
         "late_power": power("late"),
         "visible_error": found.column("visible"),
         "censored_count": np.sum(simulation["censored"].values[sound_runs(simulation)] != 0, axis=0),
-        "loss_p_value": np.nan,
+        "p_value": p_value,
+        "loss_p_value": np.nan if loss is None else loss.p,
         "path_p_value": np.nan,
         "survival": np.array([curve.value for curve in curves]),
         "survival_low": np.array([curve.low for curve in curves]),
         "survival_high": np.array([curve.high for curve in curves]),
         "predicted_survival": np.array(predicted),
     }
-    for one in others:
-        values |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
-        values["learned_visible_error"] = one.column("visible")
     if loss is None:
         return values
     return values | {
-        "loss_p_value": loss.p,
         "mean_loss": loss.mean,
         "loss_standard_error": loss.standard_error,
         "expected_loss": loss.expected,
