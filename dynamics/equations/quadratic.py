@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, orth, solve_triangular
@@ -22,146 +22,8 @@ from dynamics.threads import give_way, whether_given_up
 if TYPE_CHECKING:
     from typing import Self
 
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
     from hermite.arrays import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    r"""An orthonormal basis U of the span of the neurons, U(t) = basis of e^{2tA} span V(0).
-
-    .. math:: A_j = (U U^T)_{jj} = e^{4 h a_j}\, U_j (U^T e^{4hA} U)^{-1} U_j^T \;\text{ a time } h \text{ later},
-
-    the same under the flow of W and under that of orthonormal frames, U' = 2 (I − UUᵀ) A U, whatever the norms.
-    """
-
-    #: U, shape (D, rank), rows on the teacher's axes first; orthonormal but for rounding.
-    columns: Array
-    #: Eigenvalues of A on its rows, shape (D,).
-    rates: Array
-
-    def after(self, wait: float) -> Span:
-        """Return the span a time later, at which no entry of e^{4hA} may be beyond float64."""
-        grown = np.exp(2.0 * wait * self.rates)[:, None] * self.columns
-        # The second time takes out what the growth, squared, has left of the first.
-        return replace(self, columns=_orthonormal(_orthonormal(grown)))
-
-    def carried(self, count: int) -> Array:
-        """Return A_j of the first `count` axes."""
-        shares: Array = np.sum(self.columns[:count] ** 2, axis=1)
-        return shares
-
-    def carried_after(self, axis: int, wait: float) -> float:
-        """Return A_j of one axis a time later."""
-        growth = np.exp(4.0 * wait * self.rates)
-        row = self.columns[axis]
-        factor = cho_factor(self.columns.T @ (growth[:, None] * self.columns), lower=True, check_finite=False)
-        return float(growth[axis] * (row @ cho_solve(factor, row, check_finite=False)))
-
-    def slopes(self, count: int) -> Array:
-        """Return A_j' = 4 [a_j A_j − (UUᵀAUUᵀ)_jj] of the first `count` axes."""
-        return _slopes(self.columns, self.columns.T @ (self.rates[:, None] * self.columns), self.rates, count)
-
-    def velocity(self) -> Array:
-        """Return U' = 2 (I − UUᵀ) A U."""
-        pulled = self.rates[:, None] * self.columns
-        motion: Array = 2.0 * (pulled - self.columns @ (self.columns.T @ pulled))
-        return motion
-
-    def fine_tuned_loss(self) -> float:
-        """Return Σa² − |UᵀAU|², the least loss of a network Q = U S Uᵀ with any symmetric S."""
-        U, a = self.columns, self.rates
-        return float(max(np.sum(a**2) - np.sum((U.T @ (a[:, None] * U)) ** 2), 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    r"""The weights V = Wᵀ under the flow W' = 2W(A − Q), whose solution is that of a matrix Riccati equation.
-
-    .. math:: V(h) = e^{2hA} V K^{-T}, \qquad K K^T = I + 4 V^T I_h V, \qquad I_h = \int_0^h e^{4sA} ds.
-    """
-
-    #: V, shape (D, m), rows on the teacher's axes first.
-    columns: Array
-    #: Eigenvalues of A on its rows, shape (D,).
-    rates: Array
-
-    def after(self, wait: float) -> Weights:
-        """Return the weights a time later, at which no entry of e^{4hA} may be beyond float64."""
-        grown = np.exp(2.0 * wait * self.rates)[:, None] * self.columns
-        root = cholesky(self._shrinking(wait), lower=True, check_finite=False)
-        return replace(self, columns=solve_triangular(root, grown.T, lower=True, check_finite=False).T)
-
-    def carried(self, count: int) -> Array:
-        """Return θ_jᵀQθ_j of the first `count` axes."""
-        shares: Array = np.sum(self.columns[:count] ** 2, axis=1)
-        return shares
-
-    def carried_after(self, axis: int, wait: float) -> float:
-        """Return θ_jᵀQθ_j of one axis a time later."""
-        row = self.columns[axis]
-        factor = cho_factor(self._shrinking(wait), lower=True, check_finite=False)
-        return float(np.exp(4.0 * wait * self.rates[axis]) * (row @ cho_solve(factor, row, check_finite=False)))
-
-    def slopes(self, count: int) -> Array:
-        """Return Q_jj' = 4 [a_j Q_jj − (Q²)_jj] of the first `count` axes."""
-        return _slopes(self.columns, self.columns.T @ self.columns, self.rates, count)
-
-    def velocity(self) -> Array:
-        """Return V' = 2 (A − VVᵀ) V."""
-        V = self.columns
-        motion: Array = 2.0 * (self.rates[:, None] * V - V @ (V.T @ V))
-        return motion
-
-    def loss(self) -> float:
-        """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², whose rounding errors are of 1e-15 Σa²."""
-        V = self.columns
-        squares = np.sum((V.T @ V) ** 2) - 2.0 * np.sum(self.rates * np.sum(V**2, axis=1)) + np.sum(self.rates**2)
-        return float(max(squares, 0.0))
-
-    def _shrinking(self, wait: float) -> Array:
-        """Return I + 4 Vᵀ I_h V."""
-        a = self.rates
-        held = np.divide(np.expm1(4.0 * wait * a), 4.0 * a, out=np.full_like(a, wait), where=a > 0.0)
-        product: Array = 4.0 * (self.columns.T @ (held[:, None] * self.columns))
-        product[np.diag_indices_from(product)] += 1.0
-        return product
-
-
-def reduced_start(problem: Problem) -> Weights:
-    """Return V(0) = [M; R] of a problem whose directions are the first axes, R upper triangular."""
-    W, count = problem.reduced_weights(), problem.num_directions
-    rest = np.linalg.qr(W[:, count:].T, mode="r")
-    rates = np.concatenate([problem.teacher.coefficients, np.zeros(len(rest))])
-    return Weights(np.concatenate([W[:, :count].T, rest]), rates)
-
-
-def start_span(weights: Weights) -> Span:
-    """Return the span of the neurons at the start, of as many dimensions as they have."""
-    return Span(orth(weights.columns), weights.rates)
-
-
-def _slopes(columns: Array, inner: Array, rates: Array, count: int) -> Array:
-    """Return 4 (a_j |X_j|² − X_j S X_jᵀ) of the first rows X_j."""
-    rows = columns[:count]
-    slopes: Array = 4.0 * np.sum(rows * (rates[:count, None] * rows - rows @ inner), axis=1)
-    return slopes
-
-
-def _orthonormal(columns: Array) -> Array:
-    """Return another basis of the same span, orthonormal to 1e-16 times the square of the condition of the columns.
-
-    By the Cholesky factor of the Gram matrix: rows are then right relative to their own size, however small they are.
-    """
-    root = cholesky(columns.T @ columns, lower=True, check_finite=False)
-    basis: Array = solve_triangular(root, columns.T, lower=True, check_finite=False).T
-    return basis
-
-
-# The way of a quadratic network over saved times, and the times at which directions are reached on it.
-
 
 #: Largest 4 h a_1 of one jump: its Gram matrices then have condition numbers of at most e^12, 1.6e5.
 LARGEST_GROWTH = 12.0
@@ -173,59 +35,143 @@ MOST_JUMPS = 10**6
 TIME_TOLERANCE = 1e-12
 
 
-class Motion(Protocol):
-    """What carries directions, and can be asked about any later time."""
+@dataclass(frozen=True)
+class Motion:
+    r"""Columns X that move, and when each direction first reached each of its levels; NaN if not yet.
 
-    @property
-    def rates(self) -> Array:
-        """Eigenvalues of A on the axes."""
-        ...
+    .. math:: X(h) = e^{2hA} X K^{-T}, \qquad K K^T = \mathrm{gram}(h), \qquad
+       (X X^T)_{jj} = e^{4 h a_j}\, X_j\, \mathrm{gram}(h)^{-1} X_j^T \;\text{ a time } h \text{ later}.
+    """
+
+    #: X, shape (D, rank), rows on the teacher's axes first.
+    columns: Array
+    #: Eigenvalues of A on its rows, shape (D,).
+    rates: Array
+    #: Arrays of shape (P,), and as many arrays of times.
+    levels: tuple[Array, ...] = ()
+    reached: tuple[Array, ...] = ()
+
+    def gram(self, wait: float) -> Array:
+        """Return K Kᵀ of a jump."""
+        raise NotImplementedError
+
+    def inner(self) -> Array:
+        """Return S of the velocity X' = 2 (A X − X S)."""
+        raise NotImplementedError
+
+    def watching(self, *levels: Array) -> Self:
+        """Return the same at its start, with levels of its directions."""
+        start = self.carried(levels[0].size)
+        return replace(self, levels=levels, reached=tuple(np.where(start >= level, 0.0, np.nan) for level in levels))
 
     def after(self, wait: float) -> Self:
-        """Return the same a time later."""
-        ...
+        """Return the same a time later, at which no entry of e^{4hA} may be beyond float64."""
+        root = cholesky(self.gram(wait), lower=True, check_finite=False)
+        moved = solve_triangular(root, self._grown(wait).T, lower=True, check_finite=False)
+        return replace(self, columns=moved.T)
 
     def carried(self, count: int) -> Array:
-        """Return what it has of each of the first axes."""
-        ...
+        """Return (XXᵀ)_jj of the first `count` axes."""
+        shares: Array = np.sum(self.columns[:count] ** 2, axis=1)
+        return shares
 
-    def slopes(self, count: int) -> Array:
-        """Return the velocity of that."""
-        ...
+    def velocity(self) -> Array:
+        """Return X'."""
+        motion: Array = 2.0 * (self.rates[:, None] * self.columns - self.columns @ self.inner())
+        return motion
 
-    def carried_after(self, axis: int, wait: float) -> float:
-        """Return what it has of one axis a time later."""
-        ...
-
-
-AnyMotion = TypeVar("AnyMotion", bound=Motion)
-
-
-@dataclass(frozen=True, slots=True)
-class Track(Generic[AnyMotion]):
-    """A motion on its way, and when each direction first reached each of its levels; NaN if not yet."""
-
-    motion: AnyMotion
-    #: Arrays of shape (P,).
-    levels: tuple[Array, ...]
-    #: As many arrays of shape (P,).
-    reached: tuple[Array, ...]
-
-    @classmethod
-    def of(cls, motion: AnyMotion, *levels: Array) -> Track[AnyMotion]:
-        """Return the track of a motion at its start."""
-        start = motion.carried(levels[0].size)
-        return cls(motion, levels, tuple(np.where(start >= level, 0.0, np.nan) for level in levels))
-
-    def after(self, time: float, wait: float) -> Track[AnyMotion]:
-        """Return the track after a jump from a time to the one after a wait."""
-        later, given_up = self.motion.after(wait), whether_given_up()
+    def past(self, time: float, wait: float) -> Self:
+        """Return the same after a jump from a time to the one after a wait, with the times of directions reached."""
+        later, given_up = self.after(wait), whether_given_up()
         reached = tuple(times.copy() for times in self.reached)
         for found, level in zip(reached, self.levels, strict=True):
-            for j in _reaching(self.motion, later, wait, level, np.isnan(found)):
+            below, passed = np.isnan(found), later.carried(level.size) >= level
+            # Nothing grows faster than e^{4 a_j t}; what comes and goes within a jump rises at its start and falls at
+            # its end.
+            most = self.carried(level.size) * np.exp(4.0 * wait * self.rates[: level.size])
+            may = below & ~passed & (most >= level)
+            if may.any():
+                may &= (self._slopes(level.size) > 0.0) & (later._slopes(level.size) < 0.0)
+            for j in np.flatnonzero((below & passed) | may).tolist():
                 give_way(given_up)
-                found[j] = time + _wait(self.motion, int(j), float(level[j]), wait)
-        return replace(self, motion=later, reached=reached)
+                found[j] = time + self._wait(j, float(level[j]), wait)
+        return replace(later, reached=reached)
+
+    def _grown(self, wait: float) -> Array:
+        """Return e^{2hA} X."""
+        grown: Array = np.exp(2.0 * wait * self.rates)[:, None] * self.columns
+        return grown
+
+    def _slopes(self, count: int) -> Array:
+        """Return the derivatives of `carried`."""
+        slopes: Array = 2.0 * np.sum(self.columns * self.velocity(), axis=1)[:count]
+        return slopes
+
+    def _wait(self, axis: int, level: float, longest: float) -> float:
+        """Return the wait for an axis that is below its level now, NaN if it is not there within the longest."""
+        row = self.columns[axis]
+
+        def above(wait: float) -> float:
+            factor = cho_factor(self.gram(wait), lower=True, check_finite=False)
+            carried = np.exp(4.0 * wait * self.rates[axis]) * (row @ cho_solve(factor, row, check_finite=False))
+            return float(np.log(carried / level))
+
+        end = longest
+        if above(end) <= 0.0:
+            top = minimize_scalar(lambda wait: -above(wait), bounds=(0.0, longest), method="bounded")
+            if top.fun > 0.0:
+                return np.nan
+            end = float(top.x)
+        return float(brentq(above, 0.0, end, xtol=TIME_TOLERANCE * longest, rtol=1e-13))
+
+
+class Span(Motion):
+    """An orthonormal basis U of the span of the neurons, U(t) = basis of e^{2tA} span V(0), with A_j = (UUᵀ)_jj.
+
+    It is the same under the flow of W and under that of orthonormal frames, U' = 2 (I − UUᵀ) A U, whatever the norms.
+    """
+
+    def gram(self, wait: float) -> Array:
+        """Return Uᵀ e^{4hA} U."""
+        grown = self._grown(wait)
+        return grown.T @ grown
+
+    def inner(self) -> Array:
+        """Return UᵀAU."""
+        return self.columns.T @ (self.rates[:, None] * self.columns)
+
+    def after(self, wait: float) -> Self:
+        """Return the span a time later; orthonormal but for rounding."""
+        # The second time takes out what the growth, squared, has left of the first.
+        return Motion.after(Motion.after(self, wait), 0.0)
+
+    def fine_tuned_loss(self) -> float:
+        """Return Σa² − |UᵀAU|², the least loss of a network Q = U S Uᵀ with any symmetric S."""
+        return float(max(np.sum(self.rates**2) - np.sum(self.inner() ** 2), 0.0))
+
+
+class Weights(Motion):
+    r"""The weights V = Wᵀ under the flow W' = 2W(A − Q), whose solution is that of a matrix Riccati equation.
+
+    .. math:: \mathrm{gram}(h) = I + 4 V^T I_h V, \qquad I_h = \int_0^h e^{4sA} ds.
+    """
+
+    def gram(self, wait: float) -> Array:
+        """Return I + 4 Vᵀ I_h V."""
+        a = self.rates
+        held = np.divide(np.expm1(4.0 * wait * a), 4.0 * a, out=np.full_like(a, wait), where=a > 0.0)
+        product: Array = 4.0 * (self.columns.T @ (held[:, None] * self.columns))
+        product[np.diag_indices_from(product)] += 1.0
+        return product
+
+    def inner(self) -> Array:
+        """Return VᵀV."""
+        return self.columns.T @ self.columns
+
+    def loss(self) -> float:
+        """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², whose rounding errors are of 1e-15 Σa²."""
+        a, rows = self.rates, self.carried(self.rates.size)
+        return float(max(np.sum(self.inner() ** 2) - 2.0 * np.sum(a * rows) + np.sum(a**2), 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,75 +184,78 @@ class Course:
     square: float
     time: float
     #: The span, with its times of alignment; of a frame those of learning too.
-    span: Track[Span]
-    #: The weights, with their times of learning; None for a frame, of which the span tells all.
-    weights: Track[Weights] | None
+    span: Span
+    #: The weights, with their times of learning; none for a frame, of which the span tells all.
+    weights: tuple[Weights, ...]
 
     @classmethod
     def of(cls, problem: Problem) -> Course:
         """Return a network at its start."""
-        start, a = reduced_start(problem), problem.teacher.coefficients
-        span, half = start_span(start), np.full(a.size, 0.5)
+        W, a = problem.reduced_weights(), problem.teacher.coefficients
+        rest = np.linalg.qr(W[:, a.size :].T, mode="r")
+        V, rates = np.concatenate([W[:, : a.size].T, rest]), np.concatenate([a, np.zeros(len(rest))])
+        span, half = Span(orth(V), rates), np.full(a.size, 0.5)
         if is_frame(problem):
-            n = float(np.sum(start.columns[:, 0] ** 2))
-            return cls(coefficients=a, square=n, time=0.0, span=Track.of(span, half, a / (2.0 * n)), weights=None)
-        weights = Track.of(start, a / 2.0)
-        return cls(coefficients=a, square=np.nan, time=0.0, span=Track.of(span, half), weights=weights)
+            n = float(np.sum(V[:, 0] ** 2))
+            return cls(coefficients=a, square=n, time=0.0, span=span.watching(half, a / (2.0 * n)), weights=())
+        weights = Weights(V, rates).watching(a / 2.0)
+        return cls(coefficients=a, square=np.nan, time=0.0, span=span.watching(half), weights=(weights,))
 
     @property
-    def tracks(self) -> tuple[Track[Any], ...]:
+    def motions(self) -> tuple[Motion, ...]:
         """The span, and the weights if they are followed."""
-        return (self.span,) if self.weights is None else (self.span, self.weights)
+        return (self.span, *self.weights)
 
     @property
     def alignment(self) -> Array:
         """A_j, shape (P,)."""
-        return self.span.motion.carried(self.coefficients.size)
+        return self.span.carried(self.coefficients.size)
 
     @property
     def reached(self) -> tuple[Array, Array]:
         """When directions were aligned and learned, shape (P,) each; NaN if not yet."""
-        aligned, learned = (times for track in self.tracks for times in track.reached)
+        aligned, learned = (times for motion in self.motions for times in motion.reached)
         return aligned, learned
 
     def towards(self, end: float) -> Course:
-        """Return the network after the next jump to a later time, which may be far from it."""
-        left = end - self.time
-        wait = _jump(self.coefficients, self.alignment, left)
-        weights = None if self.weights is None else self.weights.after(self.time, wait)
-        time = end if wait == left else self.time + wait
-        return replace(self, time=time, span=self.span.after(self.time, wait), weights=weights)
+        """Return the network after the next jump to a later time, which may be far from it.
+
+        Jumps are equal ones over the time that is left. Their Gram matrices must keep to float64, and directions that
+        still move must do so slowly enough to be seen to come and go; those that are aligned move no more.
+        """
+        a, left = self.coefficients, end - self.time
+        moving = float(a[self.alignment < ALIGNED].max(initial=0.0))
+        most = max(LARGEST_MOTION * float(a.max()) / LARGEST_GROWTH, moving)
+        wait = left / max(math.ceil(4.0 * most * left / LARGEST_MOTION), 1)
+        span, weights = self.span.past(self.time, wait), tuple(each.past(self.time, wait) for each in self.weights)
+        return replace(self, time=end if wait == left else self.time + wait, span=span, weights=weights)
 
     def record(self) -> dict[str, Any]:
-        """Return what is saved at a time: loss, fine-tuned loss, and A_j."""
-        a, alignment = self.coefficients, self.alignment
-        if self.weights is None:
-            count = self.span.motion.columns.shape[1]
-            loss = self.square**2 * count - 2.0 * self.square * float(alignment @ a) + float(np.sum(a**2))
+        """Return the loss, the fine-tuned loss, and A_j, which are saved at a time."""
+        a, alignment, n = self.coefficients, self.alignment, self.square
+        if self.weights:
+            loss = self.weights[0].loss()
         else:
-            loss = self.weights.motion.loss()
-        return {"loss": loss, "fine_tuned_loss": self.span.motion.fine_tuned_loss(), "alignment": alignment}
+            loss = n**2 * self.span.columns.shape[1] - 2.0 * n * float(alignment @ a) + float(np.sum(a**2))
+        return {"loss": loss, "fine_tuned_loss": self.span.fine_tuned_loss(), "alignment": alignment}
 
     def numbers(self) -> Array:
         """Return all that moves as one array: U, and V = Wᵀ unless the neurons are a frame."""
-        return np.concatenate([track.motion.columns.ravel() for track in self.tracks])
+        return np.concatenate([motion.columns.ravel() for motion in self.motions])
 
     def velocity(self) -> Array:
         """Return the derivative of `numbers`, up to a rotation of the neurons."""
-        return np.concatenate([track.motion.velocity().ravel() for track in self.tracks])
+        return np.concatenate([motion.velocity().ravel() for motion in self.motions])
 
     def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
         """Return the network at other `numbers`, by default at this time and with these times of directions."""
-        parts, tracks, left = iter(self.reached if reached is None else reached), [], numbers
-        for track in self.tracks:
-            shape = track.motion.columns.shape
-            here, left = np.split(left, [shape[0] * shape[1]])
-            motion = replace(track.motion, columns=here.reshape(shape))
-            tracks.append(replace(track, motion=motion, reached=tuple(next(parts) for _ in track.levels)))
-        span, *weights = tracks
-        return replace(
-            self, time=self.time if time is None else time, span=span, weights=weights[0] if weights else None
-        )
+        times, left, motions = iter(self.reached if reached is None else reached), numbers, []
+        for motion in self.motions:
+            here, left = np.split(left, [motion.columns.size])
+            own = tuple(next(times) for _ in motion.levels)
+            motions.append(replace(motion, columns=here.reshape(motion.columns.shape), reached=own))
+        span, *weights = motions
+        return replace(self, time=self.time if time is None else time, span=span, weights=tuple(weights))
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
@@ -319,40 +268,3 @@ def jumps_needed(times: Array, fastest: float) -> float:
         )
         raise ValueError(msg)
     return count
-
-
-def _jump(rates: Array, alignment: Array, left: float) -> float:
-    """Return the length of the next jump of equal ones over the time that is left.
-
-    Its Gram matrices must keep to float64, and directions that still move must do so slowly enough to be seen to come
-    and go; those that are aligned move no more.
-    """
-    moving = float(rates[alignment < ALIGNED].max(initial=0.0))
-    most = max(LARGEST_MOTION * float(rates.max()) / LARGEST_GROWTH, moving)
-    return left / max(math.ceil(4.0 * most * left / LARGEST_MOTION), 1)
-
-
-def _reaching(motion: Motion, later: Motion, wait: float, level: Array, below: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return which of the directions below their levels may reach them in a jump, be it for a part of it alone."""
-    count = level.size
-    passed = later.carried(count) >= level
-    # Nothing grows faster than e^{4 a_j t}; what comes and goes within a jump rises at its start and falls at its end.
-    may = below & ~passed & (motion.carried(count) * np.exp(4.0 * wait * motion.rates[:count]) >= level)
-    if may.any():
-        may &= (motion.slopes(count) > 0.0) & (later.slopes(count) < 0.0)
-    return np.flatnonzero((below & passed) | may)
-
-
-def _wait(motion: Motion, axis: int, level: float, longest: float) -> float:
-    """Return the wait after which an axis that is below its level now is first at it, NaN if not within the longest."""
-
-    def above(wait: float) -> float:
-        return float(np.log(motion.carried_after(axis, wait) / level))
-
-    end = longest
-    if above(end) <= 0.0:
-        top = minimize_scalar(lambda wait: -above(wait), bounds=(0.0, longest), method="bounded")
-        if top.fun > 0.0:
-            return np.nan
-        end = float(top.x)
-    return float(brentq(above, 0.0, end, xtol=TIME_TOLERANCE * longest, rtol=1e-13))
