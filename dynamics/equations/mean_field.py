@@ -25,18 +25,16 @@ rounding.
 The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
 measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
 
-Dimensionless throughout.
-
-A neuron w = (a, s ω) has its projections a on the r axes of the teacher, s = √(1 − |a|²), and ω uniform on the sphere
-S^(n−1) of the other n = d − r axes. Two neurons see each other through g(a·a' + s s' z), z = ω·ω', of which the mean
-over z needs only
+With n = d − r, the mean over z needs only
 
 .. math:: E z^{2q} = \frac{1\cdot 3 \cdots (2q-1)}{n (n+2) \cdots (n + 2q - 2)},
 
-and for r = 1 is diagonal in the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1): the addition theorem, averaged
-over the rotations that keep the axis, is
+and for r = 1 is diagonal in the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1), by the addition theorem averaged
+over the rotations that keep the axis:
 
 .. math:: E_z\, C_l(\alpha\alpha' + s s' z) = C_l(\alpha)\, C_l(\alpha').
+
+Dimensionless throughout.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.problem import is_homogeneous, is_spherical
-from dynamics.problem.checks import check_memory, checked_integer, float_array
+from dynamics.problem.checks import check_memory, checked_integer, float_array, require
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dynamics.equations.mean_field_kernels import Particles
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
@@ -87,20 +84,15 @@ def zonal_coefficients(powers: Array, dimension: int) -> Array:
     >>> zonal_coefficients(np.array([0.0, 0.0, 1.0]), 4).tolist()
     [0.25, 0.0, 0.75]
     """
-    count = powers.size
-    degrees = np.arange(count, dtype=np.float64)
+    degrees = np.arange(powers.size, dtype=np.float64)
     total = 2.0 * degrees + dimension - 2.0
     # For l = 0 all weight goes up, also at d = 2 where the formula is 0/0.
-    up = np.ones(count)
-    up[1:] = (degrees[1:] + dimension - 2.0) / total[1:]
-    down = np.zeros(count)
-    down[1:] = degrees[1:] / total[1:]
-    term = np.zeros(count)
-    term[0] = 1.0
-    found = np.zeros(count)
+    up, down = np.ones(powers.size), np.zeros(powers.size)
+    up[1:], down[1:] = (degrees[1:] + dimension - 2.0) / total[1:], degrees[1:] / total[1:]
+    term, found = np.eye(1, powers.size)[0], np.zeros(powers.size)
     for power in powers:
         found += power * term
-        term = np.concatenate([[0.0], (up * term)[:-1]]) + np.concatenate([(down * term)[1:], [0.0]])
+        term = np.append(0.0, (up * term)[:-1]) + np.append((down * term)[1:], 0.0)
     return found
 
 
@@ -113,11 +105,8 @@ def zonal_polynomials(s: Array, dimension: float, count: int) -> Iterator[Array]
     [1.0, 0.5, -0.125]
     """
     before, now = np.ones_like(s), np.array(s, dtype=np.float64)
-    for degree in range(count):
-        if degree == 0:
-            yield before
-            continue
-        yield now
+    for degree in range(1, count + 1):
+        yield before
         high = degree + dimension - 2.0
         before, now = now, ((high + degree) * s * now - degree * before) / high
 
@@ -138,13 +127,7 @@ def zonal_powers(dimension: int, count: int) -> Array:
 
 
 def multinomial(exponents: tuple[int, ...]) -> float:
-    """Return |κ|! / Π κ_i!.
-
-    Examples
-    --------
-    >>> multinomial((2, 1))
-    3.0
-    """
+    """Return |κ|! / Π κ_i!."""
     return math.factorial(sum(exponents)) / math.prod(map(math.factorial, exponents))
 
 
@@ -162,59 +145,38 @@ class MeanFieldSystem(System):
     """
 
     name = "mean-field"
-    #: The compiled kernels of the particles.
-    particles: Particles
     #: Bound on a particle's speed where the slopes of the field, as the kernels have them, sum to 1 in size.
     steepness = 1.0
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
+        # The kernels import Numba, which what else this module holds does not need.
+        from dynamics.equations import mean_field_kernels as kernels
+
+        teacher = problem.teacher
         self.problem = problem
         self.weights = weights
-        self.functions, self.particles = self._kernels()
+        self.functions = Functions(kernels.rhs, kernels.event_values, kernels.normalise)
         self.coefficients, self.targets, self.floor, learned = self._moment_tables()
         self._learned = learned / problem.learned_part.kernel_at_one
         self.grows = is_homogeneous(problem)
         growing = np.log(weights) if self.grows else np.empty(0)
         self.initial_state: Array = np.concatenate([np.ravel(projections), growing])
-        scalars = [self.floor, float(problem.dimension)]
-        self.parameters: Array = np.concatenate(
-            [
-                self.coefficients,
-                self.targets,
-                self._learned.ravel(),
-                problem.teacher.coefficients,
-                np.array(levels) * self.teacher_loss(),
-                scalars,
-                weights,
-                self._further_parameters(),
-            ]
-        )
-        counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
-        self.sizes: Integers = np.array(
-            [*counts, problem.teacher.span, int(self.grows), *self._layout()], dtype=np.int64
-        )
-        self.num_events = len(levels) + problem.num_directions
-        self.work_size = 3 * self.coefficients.size + self.particles.lanes + self._scratch_size()
         self._levels = np.array(levels)
-
-    def _kernels(self) -> tuple[Functions, Particles]:
-        """Return the compiled functions of the system and of its particles; torch runs where there is no Numba."""
-        raise NotImplementedError
+        layout, numbers, rows = self._of_kernels()
+        tables = [self.coefficients, self.targets, self._learned.ravel(), teacher.coefficients]
+        scalars = [self._levels * self.teacher_loss(), [self.floor, float(problem.dimension)]]
+        self.parameters: Array = np.concatenate([*tables, *scalars, weights, numbers])
+        counts = [weights.size, self.coefficients.size, problem.num_directions, len(levels)]
+        self.sizes: Integers = np.array([*counts, teacher.span, int(self.grows), *layout], dtype=np.int64)
+        self.num_events = len(levels) + problem.num_directions
+        self.work_size = 3 * self.coefficients.size + (1 + rows) * kernels.lanes_of(self.sizes)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         """Return c (M,), μ* (M,), the floor, and per direction the table of ∫ g_3(w·θ_p) dρ (P, M)."""
         raise NotImplementedError
 
-    def _layout(self) -> list[int]:
-        """Return the integers that follow the common ones in `sizes`."""
-        return []
-
-    def _further_parameters(self) -> Array:
-        """Return the numbers that follow the masses in `parameters`."""
-        return np.empty(0)
-
-    def _scratch_size(self) -> int:
-        """Return the numbers of scratch that the kernels of the particles need for a block."""
+    def _of_kernels(self) -> tuple[list[int], Array, int]:
+        """Return what follows the common numbers in `sizes` and in `parameters`, and the rows of scratch of a block."""
         raise NotImplementedError
 
     def absolute_tolerance(self, atol: float) -> Array:
@@ -238,9 +200,9 @@ class MeanFieldSystem(System):
 
     def moments(self, state: Array) -> Array:
         """Return μ (M,)."""
-        total, masses = np.zeros(self.coefficients.size), self.masses(state)
-        for rows in self._blocks():
-            total += self.features(self.unpack(state)[rows]) @ masses[rows]
+        total, masses, a = np.zeros(self.coefficients.size), self.masses(state), self.unpack(state)
+        for first in range(0, masses.size, BLOCK):
+            total += self.features(a[first : first + BLOCK]) @ masses[first : first + BLOCK]
         return total
 
     def loss(self, moments: Array) -> float:
@@ -269,7 +231,8 @@ class MeanFieldSystem(System):
         law held fixed: on the tangent space −(I − wwᵀ) ∇²Φ + (w·∇Φ) I. Its r eigenvalues within the teacher's axes
         are those of (a·∇Φ) I − B ∇²Φ B, B² = I − aaᵀ; the other d − 1 − r are a·∇Φ.
         """
-        parts = [self._block_motion(self.unpack(state)[rows], moments) for rows in self._blocks()]
+        a = self.unpack(state)
+        parts = [self._block_motion(a[first : first + BLOCK], moments) for first in range(0, len(a), BLOCK)]
         velocity, speed, hessian = (np.concatenate(column) for column in zip(*parts, strict=True))
         return velocity, speed, hessian
 
@@ -298,10 +261,6 @@ class MeanFieldSystem(System):
         """Return ∇Φ (n, r) and ∇²Φ (n, r, r)."""
         raise NotImplementedError
 
-    def _blocks(self) -> Iterator[slice]:
-        for first in range(0, self.weights.size, BLOCK):
-            yield slice(first, first + BLOCK)
-
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, learned mass and moments, and the total mass if it grows."""
         moments = self.moments(state)
@@ -316,22 +275,17 @@ class MeanFieldSystem(System):
         # Where a particle rests, growth over speed says nothing.
         moving = speed > RESTING_SPEED
         ratio = np.where(moving, size * np.maximum(hessian, 0.0) / np.where(moving, speed, 1.0), 0.0)
-        position = (
-            {"alpha": projections[:, 0].copy(), "velocity": velocity[:, 0]}
-            if projections.shape[1] == 1
-            else {"projection": projections.copy()}
-        )
-        if self.grows:
-            position["particle_mass"] = self.masses(state)
+        on_axis = {"alpha": projections[:, 0].copy(), "velocity": velocity[:, 0]}
+        position = on_axis if projections.shape[1] == 1 else {"projection": projections.copy()}
+        beyond = size**2 * self.problem.dimension >= 1.0
         return {
             **self.summarise(state),
             **position,
+            **({"particle_mass": self.masses(state)} if self.grows else {}),
             "speed": speed,
             "local_hessian": hessian,
             "self_concordance": ratio,
-            "self_concordance_supremum": float(
-                np.max(ratio, where=size**2 * self.problem.dimension >= 1.0, initial=0.0)
-            ),
+            "self_concordance_supremum": float(np.max(ratio, where=beyond, initial=0.0)),
         }
 
 
@@ -449,11 +403,6 @@ MOST_POWERS = 13
 class AxisSystem(MeanFieldSystem):
     """Particles along one axis, r = 1, in zonal polynomials; parameters as `MeanFieldSystem`."""
 
-    def _kernels(self) -> tuple[Functions, Particles]:
-        from dynamics.equations import mean_field_axis_kernels as kernels
-
-        return Functions(kernels.rhs, kernels.event_values, kernels.normalise), kernels.PARTICLES
-
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
         own, shared, other = (
@@ -470,40 +419,29 @@ class AxisSystem(MeanFieldSystem):
             floor = 0.0
         return own, ratio * mixture, floor, signs * learned
 
-    def _layout(self) -> list[int]:
+    def _of_kernels(self) -> tuple[list[int], Array, int]:
         count = self.coefficients.size
         if count > MOST_POWERS:
-            return [0, 0]
+            return [0, 0], np.empty(0), 2
         # Degrees of one parity are summed and evaluated in α².
-        if not self.coefficients[1::2].any():
-            return [2, 2]
-        return [1 if self.coefficients[::2].any() else 2, 1]
-
-    def _further_parameters(self) -> Array:
-        count = self.coefficients.size
-        if count > MOST_POWERS:
-            return np.empty(0)
-        return zonal_powers(self.problem.dimension, count).ravel()
-
-    def _scratch_size(self) -> int:
-        return 2 * self.particles.lanes
+        odd = self.coefficients[1::2].any()
+        layout = [1 if self.coefficients[::2].any() else 2, 1] if odd else [2, 2]
+        return layout, zonal_powers(self.problem.dimension, count).ravel(), 2
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""
         return np.stack(list(zonal_polynomials(a[:, 0], self.problem.dimension, self.coefficients.size)))
 
     def _derivatives(self, a: Array, forces: Array) -> tuple[Array, Array]:
-        alpha, d = a[:, 0], float(self.problem.dimension)
-        degree = np.arange(forces.size)
+        alpha, d, degree = a[:, 0], float(self.problem.dimension), np.arange(forces.size)
         slopes = (forces * degree * (degree + d - 2.0) / (d - 1.0))[1:]
-        degree = degree[:-1]
-        bends = (slopes * degree * (degree + d) / (d + 1.0))[1:]
-        first, second = (
-            sum((c * values for c, values in zip(of, zonal_polynomials(alpha, d + more, of.size), strict=True)), 0.0)
-            + np.zeros_like(alpha)
-            for of, more in ((slopes, 2.0), (bends, 4.0))
-        )
-        return first[:, None], second[:, None, None]
+        bends = (slopes * degree[:-1] * (degree[:-1] + d) / (d + 1.0))[1:]
+
+        def total(coefficients: Array, dimension: float) -> Array:
+            polynomials = zonal_polynomials(alpha, dimension, coefficients.size)
+            return sum((c * f for c, f in zip(coefficients, polynomials, strict=True)), np.zeros_like(alpha))
+
+        return total(slopes, d + 2.0)[:, None], total(bends, d + 4.0)[:, None, None]
 
 
 # Particles of the mean field in r axes, in monomials.
@@ -522,11 +460,6 @@ LARGEST_MONOMIALS = 4000
 class SubspaceSystem(MeanFieldSystem):
     """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
-    def _kernels(self) -> tuple[Functions, Particles]:
-        from dynamics.equations import mean_field_subspace_kernels as kernels
-
-        return Functions(kernels.rhs, kernels.event_values, kernels.normalise), kernels.PARTICLES
-
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
         self._enumerate(problem)
         super().__init__(problem, projections, weights, levels)
@@ -538,12 +471,11 @@ class SubspaceSystem(MeanFieldSystem):
         for total in range(1, degree + 1):
             chosen = itertools.combinations_with_replacement(range(axes), total)
             self._exponents += [tuple(word.count(axis) for axis in range(axes)) for word in chosen]
-            if len(self._exponents) > LARGEST_MONOMIALS:
-                msg = (
-                    f"Argument `problem` must need at most {LARGEST_MONOMIALS} monomials for its mean field, but a "
-                    f"link of degree {degree} in the {axes} axes of the teacher needs more."
-                )
-                raise ValueError(msg)
+            require(
+                len(self._exponents) <= LARGEST_MONOMIALS,
+                f"Argument `problem` must need at most {LARGEST_MONOMIALS} monomials for its mean field, but a link of "
+                f"degree {degree} in the {axes} axes of the teacher needs more.",
+            )
         self._powers_of_rest = 1 + degree // 2
         # A derivative of a^κ u^q is at most its degree.
         self.steepness = float(degree)
@@ -578,20 +510,15 @@ class SubspaceSystem(MeanFieldSystem):
         mu[:, 0] = ratio[total] * (target.coefficients @ values)
         missed = np.where(student == 0.0, teacher**2, 0.0)
         gram = target.gram()
-        floor = float(
-            sum(weight * target.coefficients @ gram**j @ target.coefficients for j, weight in enumerate(missed))
-        )
+        a = target.coefficients
+        floor = float(sum(weight * a @ gram**j @ a for j, weight in enumerate(missed)))
         learned = np.zeros((target.num_directions, total.size, Q))
         learned[:, :, 0] = values * (ways * learned_powers(self.problem, student.size)[total] ** 2)
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
-    def _layout(self) -> list[int]:
-        count = len(self._exponents)
-        return [count, self._powers_of_rest, *self._parent, *self._axis]
-
-    def _scratch_size(self) -> int:
-        count = 2 * len(self._exponents) + self._powers_of_rest + self.problem.teacher.span + 1
-        return count * self.particles.lanes
+    def _of_kernels(self) -> tuple[list[int], Array, int]:
+        count, Q = len(self._exponents), self._powers_of_rest
+        return [count, Q, *self._parent, *self._axis], np.empty(0), 2 * count + Q + self.problem.teacher.span + 1
 
     def _monomials(self, a: Array) -> Array:
         values = np.ones((len(self._exponents), a.shape[0]))
@@ -629,10 +556,8 @@ class SubspaceSystem(MeanFieldSystem):
                 twice = times * self._exponent_table[below, j]
                 second[:, i, j] = np.sum(twice[:, None] * values[self._lower[below, j]] * of, axis=0)
         cross = a[:, :, None] * mixed[:, None, :]
-        second += 4.0 * slope_uu[:, None, None] * a[:, :, None] * a[:, None, :] - 2.0 * (
-            cross + cross.transpose(0, 2, 1)
-        )
-        second -= 2.0 * slope_u[:, None, None] * np.eye(axes)
+        second += 4.0 * slope_uu[:, None, None] * a[:, :, None] * a[:, None, :]
+        second -= 2.0 * (cross + cross.transpose(0, 2, 1) + slope_u[:, None, None] * np.eye(axes))
         return gradient, second
 
 
@@ -650,31 +575,31 @@ MIXTURE_TOLERANCE = 1e-6
 def check_axes(problem: Problem) -> None:
     """Refuse teachers that span more than `MOST_AXES` axes, or all d of them."""
     axes = problem.teacher.span
-    if axes > MOST_AXES:
-        msg = f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}."
-        raise ValueError(msg)
-    if problem.dimension <= axes:
-        msg = (
-            f"Argument `problem` must have a dimension above {axes}, the number of axes that the teacher spans, for a "
-            f"mean field, but it is {problem.dimension}."
-        )
-        raise ValueError(msg)
+    require(
+        axes <= MOST_AXES,
+        f"Argument `problem` must have a teacher that spans at most {MOST_AXES} axes here, but it spans {axes}.",
+    )
+    require(
+        problem.dimension > axes,
+        f"Argument `problem` must have a dimension above {axes}, the number of axes that the teacher spans, for a mean "
+        f"field, but it is {problem.dimension}.",
+    )
 
 
 def checked_quadrature(problem: Problem, quadrature: str) -> str:
     """Return the name of the rule for a problem, with "auto" replaced by the rule it stands for."""
     axes = problem.teacher.span
-    if axes > 1 and quadrature in ("graded", "quantiles"):
-        msg = f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}."
-        raise ValueError(msg)
-    if not problem.start_is_random and quadrature not in ("auto", "neurons"):
-        msg = f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}."
-        raise ValueError(msg)
+    require(
+        axes == 1 or quadrature not in ("graded", "quantiles"),
+        f"Argument `quadrature` must be 'random' or 'neurons' for {axes} axes, but is {shown(quadrature)}.",
+    )
+    require(
+        problem.start_is_random or quadrature in ("auto", "neurons"),
+        f"Argument `quadrature` must be 'neurons' for a problem with a given start, but is {shown(quadrature)}.",
+    )
     if quadrature != "auto":
         return quadrature
-    if not problem.start_is_random:
-        return "neurons"
-    return "graded" if axes == 1 else "random"
+    return "neurons" if not problem.start_is_random else "graded" if axes == 1 else "random"
 
 
 def checked_particles(problem: Problem, particles: int | None, quadrature: str) -> int:
@@ -683,9 +608,10 @@ def checked_particles(problem: Problem, particles: int | None, quadrature: str) 
         return problem.width if quadrature == "neurons" else DEFAULT_PARTICLES
     count = checked_integer(particles, "particles", minimum=1)
     check_memory("particles", count, ARRAYS_OF_PARTICLES * count * problem.teacher.span)
-    if quadrature == "neurons" and count != problem.width:
-        msg = f"Argument `particles` must be the width {problem.width} for quadrature 'neurons', but is {count}."
-        raise ValueError(msg)
+    require(
+        quadrature != "neurons" or count == problem.width,
+        f"Argument `particles` must be the width {problem.width} for quadrature 'neurons', but is {count}.",
+    )
     return count
 
 
@@ -694,17 +620,20 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
     axes = problem.teacher.span
     if tracers is None:
         return np.empty((0, axes))
-    if is_homogeneous(problem):
-        msg = "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given."
-        raise ValueError(msg)
+    require(
+        not is_homogeneous(problem),
+        "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given.",
+    )
     positions = float_array(tracers, "tracers")
-    if positions.ndim != 2 or positions.shape[1] != axes:
-        msg = f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}."
-        raise ValueError(msg)
-    lengths = np.sqrt(np.sum(positions**2, axis=1))
-    if not (lengths <= 1.0).all():
-        msg = f"Argument `tracers` must have rows of length at most 1, but the longest has length {lengths.max():.6g}."
-        raise ValueError(msg)
+    require(
+        positions.ndim == 2 and positions.shape[1] == axes,
+        f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}.",
+    )
+    longest = np.sqrt(np.sum(positions**2, axis=1)).max(initial=0.0)
+    require(
+        longest <= 1.0,
+        f"Argument `tracers` must have rows of length at most 1, but the longest has length {longest:.6g}.",
+    )
     return positions
 
 

@@ -1,44 +1,41 @@
-"""Compiled kernels that the mean field has in every subspace, whose particles are told by `Particles`.
+"""Compiled motion of the mean field's particles, along one axis in zonal polynomials, in several in monomials.
 
 The field is a function of the moments μ (M,) of the law: the loss is floor + Σ c (μ − μ*)², a particle's potential is
 Φ = Σ c (μ − μ*) times its own share of each moment. sizes = [N, M, P, n, r, grows, …] for N particles in r axes, P
 directions and n levels of the loss; parameters = [c (M) | μ* (M) | learned (P, M) | a (P) | levels (n) | floor, d |
 masses at the start (N) | …]. State y = projections (N, r), and where the masses grow, by (ln n)' = −4 Φ, their
 logarithms (N). `work` starts with moments, sums and slopes (M each) and masses (lanes); scratch for blocks follows.
-
 Blocks of one step depend on each other through the moments alone.
-"""
 
-from collections.abc import Callable
-from typing import NamedTuple
+One axis: moment l is the mean of the zonal polynomial C_l of R^d, so the potential is Σ_l f_l C_l(α) with the forces f,
+and α' = −(1 − α²) Σ_l f_l C_l'(α), where C_l' = l (l + d − 2)/(d − 1) times C_(l−1) of R^(d+2). sizes go on with
+[stride, start]: where the stride is not 0, moments and potential go through the powers α^k with k = start, start +
+stride, …, which is several times faster, and the coefficients of the C_l in all powers (M, M) follow the masses in the
+parameters. Then sums are those of powers, and slopes the coefficients of Φ' in powers; else sums are the moments, and
+slopes the coefficients of Φ' in zonal polynomials of R^(d+2), at the place of the degree l. Degree 0 has no slope; its
+place holds the constant of Φ. Scratch: two rows of lanes.
+
+Several axes: u = 1 − |a|². Moment (κ, q) is the mean of the monomial a^κ u^q, at place κ Q + q. sizes go on with
+[K, Q | parent (K) | axis (K)]: monomial k is monomial parent[k] times coordinate axis[k], the first is 1. Sums are the
+moments, and slopes the forces. The potential Φ = Σ f_κq a^κ u^q is differentiated backwards along the same chain, so
+that a gradient costs about as much as a value: a' = −(I − a aᵀ)(∂_a − 2 a ∂_u) Φ. Scratch: a^κ (K, lanes), its adjoint
+(K, lanes), powers of u (Q, lanes), the gradient (r, lanes) and ∂_u (lanes).
+"""
 
 import numpy as np
 
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite.arrays import Integers, Vector
 
+#: Particles of a block along one axis and in several: so many that calls cost nothing beside the vector instructions in
+#: them, and so few that scratch stays in the fastest cache.
+LANES, LANES_IN_SUBSPACE = 2048, 64
 
-class Particles(NamedTuple):
-    """The kernels of particles in one kind of subspace.
 
-    `lanes` particles make a block: so many that calls cost nothing beside the vector instructions in them, and so few
-    that scratch stays in the fastest cache. What takes such a value is inlined: Numba stores no function on disk that
-    hands a function to another one at run time.
-    """
-
-    lanes: int
-    #: (y, masses, count, parameters, sizes, sums, scratch): add the sums of a block that moments are made of.
-    block_sums: Callable[..., None]
-    #: (sums, moments, parameters, sizes): write the moments.
-    moments_from_sums: Callable[..., None]
-    #: (forces, slopes, parameters, sizes): write what a block needs of the forces c (μ − μ*).
-    slopes_from_forces: Callable[..., None]
-    #: (y, out, count, slopes, parameters, sizes, scratch): write the velocities of a block.
-    block_rates: Callable[..., None]
-    #: The same arguments: write the potentials of a block, for which `block_rates` may leave something in the scratch.
-    block_potentials: Callable[..., None]
-    #: (y, count, sizes): put the particles of a block back into the ball |a| ≤ 1.
-    block_normalise: Callable[..., None]
+@kernel
+def lanes_of(sizes: Integers) -> int:
+    """Return the particles of a block."""
+    return LANES if sizes[4] == 1 else LANES_IN_SUBSPACE
 
 
 @kernel
@@ -46,6 +43,350 @@ def scalars_start(sizes: Integers) -> int:
     """Return the place of the floor in the parameters; d follows, then the weights."""
     M, P = sizes[1], sizes[2]
     return int(2 * M + P * M + P + sizes[3])
+
+
+# One axis, in zonal polynomials.
+
+
+@kernel
+def start_degrees(y: Vector, count: int, lanes: Vector) -> None:
+    """Write C_0 and C_1."""
+    for i in range(count):
+        lanes[i] = 1.0
+        lanes[LANES + i] = y[i]
+
+
+@kernel
+def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: Vector) -> None:
+    """Pass from C_(degree−1), C_degree to the next pair."""
+    high = degree + dimension - 2.0
+    up, back = (high + degree) / high, degree / high
+    for i in range(count):
+        following = up * y[i] * lanes[LANES + i] - back * lanes[i]
+        lanes[i] = lanes[LANES + i]
+        lanes[LANES + i] = following
+
+
+@kernel
+def sums_of_degrees(
+    y: Vector, weights: Vector, count: int, dimension: float, M: int, sums: Vector, lanes: Vector
+) -> None:
+    """Add Σ_i weight_i C_l(α_i), by the recurrence in l."""
+    total = 0.0
+    for i in range(count):
+        total += weights[i]
+    sums[0] += total
+    start_degrees(y, count, lanes)
+    for degree in range(1, M):
+        total = 0.0
+        for i in range(count):
+            total += weights[i] * lanes[LANES + i]
+        sums[degree] += total
+        advance_degree(y, count, degree, dimension, lanes)
+
+
+@kernel
+def write_by_degrees(
+    is_slope: bool, y: Vector, out: Vector, count: int, dimension: float, slopes: Vector, M: int, lanes: Vector
+) -> None:
+    """Write Φ'(α), or Φ(α), by the recurrence in l."""
+    shift = 1 if is_slope else 0
+    start_degrees(y, count, lanes)
+    for i in range(count):
+        out[i] = slopes[shift] if shift < M else 0.0
+    for degree in range(1, M - shift):
+        force = slopes[degree + shift]
+        if not is_slope:
+            force *= (dimension - 1.0) / (degree * (degree + dimension - 2.0))
+        for i in range(count):
+            out[i] += force * lanes[LANES + i]
+        advance_degree(y, count, degree, dimension + 2.0 * shift, lanes)
+
+
+# One axis, in powers. Called with literals for `even`, `start` and `is_slope`, so that the loops, which are inlined,
+# have no choice in them: a choice between α and α² keeps them out of vector instructions.
+
+
+@inlined_kernel
+def add_powers(
+    y: Vector, weights: Vector, count: int, even: bool, start: int, M: int, sums: Vector, lanes: Vector
+) -> None:
+    """Add the mass and Σ_i weight_i α_i^k, two powers in a pass; the lanes hold weight_i times the next power."""
+    stride = 2 if even else 1
+    total = one = two = 0.0
+    for i in range(count):
+        ratio = y[i] * y[i] if even else y[i]
+        low = weights[i] * (y[i] * y[i] if start == 2 else y[i])
+        high = low * ratio
+        total += weights[i]
+        one += low
+        two += high
+        lanes[i] = high * ratio
+    sums[0] += total
+    sums[start] += one
+    if start + stride < sums.size:
+        sums[start + stride] += two
+    for k in range(start + 2 * stride, M, 2 * stride):
+        one = two = 0.0
+        for i in range(count):
+            ratio = y[i] * y[i] if even else y[i]
+            low = lanes[i]
+            high = low * ratio
+            one += low
+            two += high
+            lanes[i] = high * ratio
+        sums[k] += one
+        if k + stride < M:
+            sums[k + stride] += two
+
+
+@kernel
+def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
+    """Add the mass and Σ_i weight_i α_i^k."""
+    if sizes[7] == 2:
+        add_powers(y, weights, count, True, 2, sizes[1], sums, lanes)
+    elif sizes[6] == 2:
+        add_powers(y, weights, count, True, 1, sizes[1], sums, lanes)
+    else:
+        add_powers(y, weights, count, False, 1, sizes[1], sums, lanes)
+
+
+@inlined_kernel
+def horner(
+    is_slope: bool, even: bool, start: int, y: Vector, out: Vector, count: int, terms: Vector, M: int, constant: float
+) -> None:
+    """Write −(1 − α²) Φ'(α) from the powers of Φ', or Φ(α) from its own and its constant; two terms in a pass.
+
+    Even powers of Φ leave an odd slope.
+    """
+    stride = 2 if even else 1
+    count_of_terms = (M - 1 - start) // stride + 1
+    for i in range(count):
+        out[i] = 0.0
+    for term in range(count_of_terms - 2 + count_of_terms % 2, 0, -2):
+        low = terms[start + term * stride]
+        high = terms[start + (term + 1) * stride] if term + 1 < count_of_terms else 0.0
+        for i in range(count):
+            ratio = y[i] * y[i] if even else y[i]
+            out[i] = (out[i] * ratio + high) * ratio + low
+    low, high = terms[start], terms[start + stride] if count_of_terms > 1 else 0.0
+    for i in range(count):
+        ratio = y[i] * y[i] if even else y[i]
+        value = (out[i] * ratio + high) * ratio + low
+        if is_slope:
+            out[i] = value * ((y[i] - 1.0) * (y[i] + 1.0)) * (y[i] if start == 2 else 1.0)
+        else:
+            out[i] = constant + value * (y[i] * y[i] if start == 2 else y[i])
+
+
+@inlined_kernel
+def write_by_powers(
+    is_slope: bool, y: Vector, out: Vector, count: int, sizes: Integers, terms: Vector, constant: float
+) -> None:
+    """Write what `horner` does."""
+    if sizes[7] == 2:
+        horner(is_slope, True, 2, y, out, count, terms, sizes[1], constant)
+    elif sizes[6] == 2:
+        horner(is_slope, True, 1, y, out, count, terms, sizes[1], constant)
+    else:
+        horner(is_slope, False, 1, y, out, count, terms, sizes[1], constant)
+
+
+# Several axes.
+
+
+@kernel
+def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
+    """Write the monomials a^κ and powers of u."""
+    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
+    powers = 2 * K * width
+    for i in range(count):
+        scratch[i] = 1.0
+        scratch[powers + i] = 1.0
+    for k in range(1, K):
+        parent, axis = sizes[8 + k] * width, sizes[8 + K + k]
+        for i in range(count):
+            scratch[k * width + i] = scratch[parent + i] * y[i * r + axis]
+    if Q > 1:
+        for i in range(count):
+            u = 1.0
+            for axis in range(r):
+                u -= y[i * r + axis] ** 2
+            # Rounding must not make the square of a length negative.
+            u = max(u, 0.0)
+            for q in range(1, Q):
+                scratch[powers + q * width + i] = scratch[powers + (q - 1) * width + i] * u
+
+
+@kernel
+def sums_of_monomials(
+    y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
+) -> None:
+    """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
+    K, Q, width = sizes[6], sizes[7], LANES_IN_SUBSPACE
+    powers = 2 * K * width
+    write_monomials(y, count, sizes, scratch)
+    for k in range(K):
+        for q in range(Q):
+            if parameters[k * Q + q] != 0.0:
+                total = 0.0
+                for i in range(count):
+                    total += weights[i] * scratch[k * width + i] * scratch[powers + q * width + i]
+                sums[k * Q + q] += total
+
+
+@kernel
+def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
+    """Write ∂_u Φ and ∂_a Φ: Σ_q f_κq u^q is the adjoint of a^κ, from the last monomial back to the first."""
+    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
+    adjoint, powers, gradient = K * width, 2 * K * width, (2 * K + Q) * width
+    slope = gradient + r * width
+    for i in range(count):
+        scratch[slope + i] = 0.0
+    for k in range(K):
+        for i in range(count):
+            scratch[adjoint + k * width + i] = 0.0
+        for q in range(Q):
+            force = forces[k * Q + q]
+            if parameters[k * Q + q] != 0.0:
+                for i in range(count):
+                    scratch[adjoint + k * width + i] += force * scratch[powers + q * width + i]
+                if q > 0:
+                    for i in range(count):
+                        own = scratch[k * width + i] * scratch[powers + (q - 1) * width + i]
+                        scratch[slope + i] += q * force * own
+    for k in range(r * width):
+        scratch[gradient + k] = 0.0
+    for k in range(K - 1, 0, -1):
+        parent, axis = sizes[8 + k] * width, sizes[8 + K + k]
+        for i in range(count):
+            own = scratch[adjoint + k * width + i]
+            scratch[adjoint + parent + i] += own * y[i * r + axis]
+            scratch[gradient + axis * width + i] += own * scratch[parent + i]
+
+
+@kernel
+def rates_in_subspace(
+    y: Vector, out: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+) -> None:
+    """Write a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
+    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
+    gradient = (2 * K + Q) * width
+    slope = gradient + r * width
+    write_monomials(y, count, sizes, scratch)
+    write_gradient(y, count, forces, parameters, sizes, scratch)
+    for i in range(count):
+        radial = 0.0
+        for axis in range(r):
+            a = y[i * r + axis]
+            scratch[gradient + axis * width + i] -= 2.0 * a * scratch[slope + i]
+            radial += a * scratch[gradient + axis * width + i]
+        for axis in range(r):
+            out[i * r + axis] = y[i * r + axis] * radial - scratch[gradient + axis * width + i]
+
+
+# Blocks of particles in any number of axes.
+
+
+@kernel
+def block_sums(
+    y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
+) -> None:
+    """Add the sums of a block that moments are made of."""
+    if sizes[4] > 1:
+        sums_of_monomials(y, weights, count, parameters, sizes, sums, scratch)
+    elif sizes[6] > 0:
+        sums_of_powers(y, weights, count, sizes, sums, scratch)
+    else:
+        sums_of_degrees(y, weights, count, parameters[scalars_start(sizes) + 1], sizes[1], sums, scratch)
+
+
+@kernel
+def moments_from_sums(sums: Vector, moments: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Write the moments: the sums, but for those of powers."""
+    M, place = sizes[1], scalars_start(sizes) + 2 + sizes[0]
+    for degree in range(M):
+        moments[degree] = sums[degree]
+        if sizes[4] == 1 and sizes[6] > 0:
+            moments[degree] = 0.0
+            for k in range(degree + 1):
+                moments[degree] += parameters[place + degree * M + k] * sums[k]
+
+
+@kernel
+def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, forces: Vector) -> None:
+    """Write the forces f = c (μ − μ*), and what blocks need of them: f, or the coefficients of Φ' = Σ_l f_l C_l'."""
+    M, scalars = sizes[1], scalars_start(sizes)
+    dimension, powers = parameters[scalars + 1], scalars + 2 + sizes[0]
+    for k in range(M):
+        slopes[k] = forces[k] = parameters[k] * (moments[k] - parameters[M + k])
+    if sizes[4] > 1:
+        return
+    for k in range(1, M):
+        if sizes[6] > 0:
+            slopes[k] = 0.0
+            for degree in range(k, M):
+                slopes[k] += k * forces[degree] * parameters[powers + degree * M + k]
+            slopes[0] += forces[k] * parameters[powers + k * M]
+        else:
+            slopes[k] = k * (k + dimension - 2.0) / (dimension - 1.0) * forces[k]
+
+
+@kernel
+def block_rates(
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+) -> None:
+    """Write the velocities of a block; along one axis α' = −(1 − α²) Φ'(α)."""
+    if sizes[4] > 1:
+        rates_in_subspace(y, out, count, slopes, parameters, sizes, scratch)
+    elif sizes[6] > 0:
+        write_by_powers(True, y, out, count, sizes, slopes, 0.0)
+    else:
+        write_by_degrees(True, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], scratch)
+        for i in range(count):
+            out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
+
+
+@kernel
+def block_potentials(
+    y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
+) -> None:
+    """Write the potentials of a block; in several axes from the monomials that `block_rates` left."""
+    if sizes[4] > 1:
+        K, Q, width = sizes[6], sizes[7], LANES_IN_SUBSPACE
+        powers = 2 * K * width
+        for i in range(count):
+            out[i] = 0.0
+        for k in range(K):
+            for q in range(Q):
+                if parameters[k * Q + q] != 0.0:
+                    for i in range(count):
+                        out[i] += slopes[k * Q + q] * scratch[k * width + i] * scratch[powers + q * width + i]
+    elif sizes[6] > 0:
+        for k in range(1, sizes[1]):
+            scratch[k] = slopes[k] / k
+        write_by_powers(False, y, out, count, sizes, scratch, slopes[0])
+    else:
+        write_by_degrees(False, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], scratch)
+
+
+@kernel
+def block_normalise(y: Vector, count: int, sizes: Integers) -> None:
+    """Keep |a| ≤ 1: a particle that rounding carries out of the ball is put on its surface."""
+    r = sizes[4]
+    for i in range(count):
+        if r == 1:
+            y[i] = min(max(y[i], -1.0), 1.0)
+            continue
+        square = 0.0
+        for axis in range(r):
+            square += y[i * r + axis] ** 2
+        if square > 1.0:
+            for axis in range(r):
+                y[i * r + axis] /= np.sqrt(square)
+
+
+# All particles.
 
 
 @kernel
@@ -58,57 +399,42 @@ def block_masses(y: Vector, first: int, count: int, parameters: Vector, sizes: I
     return vector(lanes, 0, count)
 
 
-@inlined_kernel
-def write_slopes(
-    moments: Vector, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector, particles: Particles
-) -> None:
-    """Write the slopes of the forces c (μ − μ*)."""
-    M = sizes[1]
-    for k in range(M):
-        scratch[k] = parameters[k] * (moments[k] - parameters[M + k])
-    particles.slopes_from_forces(scratch, slopes, parameters, sizes)
-
-
-@inlined_kernel
-def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector, particles: Particles) -> None:
+@kernel
+def write_moments(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the moments of all particles to the start of `work`."""
-    N, M, r = sizes[0], sizes[1], sizes[4]
-    sums, lanes, scratch = work[M : 2 * M], work[3 * M :], work[3 * M + particles.lanes :]
+    N, M, r, width = sizes[0], sizes[1], sizes[4], lanes_of(sizes)
+    sums, lanes, scratch = work[M : 2 * M], work[3 * M :], work[3 * M + width :]
     for k in range(M):
         sums[k] = 0.0
-    for first in range(0, N, particles.lanes):
-        count = min(particles.lanes, N - first)
+    for first in range(0, N, width):
+        count = min(width, N - first)
         masses = block_masses(y, first, count, parameters, sizes, lanes)
-        particles.block_sums(y[first * r :], masses, count, parameters, sizes, sums, scratch)
-    particles.moments_from_sums(sums, work, parameters, sizes)
+        block_sums(y[first * r :], masses, count, parameters, sizes, sums, scratch)
+    moments_from_sums(sums, work, parameters, sizes)
 
 
-@inlined_kernel
-def write_rates(
-    y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector, particles: Particles
-) -> None:
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ of all particles, and (ln n)' where masses grow."""
-    N, M, r = sizes[0], sizes[1], sizes[4]
-    slopes, scratch = work[2 * M : 3 * M], work[3 * M + particles.lanes :]
-    write_moments(y, parameters, sizes, work, particles)
-    write_slopes(work, slopes, parameters, sizes, work[M:], particles)
-    for first in range(0, N, particles.lanes):
-        count = min(particles.lanes, N - first)
-        particles.block_rates(y[first * r :], out[first * r :], count, slopes, parameters, sizes, scratch)
+    N, M, r, width = sizes[0], sizes[1], sizes[4], lanes_of(sizes)
+    slopes, scratch = work[2 * M : 3 * M], work[3 * M + width :]
+    write_moments(y, parameters, sizes, work)
+    write_slopes(work, slopes, parameters, sizes, work[M:])
+    for first in range(0, N, width):
+        count = min(width, N - first)
+        block_rates(y[first * r :], out[first * r :], count, slopes, parameters, sizes, scratch)
         if sizes[5] > 0:
             growth = out[N * r + first :]
-            particles.block_potentials(y[first * r :], growth, count, slopes, parameters, sizes, scratch)
+            block_potentials(y[first * r :], growth, count, slopes, parameters, sizes, scratch)
             for i in range(count):
                 growth[i] *= -4.0
 
 
-@inlined_kernel
-def write_events(
-    y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector, particles: Particles
-) -> None:
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write level − loss, one per level, then ∫ g_3(w·θ_p) dρ / g_3(1) − a_p/2, one per direction."""
     M, P, levels = sizes[1], sizes[2], sizes[3]
-    write_moments(y, parameters, sizes, work, particles)
+    write_moments(y, parameters, sizes, work)
     loss = parameters[scalars_start(sizes)]
     for k in range(M):
         difference = work[k] - parameters[M + k]
@@ -121,3 +447,9 @@ def write_events(
         for k in range(M):
             mass += parameters[2 * M + p * M + k] * work[k]
         out[levels + p] = mass - 0.5 * parameters[2 * M + P * M + p]
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Put particles that rounding carries out of the ball |a| ≤ 1 back on its surface."""
+    block_normalise(y, sizes[0], sizes)

@@ -5,10 +5,6 @@ sweeps: guess the moments at its stages from the steps before, take every block 
 stays in the fastest cache, and repeat with the moments that come out until they agree. The stages are explicit, so that
 each sweep settles at least one more of them; two or three sweeps are enough in practice. The result is the step that
 `ExplicitStepper` takes, whose control of the step it shares, to a fraction of the tolerance. Threads share the blocks.
-
-Blocks of one step of the pair of order 8(5,3) depend on each other through the field at its stages alone. Where that is
-known, a block takes all stages while it stays in the fastest cache, and memory is read once per step, not once per
-stage. On the way it adds up the sums that the field at the stages is made of.
 """
 
 from __future__ import annotations
@@ -19,8 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations import mean_field_axis_kernels, mean_field_subspace_kernels
-from dynamics.equations.mean_field_kernels import Particles, scalars_start, write_slopes
+from dynamics.equations.mean_field_kernels import (
+    block_normalise,
+    block_rates,
+    block_sums,
+    lanes_of,
+    moments_from_sums,
+    scalars_start,
+    write_slopes,
+)
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.compiled_stepper import LAYOUTS, ExplicitStepper
 from dynamics.integrators.explicit_kernels import (
@@ -37,7 +40,7 @@ from dynamics.integrators.methods import stepper_of
 from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
 from dynamics.integrators.stepper import Status, Tolerances, check_stored, record_crossings
 from dynamics.integrators.system_calls import bound_system
-from dynamics.kernels.jit import entry, inlined_kernel
+from dynamics.kernels.jit import entry
 from dynamics.threads import GRAIN, SMALLEST_STATE, Workers
 from hermite.arrays import Integers, Matrix, Vector
 
@@ -66,28 +69,20 @@ Results = tuple[Matrix, Matrix, Vector]
 Numbers = tuple[Vector, Integers, Vector]
 
 
-@inlined_kernel
+@entry
 def sweep_blocks(
-    begin: int,
-    end: int,
-    h: float,
-    vectors: Vectors,
-    rtol: float,
-    slopes: Matrix,
-    results: Results,
-    numbers: Numbers,
-    particles: Particles,
+    part: tuple[int, int], h: float, vectors: Vectors, rtol: float, slopes: Matrix, results: Results, numbers: Numbers
 ) -> None:
-    """Take the particles from `begin` to `end` through one step h, at the given slopes (STAGES, M).
+    """Take the particles of a part, from its begin to its end, through one step h, at the given slopes (STAGES, M).
 
     Adds to the sums, raises both errors, in units of the tolerance, and keeps the stages where there is room for them.
     """
     y, new, atol = vectors
     sums, kept, errors = results
     parameters, sizes, work = numbers
-    r = sizes[4]
+    r, (begin, end) = sizes[4], part
     weights = parameters[scalars_start(sizes) + 2 :]
-    block = min(particles.lanes, SWEPT)
+    block = min(lanes_of(sizes), SWEPT)
     stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
     for first in range(begin, end, block):
         count = min(block, end - first)
@@ -99,10 +94,10 @@ def sweep_blocks(
             if s > 0:
                 add_stages(start, stages, s, h, size, at)
             if s == STAGES:
-                particles.block_normalise(at, count, sizes)
-            particles.block_sums(at, masses, count, parameters, sizes, sums[s], work)
+                block_normalise(at, count, sizes)
+            block_sums(at, masses, count, parameters, sizes, sums[s], work)
             if s < STAGES:
-                particles.block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
+                block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
         for e in range(2):
             add_stages(none, stages, ERRORS + e, h, size, trial)
             errors[e] = max(errors[e], largest_ratio(trial, start, end_of, atol[place:], rtol, size))
@@ -112,62 +107,13 @@ def sweep_blocks(
                     kept[s, place + i] = stages[s, i]
 
 
-@inlined_kernel
-def write_fields(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers, particles: Particles) -> None:
+@entry
+def write_fields(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers) -> None:
     """Write moments, and the slopes that follow from them, of every row of sums."""
     parameters, sizes, work = numbers
     for s in range(sums.shape[0]):
-        particles.moments_from_sums(sums[s], moments[s], parameters, sizes)
-        write_slopes(moments[s], slopes[s], parameters, sizes, work, particles)
-
-
-@entry
-def sweep_on_axis(
-    begin: int,
-    end: int,
-    h: float,
-    vectors: Vectors,
-    rtol: float,
-    slopes: Matrix,
-    results: Results,
-    numbers: Numbers,
-) -> None:
-    """Call `sweep_blocks` for particles along one axis."""
-    sweep_blocks(begin, end, h, vectors, rtol, slopes, results, numbers, mean_field_axis_kernels.PARTICLES)
-
-
-@entry
-def sweep_in_subspace(
-    begin: int,
-    end: int,
-    h: float,
-    vectors: Vectors,
-    rtol: float,
-    slopes: Matrix,
-    results: Results,
-    numbers: Numbers,
-) -> None:
-    """Call `sweep_blocks` for particles in several axes."""
-    sweep_blocks(begin, end, h, vectors, rtol, slopes, results, numbers, mean_field_subspace_kernels.PARTICLES)
-
-
-@entry
-def fields_on_axis(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers) -> None:
-    """Call `write_fields` for particles along one axis."""
-    write_fields(sums, moments, slopes, numbers, mean_field_axis_kernels.PARTICLES)
-
-
-@entry
-def fields_in_subspace(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers) -> None:
-    """Call `write_fields` for particles in several axes."""
-    write_fields(sums, moments, slopes, numbers, mean_field_subspace_kernels.PARTICLES)
-
-
-#: The entries `sweep` and `fields` of each kind of particles.
-ENTRIES = {
-    mean_field_axis_kernels.PARTICLES: (sweep_on_axis, fields_on_axis),
-    mean_field_subspace_kernels.PARTICLES: (sweep_in_subspace, fields_in_subspace),
-}
+        moments_from_sums(sums[s], moments[s], parameters, sizes)
+        write_slopes(moments[s], slopes[s], parameters, sizes, work)
 
 
 #: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
@@ -204,7 +150,6 @@ class ParticleStepper(ExplicitStepper):
     """Steps of order 8 by sweeps over blocks of particles, for the method "explicit"."""
 
     def __init__(self, system: MeanFieldSystem, *, rtol: float, atol: Array) -> None:
-        self._sweep_part, self._write_fields = ENTRIES[system.particles]
         self._particles = system
         self._workers = Workers(system.weights.size, system.initial_state.size // system.weights.size)
         # Times and slopes at the ends of the last steps.
@@ -343,15 +288,15 @@ class ParticleStepper(ExplicitStepper):
         def parts(first: int, last: int) -> None:
             numbers = (parameters, sizes, np.empty_like(scratch))
             for part in range(first, last):
-                begin, end = int(marks[part]), min(int(marks[part + 1]), count)
+                ends = int(marks[part]), min(int(marks[part + 1]), count)
                 results = (sums[part], kept, errors[part])
-                self._sweep_part(begin, end, h, vectors, rtol, slopes, results, numbers)
+                sweep_blocks(ends, h, vectors, rtol, slopes, results, numbers)
 
         self._workers.over_parts(PARTS, parts)
         self._counters[_SWEEPS] += 1
         self._counters[slots.EVALUATIONS] += STAGES
         moments, found = np.empty((2, POINTS, M))
-        self._write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
+        write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
         five, three = CAUTION * errors.max(axis=0)
         if five < 1e-100 or not five + three < np.inf:
             return moments, found, float(five + three)
