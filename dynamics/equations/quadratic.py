@@ -64,6 +64,10 @@ class Motion:
         start = self.carried(levels[0].size)
         return replace(self, levels=levels, reached=tuple(np.where(start >= level, 0.0, np.nan) for level in levels))
 
+    def placed(self, numbers: Array, reached: tuple[Array, ...]) -> Self:
+        """Return the same at other columns, as one array, with these times of directions."""
+        return replace(self, columns=numbers.reshape(self.columns.shape), reached=reached)
+
     def after(self, wait: float) -> Self:
         """Return the same a time later, at which no entry of e^{4hA} may be beyond float64."""
         root = cholesky(self.gram(wait), lower=True, check_finite=False)
@@ -249,13 +253,11 @@ class Course:
 
     def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
         """Return the network at other `numbers`, by default at this time and with these times of directions."""
-        times, left, motions = iter(self.reached if reached is None else reached), numbers, []
-        for motion in self.motions:
-            here, left = np.split(left, [motion.columns.size])
-            own = tuple(next(times) for _ in motion.levels)
-            motions.append(replace(motion, columns=here.reshape(motion.columns.shape), reached=own))
-        span, *weights = motions
-        return replace(self, time=self.time if time is None else time, span=span, weights=tuple(weights))
+        times = tuple(self.reached if reached is None else reached)
+        here, own = self.span.columns.size, len(self.span.levels)
+        span = self.span.placed(numbers[:here], times[:own])
+        weights = tuple(each.placed(numbers[here:], times[own:]) for each in self.weights)
+        return replace(self, time=self.time if time is None else time, span=span, weights=weights)
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
