@@ -107,17 +107,18 @@ def add_step_noise(y: Vector, scale: float, out: Vector, parameters: Vector, siz
 
 
 @kernel
+def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
+    """Return whether one of the m squared norms at the end of a state is beyond `LARGEST_NORM` of the teacher's."""
+    bound = np.log(LARGEST_NORM * np.sum(vector(a, 0, P)))
+    return bool(np.max(vector(y, y.size - m, m)) > bound)
+
+
+@kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Velocity of the flow and what finite steps add; not-a-number after a blow-up."""
-    total = 0.0
-    for p in range(sizes[1]):
-        total += parameters[p]
-    bound = np.log(LARGEST_NORM * total)
-    for x in range(y.size - sizes[0], y.size):
-        if y[x] > bound:
-            for z in range(out.size):
-                out[z] = np.nan
-            return
+    if is_blown_up(y, parameters, sizes[0], sizes[1]):
+        out.fill(np.nan)
+        return
     flow_rhs(t, y, out, parameters, sizes, work)
     add_step_noise(y, 1.0, out, parameters, sizes, work)
 

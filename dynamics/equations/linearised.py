@@ -6,8 +6,8 @@ r"""The flow of weights with forces linear in the overlaps, for information expo
 
 with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. It is the flow itself of a link that has c_0, c_1 and c_2 alone.
 
-State W (m, D), sizes = [m, P, D, rows of θ, sign_matters, terms of g_3], parameters = [a (P) | c_0², c_1², c_2² |
-θ (P, D) | g_3 in powers] or, with no row of θ, without it: the teacher's directions are the first P axes.
+State W (m, D), sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P) | θ (P, D) | data of
+the link with c_0, c_1 and c_2 alone] or, with no row of θ, without it: the teacher's directions are the first P axes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.vectors import add_pull, multiply, project, row_products, teacher_rows
-from dynamics.kernels.jit import kernel, matrix
-from dynamics.problem.emergence import ALL_DEGREES
+from dynamics.equations.link import HEAD, VALUE, data_of_series, g0, link_at
+from dynamics.equations.overlaps import write_events
+from dynamics.equations.vectors import LINK, add_pull, project, teacher_rows
+from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.kernels.products import product_until
+from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE
 from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ if TYPE_CHECKING:
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    a, squares, teacher = parameters, parameters[P : P + 3], matrix(parameters, P + 3, sizes[3], D)
+    a, teacher = parameters, matrix(parameters, P, sizes[3], D)
+    squares = vector(parameters, sizes[LINK] + VALUE + HEAD, 3)
     W, moved = matrix(y, 0, m, D), matrix(out, 0, m, D)
     A, B, length = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
-    row_products(W, W, B, sizes)
+    product_until(W, W.T, B, sizes)
     project(W, teacher, A, sizes)
     left = 0.0
     for p in range(P):
@@ -51,43 +55,27 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
             along -= length[j] * B[i, j]
             B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
         B[i, i] += 2.0 * squares[0] * left + squares[1] * along / length[i]
-    multiply(B, W, moved, sizes)
+    product_until(B, W, moved, sizes)
     add_pull(A, teacher, moved)
 
 
 @kernel
-def polynomial(s: float, powers: Vector, count: int) -> float:
-    """Return Σ_j powers_j s^j, by Horner's rule."""
-    total = 0.0
-    for j in range(count - 1, -1, -1):
-        total = total * s + powers[j]
-    return total
-
-
-@kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), learned mass − a_p/2, carried weight − a_p/2.
-
-    The learned mass is Σ_i n_i g_3(C_ip)/g_3(1), the carried weight the same with g(s) = c_0² + c_1² s + c_2² s².
-    """
+    """Write the values of `write_events`, then carried weight − a_p/2: the learned mass with g for g_3."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    squares, W, A = parameters[P : P + 3], matrix(y, 0, m, D), matrix(work, 0, m, P)
-    powers = parameters[P + 3 + sizes[3] * D :]
-    project(W, matrix(parameters, P + 3, sizes[3], D), A, sizes)
-    norm, whole = squares[0] + squares[1] + squares[2], polynomial(1.0, powers, sizes[5])
+    W, C, n = matrix(y, 0, m, D), matrix(work, 0, m, P), vector(work, 2 * m * P, m)
+    link = link_at(parameters, sizes[LINK])
+    project(W, matrix(parameters, P, sizes[3], D), C, sizes)
     for p in range(P):
-        out[p] = -0.5
-        out[P + p] = out[2 * P + p] = -0.5 * parameters[p]
+        out[2 * P + p] = -LEARNED_SHARE * parameters[p]
     for i in range(m):
-        n = 0.0
+        n[i] = 0.0
         for k in range(D):
-            n += W[i, k] * W[i, k]
+            n[i] += W[i, k] * W[i, k]
         for p in range(P):
-            c = A[i, p] / np.sqrt(n)
-            if c > 0.0 or sizes[4] == 0:
-                out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += n * polynomial(c, powers, sizes[5]) / whole
-            out[2 * P + p] += n * (squares[0] + c * (squares[1] + c * squares[2])) / norm
+            C[i, p] /= np.sqrt(n[i])
+            out[2 * P + p] += n[i] * g0(link, C[i, p]) / g0(link, 1.0)
+    write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
 
 
 class LinearisedSystem(System):
@@ -103,17 +91,15 @@ class LinearisedSystem(System):
 
     def __init__(self, problem: Problem) -> None:
         weights, P = problem.reduced_weights(), problem.num_directions
-        m, D = weights.shape
-        teacher, squares, kept = teacher_rows(problem, D), np.zeros(3), problem.activation.coefficients[:3]
-        squares[: kept.size] = kept**2
+        (m, D), part, kept = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
+        teacher, counted = teacher_rows(problem, D), kept if part.definition == ALL_DEGREES else part.coefficients
+        link = data_of_series(tuple(kept.tolist()), tuple((counted**2).tolist()))
         self.problem = problem
         self.initial_state: Array = weights.ravel()
-        part = problem.learned_part
-        counted = squares if part.definition == ALL_DEGREES else part.coefficients**2
-        self.parameters: Array = np.concatenate([problem.teacher.coefficients, squares, teacher.ravel(), counted])
-        sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, D, teacher.shape[0], sign_matters, counted.size], dtype=np.int64)
-        self.work_size = m * P + m * m + m
+        self.parameters: Array = np.concatenate([problem.teacher.coefficients, teacher.ravel(), link])
+        counts = [m, P, D, len(teacher), problem.information_exponent % 2, P + teacher.size]
+        self.sizes: Integers = np.array(counts, dtype=np.int64)
+        self.work_size = m * max(2 * P, P + m) + m
         self.num_events = 3 * P
 
     def absolute_tolerance(self, atol: float) -> Array:

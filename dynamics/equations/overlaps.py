@@ -10,10 +10,9 @@ data, exact for every d ≥ P; d enters through the start alone. ln n is integra
 could cross zero, after which the loss is unbounded below.
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
-sizes = [m, P, orthonormal, sign_matters, place of the link]. The equations are those of
-`dynamics.equations.overlaps`. One right-hand side costs 4 m² P + 2 m³ operations in BLAS products (2 m P² more
-for a general teacher Gram matrix) and one pass over C and G; a product with its Jacobian costs twice the m² P and m³
-operations.
+sizes = [m, P, orthonormal, sign_matters, place of the link]. One right-hand side costs 4 m² P + 2 m³ operations in BLAS
+products (2 m P² more for a general teacher Gram matrix) and one pass over C and G; a product with its Jacobian costs
+twice the m² P and m³ operations.
 """
 
 from __future__ import annotations
@@ -38,15 +37,45 @@ from dynamics.equations.link import (
 from dynamics.equations.losses import population_loss, student_term, teacher_term, weighed_kernel
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 LINK = 4
+
+
+@kernel
+def write_norms(y: Vector, n: Vector) -> None:
+    """Write n of a state that ends with ln n."""
+    for i in range(n.size):
+        n[i] = np.exp(y[y.size - n.size + i])
+
+
+@kernel
+def write_events(
+    C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
+) -> None:
+    """Write max_i C_ip² − `EMERGENCE_LEVEL` (C > 0 only, if the sign matters), then learned mass − `LEARNED_SHARE` a_p.
+
+    C holds row after row; `learned` is scratch for as many numbers. The mass is Σ_i n_i g_3(C_ip)/g_3(1).
+    """
+    P = C.size // n.size
+    write_learned(link, C, learned)
+    whole = learned_kernel(link, 1.0)
+    for p in range(P):
+        out[p] = -EMERGENCE_LEVEL
+        out[P + p] = -LEARNED_SHARE * a[p]
+    for i in range(n.size):
+        for p in range(P):
+            c = C[i * P + p]
+            if c > 0.0 or sign_matters == 0:
+                out[p] = max(out[p], c * c - EMERGENCE_LEVEL)
+            out[P + p] += n[i] / whole * learned[i * P + p]
 
 
 @kernel
@@ -78,8 +107,7 @@ def pair_forces(
     """
     m = n.size
     P = A.size // m
-    for i in range(m):
-        n[i] = np.exp(y[y.size - m + i])
+    write_norms(y, n)
     write_both(link, vector(y, 0, m * P), values, A)
     add_rows(1.0, a, matrix(y, 0, m, P), matrix(values, 0, m, P), matrix(A, 0, m, P), force, r)
     write_both(link, vector(y, m * P, m * m), values, B)
@@ -113,9 +141,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
             dC[i, p] = AT[i, p] - BC[i, p] - r[i] * C[i, p]
         dG[i, i] = 0.0
         for j in range(i):
-            rate = X[i, j] + X[j, i] - BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]
-            dG[i, j] = rate
-            dG[j, i] = rate
+            dG[i, j] = dG[j, i] = X[i, j] + X[j, i] - BG[i, j] - BG[j, i] - (r[i] + r[j]) * G[i, j]
 
 
 @kernel
@@ -143,39 +169,8 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
             s, bend = G[i, j], dG[i, j]
             mass = n[i] + n[j]
             # B_ij + B_ji = (n_i + n_j) g'(s).
-            rate = -own - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
-            dG[i, j] = rate
-            dG[j, i] = rate
+            dG[i, j] = dG[j, i] = -own - B[j, j] - r[j] - mass * bend + s * (mass * bend * s + B[i, j] + B[j, i])
         dl[i] = -4.0 * n[i] * own_value
-
-
-@kernel
-def write_forces_along(
-    link: Vector, y: Vector, v: Vector, a: Vector, A: Vector, dA: Vector, B: Vector, dB: Vector, n: Vector,
-    values: Vector,
-) -> None:  # fmt: skip
-    """Write A, B and n of `pair_forces`, and the derivatives of A and B along v = [dC | dG | d ln n].
-
-    `values` becomes g(G).
-    """
-    m = n.size
-    P = A.size // m
-    first = y.size - m
-    C, G = vector(y, 0, m * P), vector(y, m * P, m * m)
-    for i in range(m):
-        n[i] = np.exp(y[first + i])
-    write_g1(link, C, A)
-    write_g2(link, C, dA)
-    write_g1(link, G, B)
-    write_g2(link, G, dB)
-    write_g0(link, G, values)
-    for i in range(m):
-        for p in range(P):
-            A[i * P + p] *= a[p]
-            dA[i * P + p] *= a[p] * v[i * P + p]
-        for j in range(m):
-            B[i * m + j] *= n[j]
-            dB[i * m + j] = n[j] * dB[i * m + j] * v[m * P + i * m + j] + B[i * m + j] * v[first + j]
 
 
 @kernel
@@ -189,38 +184,38 @@ def jacobian_product(
     """
     m, P = sizes[0], sizes[1]
     mP, mm = m * P, m * m
-    first = mP + mm
     C, G, dC, dG = matrix(y, 0, m, P), matrix(y, mP, m, m), matrix(v, 0, m, P), matrix(v, mP, m, m)
-    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, first, m)
-    A, dA, BdC, dBC = (
-        matrix(work, 0, m, P),
-        matrix(work, mP, m, P),
-        matrix(work, 2 * mP, m, P),
-        matrix(work, 3 * mP, m, P),
-    )
+    growth = vector(v, mP + mm, m)
+    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    A, dA = matrix(work, 0, m, P), matrix(work, mP, m, P)
+    BdC, dBC = matrix(work, 2 * mP, m, P), matrix(work, 3 * mP, m, P)
     o = 4 * mP
-    B, dB, dAC = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
+    B, dB, dX = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
     AdC, dBG, BdG = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), matrix(work, o + 5 * mm, m, m)
     n, r, dr = vector(work, o + 6 * mm, m), vector(work, o + 6 * mm + m, m), vector(work, o + 6 * mm + 2 * m, m)
-    write_forces_along(
-        link_at(parameters, sizes[LINK]), y, v, parameters, vector(work, 0, mP), vector(work, mP, mP),
-        vector(work, o, mm), vector(work, o + mm, mm), n, vector(work, o + 2 * mm, mm),
-    )  # fmt: skip
+    link, values = link_at(parameters, sizes[LINK]), dX
+    write_norms(y, n)
+    write_g1(link, vector(y, 0, mP), vector(work, 0, mP))
+    write_g2(link, vector(y, 0, mP), vector(work, mP, mP))
+    write_g1(link, vector(y, mP, mm), vector(work, o, mm))
+    write_g2(link, vector(y, mP, mm), vector(work, o + mm, mm))
+    write_g0(link, vector(y, mP, mm), vector(work, o + 2 * mm, mm))
     for i in range(m):
         total = radial = turn = 0.0
         for p in range(P):
+            A[i, p] *= parameters[p]
+            dA[i, p] *= parameters[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
             radial += A[i, p] * C[i, p]
             turn += dA[i, p] * C[i, p] + A[i, p] * dC[i, p]
         for j in range(m):
-            # dAC holds g(G).
-            total -= B[i, j] * dG[i, j] + n[j] * dAC[i, j] * v[first + j]
+            B[i, j] *= n[j]
+            dB[i, j] = n[j] * dB[i, j] * dG[i, j] + B[i, j] * growth[j]
+            total -= B[i, j] * dG[i, j] + n[j] * values[i, j] * growth[j]
             radial -= B[i, j] * G[i, j]
             turn -= dB[i, j] * G[i, j] + B[i, j] * dG[i, j]
-        ol[i] = 4.0 * total
-        r[i] = radial
-        dr[i] = turn
-    product_until(dA, C.T, dAC, sizes)
+        ol[i], r[i], dr[i] = 4.0 * total, radial, turn
+    product_until(dA, C.T, dX, sizes)
     product_until(A, dC.T, AdC, sizes)
     product_until(dB, G, dBG, sizes)
     product_until(B, dG, BdG, sizes)
@@ -234,42 +229,28 @@ def jacobian_product(
         for p in range(P):
             oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
         for j in range(m):
-            dAC[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
-    for i in range(m):
+            dX[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
         oG[i, i] = 0.0
         for j in range(i):
-            rate = dAC[i, j] + dAC[j, i] - (dr[i] + dr[j]) * G[i, j] - (r[i] + r[j]) * dG[i, j]
-            oG[i, j] = rate
-            oG[j, i] = rate
+            turned = (dr[i] + dr[j]) * G[i, j] + (r[i] + r[j]) * dG[i, j]
+            oG[i, j] = oG[j, i] = dX[i, j] + dX[j, i] - turned
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
-    m, P = sizes[0], sizes[1]
-    C, masses = matrix(y, 0, m, P), matrix(work, 0, m, P)
-    link = link_at(parameters, sizes[LINK])
-    write_learned(link, vector(y, 0, m * P), vector(work, 0, m * P))
-    whole, first = learned_kernel(link, 1.0), m * P + m * m
-    for p in range(P):
-        out[p] = -0.5
-        out[P + p] = -0.5 * parameters[p]
-    for i in range(m):
-        share = np.exp(y[first + i]) / whole
-        for p in range(P):
-            c = C[i, p]
-            if c > 0.0 or sizes[3] == 0:
-                out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += share * masses[i, p]
+    """Write the values of `write_events`."""
+    m, mP = sizes[0], sizes[0] * sizes[1]
+    n, link = vector(work, mP, m), link_at(parameters, sizes[LINK])
+    write_norms(y, n)
+    write_events(vector(y, 0, mP), n, parameters, link, sizes[3], vector(work, 0, mP), out)
 
 
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """|u_i| = 1: rounding aside G_ii is conserved, so it is simply kept at 1."""
     m = sizes[0]
-    first = m * sizes[1]
     for i in range(m):
-        y[first + i * m + i] = 1.0
+        y[m * sizes[1] + i * m + i] = 1.0
 
 
 #: Number of neurons up to which realisability is monitored.

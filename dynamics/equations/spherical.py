@@ -9,12 +9,12 @@ g(s) = Σ_j c_j² s^j, g*(s) = Σ_j c_j c*_j s^j, in the D = min(d, r + m) coord
 overlaps (C, G) close too, with the algebra of `dynamics.equations.overlaps` at n_i = 1/m, but carry m² numbers at 2 m³
 operations where these are m D at 4 m² D: wide networks in few dimensions, the case of interest here, want the vectors.
 
-State y = W (m, D), rows of length 1; sizes = [m, P, D, r, J, n, sign_matters, place of the link] for m neurons, P
-directions in the first r of D axes, J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j and n levels of the
-loss; parameters = [a (P) | θ (P, r) | c c* (J) | levels (n) | E f*² | link], the link as in
-`dynamics.equations.link`. The Gram matrix is made in strips of `STRIP` rows, which stay in the cache; one
-right-hand side costs 4 m² D operations in BLAS products and m² values of g'. Scratch: a strip (STRIP, m), and `BLOCK`
-values of the link.
+State y = W (m, D), rows of length 1; sizes = [m, P, D, rows of θ, sign_matters, place of the link, J, n], of which the
+first six are those of `dynamics.equations.vectors`, for J coefficients of the teacher's kernel g*(s) = Σ_j c_j c*_j s^j
+and n levels of the loss; parameters = [a (P) | θ (rows, D) | c c* (J) | levels (n) | E f*² | link]. The Gram matrix is
+made in strips of `STRIP` rows, which stay in the cache; one right-hand side costs 4 m² D operations in BLAS products
+and m² values of g'. Scratch: a strip (STRIP, m) and `BLOCK` values of the link, or C and the learned masses (m, P) and
+n (m).
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import BLOCK, learned_kernel, write_g0, write_g1
+from dynamics.equations.link import BLOCK, link_at, link_data, write_g0, write_g1
 from dynamics.equations.losses import squared_error
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, link_powers, teacher_square
-from dynamics.equations.vectors import unit_vectors
+from dynamics.equations.overlaps import write_events
+from dynamics.equations.vectors import LINK, add_pull, make_tangent, normalise, project, teacher_rows, unit_vectors
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product
 from hermite.arrays import Integers, Matrix, Vector
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
     from dynamics.equations.mean_field import MeanFieldSystem
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 # Rows of the Gram matrix treated at a time.
 STRIP = 32
+TERMS, LEVELS = 6, 7
 
 
 @kernel
@@ -53,26 +55,11 @@ def strip_of_gram(y: Vector, first: int, count: int, sizes: Integers, work: Vect
 
 
 @kernel
-def link_of(parameters: Vector, sizes: Integers) -> Vector:
-    """Return the data of the link."""
-    return vector(parameters, sizes[7], parameters.size - sizes[7])
-
-
-@kernel
-def overlap(y: Vector, i: int, p: int, parameters: Vector, sizes: Integers) -> float:
-    """w_i·θ_p."""
-    P, D, r = sizes[1], sizes[2], sizes[3]
-    total = 0.0
-    for k in range(r):
-        total += y[i * D + k] * parameters[P + p * r + k]
-    return total
-
-
-@kernel
-def pull(s: float, first: int, parameters: Vector, sizes: Integers) -> tuple[float, float]:
-    """Return g*(s) and g*'(s), by Horner's rule; the coefficients start at `first`."""
+def pull(s: float, parameters: Vector, sizes: Integers) -> tuple[float, float]:
+    """Return g*(s) and g*'(s), by Horner's rule."""
+    first = sizes[1] + sizes[3] * sizes[2]
     value = slope = 0.0
-    for j in range(sizes[4] - 1, -1, -1):
+    for j in range(sizes[TERMS] - 1, -1, -1):
         slope = slope * s + value
         value = value * s + parameters[first + j]
     return value, slope
@@ -81,8 +68,14 @@ def pull(s: float, first: int, parameters: Vector, sizes: Integers) -> tuple[flo
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
-    m, P, D, r = sizes[0], sizes[1], sizes[2], sizes[3]
-    W, link, values = matrix(y, 0, m, D), link_of(parameters, sizes), vector(work, STRIP * m, BLOCK)
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    W, F, A, teacher = (
+        matrix(y, 0, m, D),
+        matrix(out, 0, m, D),
+        matrix(work, 0, m, P),
+        matrix(parameters, P, sizes[3], D),
+    )
+    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
@@ -92,32 +85,40 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
             part = vector(work, begin, min(BLOCK, count * m - begin))
             write_g1(link, part, values)
             for k in range(part.size):
-                part[k] = values[k]
+                part[k] = -values[k] / m
         for i in range(count):
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
         product(forces, W, matrix(out, first * D, count, D))
-    teacher = P + P * r
+    project(W, teacher, A, sizes)
     for i in range(m):
-        for k in range(D):
-            out[i * D + k] *= -1.0 / m
         for p in range(P):
-            _, slope = pull(overlap(y, i, p, parameters, sizes), teacher, parameters, sizes)
-            for k in range(r):
-                out[i * D + k] += parameters[p] * slope * parameters[P + p * r + k]
-        radial = 0.0
-        for k in range(D):
-            radial += out[i * D + k] * y[i * D + k]
-        for k in range(D):
-            out[i * D + k] -= radial * y[i * D + k]
+            A[i, p] = parameters[p] * pull(A[i, p], parameters, sizes)[1]
+    add_pull(A, teacher, F)
+    make_tangent(W, F)
+
+
+@kernel
+def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
+    """Write level − loss per level, then the values of `write_events` for n = 1/m; `own` is the mean of g(w_i·w_j)."""
+    m, P, levels = sizes[0], sizes[1], sizes[LEVELS]
+    loss, first = own, P + sizes[3] * sizes[2] + sizes[TERMS]
+    for i in range(m):
+        for p in range(P):
+            loss -= 2.0 / m * parameters[p] * pull(C[i * P + p], parameters, sizes)[0]
+    for k in range(levels):
+        out[k] = parameters[first + k] - loss - parameters[first + levels]
+    n, link = vector(work, m * P, m), link_at(parameters, sizes[LINK])
+    n.fill(1.0 / m)
+    write_events(C, n, parameters, link, sizes[4], vector(work, 0, m * P), vector(out, levels, 2 * P))
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Level − loss per level; max_i C_ip² − ½ (C > 0 only, if the sign matters); Σ_i g_3(C_ip)/(m g_3(1)) − a_p/2."""
-    m, P, J, levels = sizes[0], sizes[1], sizes[4], sizes[5]
-    teacher, link, values = P + P * sizes[3], link_of(parameters, sizes), vector(work, STRIP * m, BLOCK)
-    loss = 0.0
+    """Write the values of `write_all_events`."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
+    own = 0.0
     for first in range(0, m, STRIP):
         count = min(STRIP, m - first)
         strip_of_gram(y, first, count, sizes, work)
@@ -125,101 +126,79 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
             size = min(BLOCK, count * m - begin)
             write_g0(link, vector(work, begin, size), values)
             for k in range(size):
-                loss += values[k]
-    loss = loss / m / m + parameters[teacher + J + levels]
-    for p in range(P):
-        largest = mass = attraction = 0.0
-        for i in range(m):
-            c = overlap(y, i, p, parameters, sizes)
-            value, _ = pull(c, teacher, parameters, sizes)
-            attraction += value
-            mass += learned_kernel(link, c)
-            if c > 0.0 or sizes[6] == 0:
-                largest = max(largest, c * c)
-        loss -= 2.0 * parameters[p] * attraction / m
-        out[levels + p] = largest - 0.5
-        out[levels + P + p] = mass / m / learned_kernel(link, 1.0) - 0.5 * parameters[p]
-    for n in range(levels):
-        out[n] = parameters[teacher + J + n] - loss
+                own += values[k]
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, 0, m, P), sizes)
+    rest = vector(work, m * P, work.size - m * P)
+    write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)
 
 
-@kernel
-def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Scale every w_i to length 1."""
-    m, D = sizes[0], sizes[2]
-    for i in range(m):
-        total = 0.0
-        for k in range(D):
-            total += y[i * D + k] * y[i * D + k]
-        scale = 1.0 / np.sqrt(total)
-        for k in range(D):
-            y[i * D + k] *= scale
+class SphericalObservables(System):
+    """Loss and learned masses of overlaps w·θ; events are levels of the loss, emergence and learned mass per direction.
 
-
-class SphericalSystem(System):
-    """State and observables of the network of finite width.
-
-    `levels` are fractions of E f*² below which the loss is timed; the events are these, then per direction its
-    emergence, then its learned mass.
+    `levels` are fractions of E f*² below which the loss is timed.
     """
 
-    name = "spherical"
-
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
-        from dynamics.equations.link import BLOCK, link_data
-
-        self.functions = Functions(rhs, event_values, normalise)
-        start, _ = unit_vectors(problem)
-        teacher = problem.teacher
-        m, P = problem.width, problem.num_directions
         student, other = link_powers(problem)
         self.problem = problem
-        self.shape = start.shape
-        self.initial_state: Array = start.ravel()
-        self._rows = np.eye(teacher.span) if teacher.directions is None else teacher.directions
-        self._pull = student * other
-        scale = self.teacher_loss()
-        fixed = [teacher.coefficients, self._rows.ravel(), self._pull, np.array(levels) * scale, [scale]]
-        link = link_data(problem)
-        self.parameters: Array = np.concatenate([*fixed, link])
-        counts = [m, P, self.shape[1], teacher.span, self._pull.size, len(levels), problem.information_exponent % 2]
-        self.sizes: Integers = np.array([*counts, self.parameters.size - link.size], dtype=np.int64)
-        self.work_size = STRIP * m + BLOCK
-        self.num_events = len(levels) + 2 * P
-
-    def unpack(self, state: Array) -> Array:
-        """Return the neurons (m, D) of a state."""
-        return state.reshape(self.shape)
-
-    def overlaps(self, state: Array) -> Array:
-        """Return w_i·θ_p, shape (m, P)."""
-        return self.unpack(state)[:, : self._rows.shape[1]] @ self._rows.T
+        self.num_events = len(levels) + 2 * problem.num_directions
+        self._kernel = student * other
+        self._fixed: list[Array] = [self._kernel, np.array([*levels, 1.0]) * self.teacher_loss()]
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
         return teacher_square(self.problem)
 
+    def overlaps(self, state: Array) -> Array:
+        """Return w_i·θ_p, shape (m, P)."""
+        raise NotImplementedError
+
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
-        return squared_error(self.problem, self.unpack(state), self.overlaps(state))
+        raise NotImplementedError
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, and per direction the largest overlap and the learned mass."""
         C, part = self.overlaps(state), self.problem.learned_part
         size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
-        return {
-            "loss": self.loss(state),
-            "max_overlap": size.max(axis=0),
-            "learned_mass": part.kernel(C).mean(axis=0) / part.kernel_at_one,
-        }
+        mass = part.kernel(C).mean(axis=0) / part.kernel_at_one
+        return {"loss": self.loss(state), "max_overlap": size.max(axis=0), "learned_mass": mass}
+
+
+class SphericalSystem(SphericalObservables):
+    """State and observables of the network of finite width."""
+
+    name = "spherical"
+    functions = Functions(rhs, event_values, normalise)
+
+    def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
+        super().__init__(problem, levels)
+        start, _ = unit_vectors(problem)
+        self.initial_state: Array = start.ravel()
+        (m, D), P, self._rows = start.shape, problem.num_directions, teacher_rows(problem, start.shape[1])
+        numbers = np.concatenate([problem.teacher.coefficients, self._rows.ravel(), *self._fixed])
+        self.parameters: Array = np.concatenate([numbers, link_data(problem)])
+        counts = [m, P, D, len(self._rows), problem.information_exponent % 2, numbers.size]
+        self.sizes: Integers = np.array([*counts, self._kernel.size, len(levels)], dtype=np.int64)
+        self.work_size = max(STRIP * m + BLOCK, 2 * m * P + m)
+
+    def unpack(self, state: Array) -> Array:
+        """Return the neurons (m, D) of a state."""
+        return state.reshape(self.problem.width, -1)
+
+    def overlaps(self, state: Array) -> Array:
+        """Return w_i·θ_p, shape (m, P)."""
+        W = self.unpack(state)
+        return W @ self._rows.T if self._rows.size else W[:, : self.problem.num_directions]
+
+    def loss(self, state: Array) -> float:
+        """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
+        return squared_error(self.problem, self.unpack(state), self.overlaps(state))
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return what `summarise` does, the overlaps C and the neurons W."""
-        return {
-            **self.summarise(state),
-            "teacher_overlap": self.overlaps(state),
-            "neuron_vector": self.unpack(state).copy(),
-        }
+        W = self.unpack(state).copy()
+        return {**self.summarise(state), "teacher_overlap": self.overlaps(state), "neuron_vector": W}
 
 
 # Neurons that follow the mean field, and the linear equation of their distance from a network of finite width.

@@ -12,9 +12,11 @@ unit of time, and where C and G contradict each other learned directions exert a
 horizon of 1e10 that decides where a slow neuron goes. The rates of vectors are right relative to the components that
 move.
 
-Products of the rows of neurons with each other and with the teacher's directions.
-
-They are half as many as the overlaps [C | G | ln n], and overlaps of vectors always exist.
+State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
+| θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
+directions are the first P axes. One right-hand side costs 4 m² D operations in BLAS products, a product with its
+Jacobian 10 m² D; a general teacher adds 4 m P D to the one and 8 m P D to the other. `work` holds A (m, P), B (m, m),
+n (m), overlaps of neurons with directions or neurons, values of g there, and what the Jacobian needs.
 """
 
 from __future__ import annotations
@@ -25,17 +27,8 @@ import numpy as np
 import scipy
 
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import (
-    g0,
-    learned_kernel,
-    link_at,
-    link_data,
-    write_both,
-    write_g0,
-    write_g1,
-    write_g2,
-    write_learned,
-)
+from dynamics.equations.link import g0, link_at, link_data, write_both, write_g0, write_g1, write_g2
+from dynamics.equations.overlaps import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
 from hermite.arrays import Integers, Matrix, Vector
@@ -44,26 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
-
-@kernel
-def multiply(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Write left · right."""
-    product_until(left, right, out, sizes)
-
-
-@kernel
-def row_products(left: Matrix, right: Matrix, out: Matrix, sizes: Integers) -> None:
-    """Write left · rightᵀ."""
-    product_until(left, right.T, out, sizes)
+LINK = 5
+NOTHING = np.empty(0)
 
 
 @kernel
 def project(U: Matrix, teacher: Matrix, C: Matrix, sizes: Integers) -> None:
     """Write C = U θᵀ, or the first columns of U."""
     if teacher.shape[0] > 0:
-        row_products(U, teacher, C, sizes)
+        product_until(U, teacher.T, C, sizes)
     else:
         for i in range(U.shape[0]):
             for p in range(C.shape[1]):
@@ -82,19 +66,15 @@ def add_pull(A: Matrix, teacher: Matrix, F: Matrix) -> None:
                 F[i, k] += A[i, p] * teacher[p, k]
 
 
-# Compiled functions of the coupled flow on unit vectors.
-#
-# State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
-# | θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
-# directions are the first P axes. The equations are those of `dynamics.equations.vectors`. One right-hand side
-# costs 4 m² D operations in BLAS products, a product with its Jacobian 10 m² D; a general teacher adds 4 m P D to the
-# one and 8 m P D to the other.
-#
-# `work` holds A (m, P), B (m, m), n (m), overlaps of neurons with directions or neurons, values of g there, and what
-# the Jacobian needs.
-
-
-LINK = 5
+@kernel
+def make_tangent(U: Matrix, F: Matrix) -> None:
+    """Replace F by F − (F·u) u."""
+    for i in range(U.shape[0]):
+        radial = 0.0
+        for k in range(U.shape[1]):
+            radial += F[i, k] * U[i, k]
+        for k in range(U.shape[1]):
+            F[i, k] -= radial * U[i, k]
 
 
 @kernel
@@ -117,15 +97,14 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
     U, teacher = matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D)
     A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
     link = link_at(parameters, sizes[LINK])
-    for i in range(m):
-        n[i] = np.exp(y[m * D + i])
+    write_norms(y, n)
     project(U, teacher, matrix(work, overlaps, m, P), sizes)
     if is_stopped(sizes):
         return
     write_both(link, vector(work, overlaps, mP), vector(work, last, mP), vector(work, 0, mP))
     for i in range(m):
         growth[i] = weigh_row(1.0, parameters, vector(work, last + i * P, P), vector(work, i * P, P))
-    row_products(U, U, matrix(work, overlaps, m, m), sizes)
+    product_until(U, U.T, matrix(work, overlaps, m, m), sizes)
     if is_stopped(sizes):
         return
     unit = g0(link, 1.0)
@@ -135,7 +114,7 @@ def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Inte
         own = n[i] * (work[last + i * m + i] - unit)
         growth[i] += own - weigh_row(-1.0, n, vector(work, last + i * m, m), vector(work, mP + i * m, m))
         B[i, i] = 0.0
-    multiply(B, U, F, sizes)
+    product_until(B, U, F, sizes)
     add_pull(A, teacher, F)
 
 
@@ -145,13 +124,22 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     m, D = sizes[0], sizes[2]
     U, F, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
     forces(y, F, growth, parameters, sizes, work)
+    make_tangent(U, F)
     for i in range(m):
         growth[i] *= 4.0
-        radial = 0.0
-        for k in range(D):
-            radial += F[i, k] * U[i, k]
-        for k in range(D):
-            F[i, k] -= radial * U[i, k]
+
+
+@kernel
+def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Add Σ_p a_p g''(C_ip) θ_pk², with overlaps and g'' in the places of `forces`."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    A, overlaps = matrix(work, 0, m, P), m * P + m * m + m
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, overlaps, m, P), sizes)
+    write_g2(link_at(parameters, sizes[LINK]), vector(work, overlaps, m * P), vector(work, 0, m * P))
+    for i in range(m):
+        for p in range(P):
+            A[i, p] *= parameters[p]
+    add_pull(A, matrix(parameters, P + sizes[3] * D, sizes[3], D), bend)
 
 
 @kernel
@@ -165,7 +153,7 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
     overlaps = mP + mm + m
     last = overlaps + 2 * max(mP, mm)
     U, bend, growth = matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m)
-    A, B, n = matrix(work, 0, m, P), matrix(work, mP, m, m), vector(work, mP + mm, m)
+    B, n = matrix(work, mP, m, m), vector(work, mP + mm, m)
     F, squares = matrix(work, last, m, D), matrix(work, last + m * D, m, D)
     link = link_at(parameters, sizes[LINK])
     forces(y, F, growth, parameters, sizes, work)
@@ -177,13 +165,8 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
         B[i, i] = 0.0
         for k in range(D):
             squares[i, k] = U[i, k] * U[i, k]
-    multiply(B, squares, bend, sizes)
-    project(U, matrix(parameters, P, sizes[3], D), matrix(work, overlaps, m, P), sizes)
-    write_g2(link, vector(work, overlaps, mP), vector(work, 0, mP))
-    for i in range(m):
-        for p in range(P):
-            A[i, p] *= parameters[p]
-    add_pull(A, matrix(parameters, P + sizes[3] * D, sizes[3], D), bend)
+    product_until(B, squares, bend, sizes)
+    add_bend(y, bend, parameters, sizes, work)
     unit = g0(link, 1.0)
     for i in range(m):
         radial = 0.0
@@ -226,13 +209,12 @@ def jacobian_product(
             dA[i, p] *= parameters[p] * dC[i, p]
             total += A[i, p] * dC[i, p]
         rate[i] = total
-    row_products(U, U, matrix(work, overlaps, m, m), sizes)
-    row_products(V, U, dG, sizes)
+    product_until(U, U.T, matrix(work, overlaps, m, m), sizes)
+    product_until(V, U.T, dG, sizes)
+    write_norms(y, n)
     for i in range(m):
-        n[i] = np.exp(y[lead + i])
         for j in range(i):
-            dG[i, j] += dG[j, i]
-            dG[j, i] = dG[i, j]
+            dG[i, j] = dG[j, i] = dG[i, j] + dG[j, i]
         dG[i, i] = 0.0
     write_g0(link, vector(work, overlaps, mm), vector(work, r + mm + mP, mm))
     write_g1(link, vector(work, overlaps, mm), vector(work, mP, mm))
@@ -247,9 +229,9 @@ def jacobian_product(
             dB[i, j] = -n[j] * (dB[i, j] * turn + slope * mass)
         B[i, i] = dB[i, i] = 0.0
         rate[i] = 4.0 * (rate[i] + total)
-    multiply(B, U, F, sizes)
-    multiply(dB, U, dF, sizes)
-    multiply(B, V, BdU, sizes)
+    product_until(B, U, F, sizes)
+    product_until(dB, U, dF, sizes)
+    product_until(B, V, BdU, sizes)
     add_pull(A, teacher, F)
     add_pull(dA, teacher, dF)
     for i in range(m):
@@ -264,22 +246,12 @@ def jacobian_product(
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
+    """Write the values of `write_events`."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    C, masses, link = matrix(work, 0, m, P), matrix(work, m * P, m, P), link_at(parameters, sizes[LINK])
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C, sizes)
-    write_learned(link, vector(work, 0, m * P), vector(work, m * P, m * P))
-    whole = learned_kernel(link, 1.0)
-    for p in range(P):
-        out[p] = -0.5
-        out[P + p] = -0.5 * parameters[p]
-    for i in range(m):
-        share = np.exp(y[m * D + i]) / whole
-        for p in range(P):
-            c = C[i, p]
-            if c > 0.0 or sizes[4] == 0:
-                out[p] = max(out[p], c * c - 0.5)
-            out[P + p] += share * masses[i, p]
+    n, link = vector(work, 2 * m * P, m), link_at(parameters, sizes[LINK])
+    write_norms(y, n)
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, 0, m, P), sizes)
+    write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
 
 
 @kernel
@@ -307,8 +279,13 @@ def unit_vectors(problem: Problem) -> tuple[Array, Array]:
     if weights.shape[1] > span + m:
         (factor,) = scipy.linalg.qr(weights[:, span:].T, mode="r")
         weights = np.hstack([weights[:, :span], factor[:m].T])
-    squared_norm = np.sum(weights**2, axis=1)
-    return np.ascontiguousarray(weights / np.sqrt(squared_norm)[:, None]), np.log(squared_norm)
+    return directions_and_norms(weights)
+
+
+def directions_and_norms(weights: Array) -> tuple[Array, Array]:
+    """Return unit vectors (…, m, D) and ln n (…, m) of weights (…, m, D)."""
+    squared_norm = np.sum(weights**2, axis=-1)
+    return np.ascontiguousarray(weights / np.sqrt(squared_norm)[..., None]), np.log(squared_norm)
 
 
 def teacher_rows(problem: Problem, columns: int) -> Array:
@@ -340,32 +317,27 @@ def overlap_state(
     return state
 
 
-FUNCTIONS = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
-
-
 class VectorSystem(System):
-    """State and kernels of the coupled flow on unit vectors."""
+    """State and kernels of the coupled flow on unit vectors, from the problem's start or from `start`, U and ln n.
+
+    `more` are numbers that stand before the data of the link.
+    """
 
     name = "vectors"
-    functions = FUNCTIONS
 
-    def __init__(self, problem: Problem) -> None:
-        U, log_norm = unit_vectors(problem)
-        m, D = U.shape
-        P = problem.num_directions
-        self.problem = problem
-        self.shape = (m, D)
+    def __init__(self, problem: Problem, start: tuple[Array, Array] | None = None, more: Array = NOTHING) -> None:
+        U, log_norm = unit_vectors(problem) if start is None else start
+        (m, D), P = U.shape, problem.num_directions
+        self.problem, self.shape, self.num_events = problem, (m, D), 2 * P
+        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
-        self.parameters: Array = np.concatenate(
-            [problem.teacher.coefficients, self.teacher.ravel(), self.teacher.ravel() ** 2, link_data(problem)]
-        )
-        sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array(
-            [m, P, D, self.teacher.shape[0], sign_matters, P + 2 * self.teacher.size], dtype=np.int64
-        )
+        rows = self.teacher.ravel()
+        numbers = np.concatenate([problem.teacher.coefficients, rows, rows**2, more])
+        self.parameters: Array = np.concatenate([numbers, link_data(problem)])
+        counts = [m, P, D, len(self.teacher), problem.information_exponent % 2, numbers.size]
+        self.sizes: Integers = np.array(counts, dtype=np.int64)
         self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + m + 2 * m * max(m, P)
-        self.num_events = 2 * P
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""
