@@ -260,7 +260,7 @@ def _schedule(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> S
 
 def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a problem or options that the answer does not take, an unknown method, and missing extras."""
-    resolve_name(answer.check)(problem, options)
+    resolve_name(f"{answer.function.partition(':')[0]}:check")(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
     if answer.methods and method not in menu:
         msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."

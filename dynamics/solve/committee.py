@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
@@ -11,44 +10,25 @@ from dynamics.problem.checks import check_choice, checked_integer
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.integration import Integration, integrated
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method, warn_limit
 from dynamics.theory.learning_rates import learning_rate_limit, needs_flow, resolved_rate
 from dynamics.theory.prediction import default_committee_schedule
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    import xarray as xr
-
-    from dynamics.problem import Problem
-    from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
 
 __all__ = ["solve_committee"]
 
 
+@integrated("committee")
 def solve_committee(
-    problem: Problem,
+    run: Run,
     *,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "auto",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
     learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
     batch_size: int = 1,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
 
     .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
@@ -121,16 +101,6 @@ def solve_committee(
     >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
     (True, True)
     """
-    return solved(
-        "committee",
-        problem,
-        Settings(save_at, keep, method, rtol, atol, error_estimate),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
-    )
-
-
-def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.committee import CommitteeSystem
     from dynamics.integrators.methods import FlowMethod
 

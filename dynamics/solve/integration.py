@@ -1,7 +1,8 @@
 """Every answer that is integrated in time: its arguments are checked, its equations built, run, and labelled.
 
-A public function `solve_*` is a signature and a docstring. It hands its arguments to `solved`, with a function that
-builds an `Integration`: a method for a system, the observables of a state, and the attributes of the dataset.
+A public function `solve_*` is a function of a `Run` and of the arguments that this answer alone has, which returns an
+`Integration`: a method for a system, the observables of a state, and the attributes of the dataset. `integrated` makes
+it a function of a problem and of all arguments.
 
 Many small flows are answered together, each phase of the work for all of them before the next phase. A flow of eight
 neurons takes two milliseconds of compiled steps. The rest of the work, in Python, takes half as long by phases as flow
@@ -10,11 +11,13 @@ by flow, because the processor has the code and data of one phase in its caches.
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -57,35 +60,86 @@ if TYPE_CHECKING:
 
 #: Largest share of a mean that is taken to be left when the order of a link is doubled.
 SLOWEST = 0.9
+#: The shared arguments that change an answer, in the order in which its file has them.
+STORED = ("method", "rtol", "atol", "keep", "error_estimate")
 
 
-class Settings(NamedTuple):
-    """Arguments that all these answers have, and store."""
+class Solver(Protocol):
+    """A public function `solve_*`: the arguments that all of them share, explained by `dynamics.solve_overlaps`."""
 
-    save_at: SaveAt | None = None
-    keep: str = "full"
-    method: str = "auto"
-    rtol: float = 1e-8
-    atol: float = 1e-10
-    error_estimate: bool | None = None
+    def __call__(
+        self,
+        problem: Any,
+        *,
+        save_at: SaveAt | None = None,
+        keep: Literal["full", "summary"] = "full",
+        method: str = "auto",
+        rtol: float = 1e-8,
+        atol: float = 1e-10,
+        trackers: Sequence[Tracker] = (),
+        progress: bool | None = None,
+        max_runtime: float | None = None,
+        on_failure: Literal["raise", "return"] = "raise",
+        error_estimate: bool | None = None,
+        checkpoint: str | os.PathLike[str] | RunFile | None = None,
+        **own: Any,
+    ) -> xr.Dataset:
+        """Return the answer to a problem; `own` are arguments of this answer alone."""
+        ...
 
 
-class Watch(NamedTuple):
-    """Arguments that watch, bound, end and keep a run, and that are not stored."""
+def integrated(
+    answer: str,
+    *,
+    check: Callable[[Any], None] = lambda _problem: None,
+    lacks: Sequence[str] = (),
+    before: str = "trackers",
+    question: str = "problem",
+    **defaults: object,
+) -> Callable[[Callable[..., Integration]], Solver]:
+    """Make a function of a `Run` and of its own arguments, which returns an `Integration`, the function of an answer.
 
-    trackers: Sequence[Tracker] = ()
-    progress: bool | None = None
-    max_runtime: float | None = None
-    on_failure: str = "raise"
-    checkpoint: str | os.PathLike[str] | RunFile | None = None
+    That takes a problem, named `question`, and the shared arguments but those that it `lacks`, with these `defaults`;
+    its own ones stand before the shared one named `before`. `check` refuses problems before anything else is looked at.
+    """
+    shared = [
+        each.replace(name=question if name == "problem" else name, default=defaults.get(name, each.default))
+        for name, each in list(inspect.signature(Solver.__call__).parameters.items())[1:-1]
+        if name not in lacks
+    ]
+
+    def decorate(build: Callable[..., Integration]) -> Solver:
+        place = [each.name for each in shared].index(before)
+        own = list(inspect.signature(build).parameters.values())[1:]
+        signature = inspect.Signature([*shared[:place], *own, *shared[place:]], return_annotation="xr.Dataset")
+
+        @wraps(build)
+        def solve(*arguments: Any, **named: Any) -> xr.Dataset:
+            try:
+                bound = signature.bind(*arguments, **named)
+            except TypeError as error:
+                msg = f"{build.__name__}() {error}"
+                raise TypeError(msg) from None
+            bound.apply_defaults()
+            given = dict(bound.arguments)
+            problem = given.pop(question)
+            check(problem)
+            return solved_contents(answer, problem, build, given).dataset()
+
+        vars(solve)["__signature__"] = signature
+        return cast("Solver", solve)
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A call of an answer: the checked values of its `Settings`, its problem, and its file."""
+    """A call of an answer: its problem, the checked values of the shared arguments, and its file."""
 
     answer: Answer
     problem: Problem
+    #: All arguments as they were given.
+    given: Mapping[str, Any]
     save_at: SaveAt | None
     keep: str
     method: str
@@ -93,9 +147,11 @@ class Run:
     atol: float
     error_estimate: bool | None
     file: RunFile
+    #: What the answer has computed for many problems at once.
+    prepared: Any = None
 
     @classmethod
-    def of(cls, name: str, problem: Problem, settings: Settings, checkpoint: Any = None) -> Run:
+    def of(cls, name: str, problem: Problem, given: Mapping[str, Any], prepared: Any = None) -> Run:
         """Return the run of the answer `name`; TypeError or ValueError is raised for bad arguments."""
         answer = registered(name)
         if answer.students[0] in KINDS:
@@ -103,12 +159,24 @@ class Run:
         else:
             student = getattr(problem, "kind", None)
             check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
-        method = check_method(settings.method, answer.methods)
-        check_choice("keep", settings.keep, ("full", "summary"))
-        check_switch("error_estimate", settings.error_estimate, optional=True)
-        rtol, atol = checked_tolerances(settings.rtol, settings.atol)
-        values = settings._replace(method=method, rtol=rtol, atol=atol)
-        return cls(answer=answer, problem=problem, file=as_run_file(checkpoint), **values._asdict())
+        method = check_method(given["method"], answer.methods) if answer.methods else ""
+        keep, estimate = given.get("keep", "full"), given.get("error_estimate")
+        check_choice("keep", keep, ("full", "summary"))
+        check_switch("error_estimate", estimate, optional=True)
+        rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
+        return cls(
+            answer=answer,
+            problem=problem,
+            given=given,
+            save_at=given["save_at"],
+            keep=keep,
+            method=method,
+            rtol=rtol,
+            atol=atol,
+            error_estimate=estimate,
+            file=as_run_file(given.get("checkpoint")),
+            prepared=prepared,
+        )
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
@@ -117,6 +185,16 @@ class Run:
     def estimates(self, method: str) -> bool:
         """Return whether errors are estimated: by default for all methods but those of SciPy."""
         return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
+
+    def built(self, build: Callable[..., Integration]) -> Integration:
+        """Return what a function of a run and of the answer's own arguments makes of them."""
+        own = list(inspect.signature(build).parameters)[1:]
+        return build(self, **{name: self.given[name] for name in own})
+
+    def cut(self, make: Callable[[Problem], tuple[Method, Callable[[Array], float]]]) -> HalvedOrder | None:
+        """Return the flow that `make` builds with links of half their order; None where cutting them is not seen."""
+        half = halved(self.problem, self.rtol)
+        return None if half is None else HalvedOrder(*make(half[0]), half[1])
 
 
 class Method(Protocol):
@@ -166,62 +244,39 @@ class HalvedOrder(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
-    """Equations, method, observables and labels of one answer.
-
-    Parameters
-    ----------
-    title : str
-        Of the dataset.
-    schedule : SaveAt
-    method : Method
-    observe : callable
-        State -> named observables, one record per saved time.
-    start : ndarray
-        A state, whose record tells the shapes.
-    events : mapping
-        Name of the times of events -> their number, None for one without a dim, in the order of the stepper's.
-    constants : mapping
-        Variables that are known before the run.
-    coords : mapping
-        Coordinates other than `time`.
-    settings : mapping
-        Arguments that this answer alone has, as they are stored.
-    attributes : callable
-        Variables of the dataset -> further attributes.
-    notes : sequence of str
-    sound : Soundness, optional
-        Conditions on each record.
-    why_failed : callable
-        State at which no step succeeds -> why, None if it is not known.
-    loss : callable, optional
-        State -> E(f − f*)²; given where errors are estimated by a looser run.
-    cut : HalvedOrder, optional
-        Given where cutting the series of a link may change the answer by more than the tolerance.
-    threads : callable
-        Context of the run that holds BLAS to its number of threads.
-    warn : callable
-        Attributes of the dataset -> None; warns where they are suspect.
-    variables : mapping
-        Name -> how a variable is labelled.
-    """
+    """Equations, method, observables and labels of one answer."""
 
     title: str
     schedule: SaveAt
     method: Method
+    #: State -> named observables, one record per saved time.
     observe: Callable[[Array], Mapping[str, Any]]
+    #: A state, whose record tells the shapes.
     start: Array
+    #: Name of the times of events -> their number, None for one without a dim, in the order of the stepper's.
     events: Mapping[str, int | None]
+    #: Variables that are known before the run.
     constants: Mapping[str, Any]
+    #: Coordinates other than `time`.
     coords: Mapping[str, Any] = field(default_factory=dict)
+    #: Arguments that this answer alone has, as they are stored.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: Variables of the dataset -> further attributes.
     attributes: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _values: {}
     notes: Sequence[str] = ()
+    #: Conditions on each record.
     sound: Soundness | None = None
+    #: State at which no step succeeds -> why, None if it is not known.
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None
+    #: State -> E(f − f*)²; given where errors are estimated by a looser run.
     loss: Callable[[Array], float] | None = None
+    #: Given where cutting the series of a link may change the answer by more than the tolerance.
     cut: HalvedOrder | None = None
+    #: Context of the run that holds BLAS to its number of threads.
     threads: Callable[[], AbstractContextManager[None]] = nullcontext
+    #: Attributes of the dataset -> None; warns where they are suspect.
     warn: Callable[[Mapping[str, Any]], None] = lambda _attributes: None
+    #: Name -> how a variable is labelled.
     variables: Mapping[str, Variable] = field(default_factory=lambda: VARIABLES)
 
     @classmethod
@@ -234,54 +289,44 @@ class Integration:
         """
         P, summary, neurons = run.problem.num_directions, system.observer("summary"), np.arange(run.problem.width)
         given = {
+            "method": PlainMethod(system, run.method, run.atol),
+            "observe": system.observer(run.keep),
+            "start": system.initial_state,
+            "events": {"emergence_time": P, "learned_time": P},
+            "loss": (lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
             "coords": {"neuron": neurons} | ({"neuron_2": neurons} if run.keep == "full" else {}),
             **values,
         }
         if system.teacher_by_degree is not None:
             given["coords"] = {**given["coords"], "degree": list(DEGREES)}
             given["constants"] = {**given["constants"], "teacher_by_degree": system.teacher_by_degree}
-        return cls(
-            **{
-                "method": PlainMethod(system, run.method, run.atol),
-                "observe": system.observer(run.keep),
-                "start": system.initial_state,
-                "events": {"emergence_time": P, "learned_time": P},
-                "loss": (lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
-                **given,
-            }
-        )
-
-
-def solved(
-    name: str, problem: Problem, settings: Settings, watch: Watch, build: Callable[[Run], Integration]
-) -> xr.Dataset:
-    """Return the answer `name` to a problem; `build` is as for `solved_contents`."""
-    return solved_contents(name, problem, settings, watch, build).dataset()
+        return cls(**given)
 
 
 @np.errstate(under="ignore")
 def solved_contents(
-    name: str, problem: Problem, settings: Settings, watch: Watch, build: Callable[[Run], Integration]
+    name: str, problem: Problem, build: Callable[..., Integration], given: Mapping[str, Any], prepared: Any = None
 ) -> DatasetArrays:
-    """Return the contents of the dataset that `solved` returns, without making the dataset.
+    """Return the contents of the dataset of the answer `name`, without making the dataset.
 
-    `build` raises TypeError, ValueError or ImportError for bad arguments and missing extras, before any work.
-    SolveError and SolveInterrupted are raised as `on_failure` says.
+    `build` is as for `integrated`, and `given` are all arguments by name. `build` raises TypeError, ValueError or
+    ImportError for bad arguments and missing extras, before any work. SolveError and SolveInterrupted are raised as
+    `on_failure` says.
     """
     # === check
-    run = Run.of(name, problem, settings, watch.checkpoint)
-    check_choice("on_failure", watch.on_failure, ("raise", "return"))
-    watchers = all_trackers(watch.trackers, watch.progress, watch.max_runtime)
+    run, on_failure = Run.of(name, problem, given, prepared), given["on_failure"]
+    check_choice("on_failure", on_failure, ("raise", "return"))
+    watchers = all_trackers(given["trackers"], given["progress"], given["max_runtime"])
     # === build
     with one_blas_thread():  # the start has the same bits, whatever runs at the same time
-        integration = build(run)
+        integration = run.built(build)
     # === run and label
     result, contents = _run(run, integration, watchers)
     # === return
     integration.warn(contents.attributes)
     reason = result.stop_reason
-    if watch.on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        checked_outcome(contents.dataset(), reason, watch.on_failure)
+    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
+        checked_outcome(contents.dataset(), reason, on_failure)
     return contents
 
 
@@ -313,7 +358,7 @@ def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tup
 
 def _looser_run(run: Run, integration: Integration) -> LooserRun:
     """Return the looser run, begun in a second thread."""
-    from dynamics.runs.loop import LOOSER, LOOSER_RUN, LooserRun, begun_snapshot
+    from dynamics.runs.loop import LOOSER_RUN, LooserRun, begun_snapshot
 
     loss: Any = integration.loss
     stepper = integration.method.stepper(LOOSER * run.rtol)
@@ -330,11 +375,11 @@ def labelled(
     cut: RunResult | None = None,
 ) -> DatasetArrays:
     """Return the contents of the dataset of a run, wherever it stands."""
-    count = len(integration.schedule)
+    count, events = len(integration.schedule), integration.events
     values: dict[str, Any] = {
         **stack_records(result.records, count, lambda: integration.observe(integration.start)),
         **integration.constants,
-        **_by_name(result.event_times, integration.events),
+        **_by_name(result.event_times, events),
     }
     if looser is not None:
         from dynamics.runs.loop import estimated_errors, truncation_errors
@@ -342,12 +387,11 @@ def labelled(
         errors = {"error": estimated_errors(result, looser, integration.schedule.times, run.rtol)}
         if integration.cut is not None:
             errors["truncation_error"] = truncation_errors(looser, cut, count, integration.cut.factor)
-        for kind, (loss, events) in errors.items():
+        for kind, (loss, times) in errors.items():
             values[f"loss_{kind}"] = loss
-            values |= {f"{name}_{kind}": times for name, times in _by_name(events, integration.events).items()}
-    shared = {"method": run.method, "rtol": run.rtol, "atol": run.atol, "keep": run.keep}
-    if run.answer.can("estimate"):
-        shared["error_estimate"] = run.error_estimate
+            values |= {f"{name}_{kind}": each for name, each in _by_name(times, events).items()}
+    shared = {name: getattr(run, name) for name in STORED if name in run.given}
+    tolerances: dict[str, Any] = {name: shared[name] for name in ("rtol", "atol") if name in shared}
     return dataset_arrays(
         values,
         problem=run.problem,
@@ -358,8 +402,7 @@ def labelled(
             "answer": run.answer.name,
             **integration.method.attributes(stepper),
             **run_attributes(result),
-            "rtol": run.rtol,
-            "atol": run.atol,
+            **tolerances,
             **integration.attributes(values),
             "notes": joined(integration.notes),
         },
@@ -404,35 +447,32 @@ def _is_seen(link: HermiteExpansion, rtol: float) -> bool:
     return bool(link.order * link.truncation_error**2 > LEAST * rtol * link.norm_squared)
 
 
-__all__ = ["Call", "built", "contents_of", "contents_together"]
-
-
 class Call(NamedTuple):
-    """One call of an answer; calls that are answered together have no trackers, checkpoint or budget of time."""
+    """A problem, arguments other than by default, and what was prepared for it together with others."""
 
-    problem: Problem
-    settings: Settings
-    build: Callable[[Run], Integration]
-    watch: Watch
+    problem: Any
+    arguments: Mapping[str, Any]
+    prepared: Any = None
+
+    def run(self, answer: Answer) -> tuple[Run, Integration]:
+        """Return the call's run, and what it integrates; no step is taken."""
+        run = Run.of(answer.name, self.problem, {**answer.defaults(), **self.arguments}, self.prepared)
+        return run, run.built(answer.build())
+
+    def contents(self, answer: Answer) -> DatasetArrays:
+        """Return the contents of the dataset of the call."""
+        given = {**answer.defaults(), **self.arguments}
+        return solved_contents(answer.name, self.problem, answer.build(), given, self.prepared)
 
 
-def contents_of(name: str, call: Call) -> DatasetArrays:
-    """Return the contents of the dataset of one call."""
-    return solved_contents(name, call.problem, call.settings, call.watch, call.build)
-
-
-def built(name: str, call: Call) -> Integration:
-    """Return the integration of a call; no step is taken."""
-    return call.build(Run.of(name, call.problem, call.settings))
-
-
-def contents_together(name: str, calls: Sequence[Call], until: float) -> list[DatasetArrays | None]:
+def contents_together(answer: Answer, calls: Sequence[Call], until: float) -> list[DatasetArrays | None]:
     """Return what `solved_contents` returns for the first of some calls, to the last bit; None where it would raise.
 
-    BLAS must have one thread. After the time `until` of `time.monotonic` no run is begun but the first. TypeError,
-    ValueError or ImportError is raised for bad arguments of one of the calls, before any step.
+    BLAS must have one thread, and the calls have no trackers, checkpoint or budget of time. After the time `until` of
+    `time.monotonic` no run is begun but the first. TypeError, ValueError or ImportError is raised for bad arguments of
+    one of the calls, before any step.
     """
-    flows = [_Flow(name, call) for call in calls]
+    flows = [_Flow(answer, call) for call in calls]
     for flow in flows:
         flow.begin()
     followed: list[_Flow] = []
@@ -449,10 +489,9 @@ def contents_together(name: str, calls: Sequence[Call], until: float) -> list[Da
 class _Flow:
     """One call: checked and built at first, then begun, followed to its end, observed, and labelled."""
 
-    def __init__(self, name: str, call: Call) -> None:
-        self._name, self._call = name, call
-        self._run = Run.of(name, call.problem, call.settings)
-        self.integration = call.build(self._run)
+    def __init__(self, answer: Answer, call: Call) -> None:
+        self._answer, self._call = answer, call
+        self._run, self.integration = call.run(answer)
         #: The run, and the looser one where errors are estimated; none where they would not leap.
         self.runs: list[UnwatchedRun] = []
         self.results: list[RunResult | None] = []
@@ -474,7 +513,7 @@ class _Flow:
             run.follow()
         if not self.runs:
             with suppress(Exception):  # asked again, the call raises the error
-                self._alone = contents_of(self._name, self._call)
+                self._alone = self._call.contents(self._answer)
 
     @property
     def alike(self) -> tuple[object, ...] | None:

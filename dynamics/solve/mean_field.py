@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,19 +22,15 @@ from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, PlainMethod, Settings, Watch, solved
+from dynamics.solve.integration import Integration, PlainMethod, integrated
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    import xarray as xr
     from numpy.typing import ArrayLike
 
     from dynamics.equations.mean_field import MeanFieldSystem
     from dynamics.problem import Problem
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
     from hermite.arrays import Array
 
@@ -51,23 +46,14 @@ LOSS_LEVELS = (0.5, 0.1)
 FIRST_SAVED, LAST_SAVED = 0.02, 20.0
 
 
+@integrated("mean-field", lacks=("error_estimate",), before="save_at", method="explicit")
 def solve_mean_field(
-    problem: Problem,
+    run: Run,
     *,
     particles: int | None = None,
     quadrature: Literal["auto", "graded", "quantiles", "random", "neurons"] = "auto",
     tracers: ArrayLike | None = None,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "explicit",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the infinite-width limit of the spherical or the 2-homogeneous network, exactly at finite d.
 
     .. math:: f(x) = \int \sigma(w\cdot x)\, \rho_t(dw), \quad |w| = 1, \qquad
@@ -153,16 +139,6 @@ def solve_mean_field(
     >>> [round(float(time), 3) for time in flow.loss_level_time[:1]]
     [2.31]
     """
-    return solved(
-        "mean-field",
-        problem,
-        Settings(save_at, keep, method, rtol, atol),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_integration, particles=particles, quadrature=quadrature, tracers=tracers),
-    )
-
-
-def _integration(run: Run, *, particles: int | None, quadrature: str, tracers: ArrayLike | None) -> Integration:
     from dynamics.equations.mean_field import QUADRATURES, halves_are_alike
     from dynamics.integrators.particles import stepper_of_particles
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -12,44 +11,28 @@ import numpy as np
 from dynamics.cores import blas_threads_for
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
-from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.integration import Integration, integrated
 from dynamics.solve.steps import StepSettings, chosen_method, problem_step, refuse_estimate, step_attributes
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
-    import xarray as xr
+    from collections.abc import Mapping
 
     from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Problem, Student
-    from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
 
 __all__ = ["solve_network"]
 
 
+@integrated("network")
 def solve_network(
-    problem: Problem,
+    run: Run,
     *,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "auto",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the gradient flow of any two-layer network on its teacher, in overlap space, exactly at every d.
 
     .. math:: f(x) = s \sum_i v_i\, \sigma(w_i\cdot x + b_i), \qquad
@@ -143,16 +126,6 @@ def solve_network(
     >>> bool(flow.loss[1] < 0.1 * flow.loss[0])
     True
     """
-    return solved(
-        "network",
-        problem,
-        Settings(save_at, keep, method, rtol, atol, error_estimate),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
-    )
-
-
-def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.integrators.methods import FlowMethod
 
     problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)

@@ -1,13 +1,8 @@
-"""The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate.
-
-The equations are in `equations.overlaps` and `equations.finite_step`, the arguments of steps in `steps`, the choice of
-method in `integrators.methods`, the run in `integration`.
-"""
+"""The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate."""
 
 from __future__ import annotations
 
 import warnings
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +12,7 @@ from dynamics.problem import is_correlation
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import HalvedOrder, Integration, Settings, Watch, halved, solved
+from dynamics.solve.integration import Integration, integrated
 from dynamics.solve.steps import (
     chosen_method,
     limit_of,
@@ -28,23 +23,16 @@ from dynamics.solve.steps import (
     step_notes,
     warn_limit,
 )
-from dynamics.theory.prediction import PAIRS, default_schedule, predict, predict_all, sum_formula_loss
+from dynamics.theory.prediction import PAIRS, default_schedule, predict, sum_formula_loss
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
-
-    import xarray as xr
+    from collections.abc import Mapping
 
     from dynamics.equations.interface import FlowSystem
     from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
     from dynamics.solve.steps import StepSettings
-    from dynamics.theory.prediction import EmergencePrediction
-    from hermite.arrays import Array
 
 __all__ = ["solve_overlaps"]
 
@@ -54,25 +42,15 @@ GRAM_WARNING = 1e3
 TRUNCATION_WARNING = 1e-2
 
 
+@integrated("overlaps")
 def solve_overlaps(
-    problem: Problem,
+    run: Run,
     *,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "auto",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d", "infinite-d"] | None = None,
     batch_size: int = 1,
     device: str | None = None,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the exact coupled overlap flow, the gradient flow of ½ E(f − f*)² in overlap space.
 
     .. math::
@@ -156,35 +134,11 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    return solved(
-        "overlaps",
-        problem,
-        Settings(save_at, keep, method, rtol, atol, error_estimate),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(build, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size, device=device),
-    )
-
-
-def prepare(problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    """Return further arguments of `build` for each of many problems, computed for all at once."""
-    return [{"prediction": prediction} for prediction in predict_all(problems)]
-
-
-def build(
-    run: Run,
-    *,
-    learning_rate: object,
-    step_theory: object,
-    batch_size: object,
-    device: str | None,
-    prediction: EmergencePrediction | None = None,
-) -> Integration:
-    """Return what `solve_overlaps` integrates."""
     from dynamics.integrators.methods import FlowMethod
 
-    problem = run.problem
+    problem, known = run.problem, run.prepared
     step = problem_step(problem, learning_rate, run.method, step_theory, batch_size)
-    prediction = predict(problem) if prediction is None else prediction
+    prediction = predict(problem) if known is None else known
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == PAIRS else None
     schedule = run.schedule(lambda: default_schedule(problem, pairs))
@@ -197,10 +151,17 @@ def build(
     flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings, **descent)
     refuse_estimate(step, run.error_estimate)
     estimates = not step.descends and run.estimates(flow.name)
-    half, cut = halved(problem, run.rtol) if estimates else None, None
-    if half is not None:
-        coarse = make_system(half[0], step)
-        cut = HalvedOrder(FlowMethod(coarse, flow.name, run.atol, **settings), coarse.loss_of_states(), half[1])
+
+    def halved(problem: Problem) -> Any:
+        coarse = make_system(problem, step)
+        return FlowMethod(coarse, flow.name, run.atol, **settings), coarse.loss_of_states()
+
+    def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+        margin = values["gram_margin"]
+        smallest = float(np.nanmin(margin)) if np.isfinite(margin).any() else None  # None: it was not monitored
+        stepped = step_attributes(step, limit)
+        return {**stepped, **prediction_attributes(prediction), "smallest_gram_margin": smallest}
+
     return Integration.of(
         system,
         run,
@@ -213,15 +174,11 @@ def build(
             "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
         },
         settings={**step.arguments, "device": device},
-        attributes=lambda values: {
-            **step_attributes(step, limit),
-            **prediction_attributes(prediction),
-            "smallest_gram_margin": _smallest(values["gram_margin"]),
-        },
+        attributes=attributes,
         notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.descends else run.rtol, system.teacher_term, falls=step.learning_rate is None),
         loss=system.loss_of_states() if estimates else None,
-        cut=cut,
+        cut=run.cut(halved) if estimates else None,
         threads=lambda: blas_threads_for(problem.width, flow.name),
         warn=_warn_margin,
     )
@@ -255,11 +212,6 @@ def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: f
         return "stiff" if run.method == "auto" else run.method
     flows_on_classes = run.problem.inputs is not None and step.step_theory is None
     return chosen_method(system, run.method, last_time, stiff="bdf" if flows_on_classes else "stiff")
-
-
-def _smallest(margin: Array) -> float | None:
-    """Return the smallest known realisability margin, None where it was not monitored."""
-    return float(np.nanmin(margin)) if np.isfinite(margin).any() else None
 
 
 def _warn_margin(attributes: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ Its stepper takes exact jumps, the last of which ends where it is asked to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,14 +13,10 @@ from dynamics.cores import blas_threads_for
 from dynamics.equations.quadratic import LARGEST_GROWTH, Course, jumps_needed
 from dynamics.integrators.stepper import Status, check_inside, check_stored
 from dynamics.problem import is_frame
-from dynamics.problem.checks import check_choice, check_memory
+from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
-from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt, checked_schedule
-from dynamics.runs.dataset import dataset_arrays
-from dynamics.runs.loop import run_with_file
-from dynamics.runs.result import checked_outcome, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
-from dynamics.runs.trackers import all_trackers
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
+from dynamics.solve.integration import STORED, Integration, integrated
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.quadratic import (
     check_quadratic,
@@ -34,17 +30,13 @@ from dynamics.theory.quadratic import (
 )
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    import xarray as xr
     from numpy.typing import NDArray
 
+    from dynamics.integrators import Stepper
     from dynamics.problem import Problem
-    from dynamics.runs.dataset import DatasetArrays
-    from dynamics.runs.result import RunResult
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
+    from dynamics.solve.integration import Run
     from hermite.arrays import Array
 
 
@@ -89,10 +81,6 @@ class JumpStepper:
         check_inside(t, self.time, self.time)
         return self._course.velocity()
 
-    def record(self) -> dict[str, Any]:
-        """Return what would be recorded now."""
-        return self._course.record()
-
     def observe(self, numbers: Array) -> Mapping[str, Any]:
         """Return what is recorded of a state."""
         return self._course.standing(numbers).record()
@@ -130,16 +118,25 @@ ARRAYS_OF_MOTION, ARRAYS_OF_RECORDS = 12, 4
 NOTE_ROTATIONS = "a rotation of the neurons changes nothing: only their span and Q = W^T W are known, no single neuron"
 
 
-def solve_quadratic(
-    problem: Problem,
-    *,
-    save_at: SaveAt | None = None,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+class Jumps:
+    """The one method of quadratic networks."""
+
+    name = "jumps"
+
+    def __init__(self, stepper: JumpStepper) -> None:
+        self._stepper = stepper
+
+    def stepper(self, _rtol: float) -> Stepper:
+        """Return the stepper, which has no tolerance."""
+        return self._stepper
+
+    def attributes(self, _stepper: Stepper) -> dict[str, Any]:
+        """Return nothing: there is no choice."""
+        return {}
+
+
+@integrated("quadratic", check=check_quadratic, lacks=STORED)
+def solve_quadratic(run: Run) -> Integration:
     r"""Solve a quadratic network exactly, without time stepping, at any dimension.
 
     .. math:: f(x) = \sum_i |w_i|^2 h_2(u_i\cdot x) = \tfrac{1}{\sqrt2} \langle Q, xx^T - I\rangle, \quad Q = W^T W,
@@ -203,29 +200,39 @@ def solve_quadratic(
     >>> bool(abs(found.aligned_time[0] / found.predicted_aligned_time[0] - 1) < 0.02)
     True
     """
-    # === check
-    check_quadratic(problem)
-    schedule = checked_schedule(save_at, default_quadratic_schedule(problem))
-    jumps_needed(schedule.times, float(problem.teacher.coefficients.max()))
+    problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
+    schedule = run.schedule(lambda: default_quadratic_schedule(problem))
+    jumps_needed(schedule.times, float(a.max()))
     check_quadratic_memory(problem, len(schedule))
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    watchers, file = all_trackers(trackers, progress, max_runtime), as_run_file(checkpoint)
-    # === solve
-    with blas_threads_for(problem.width):
-        stepper = JumpStepper(problem)
-        known = _predicted(problem, stepper.initial_alignment, schedule.times)
-
-        def labelled(result: RunResult, _looser: RunResult | None) -> DatasetArrays:
-            histories = stack_records(result.records, len(schedule), stepper.record)
-            aligned, learned = np.split(result.event_times, 2)
-            reached = {"aligned_time": aligned, "learned_time": learned}
-            return _labelled(problem, schedule, histories | reached | known, result)
-
-        result, contents = run_with_file(
-            stepper, schedule.times, stepper.observe, labelled, file=file, trackers=watchers
-        )
-    # === return
-    return checked_outcome(contents.dataset(), result.stop_reason, on_failure)
+    stepper = JumpStepper(problem)
+    start = stepper.initial_alignment
+    prediction = predict_quadratic(problem, start)
+    known = {
+        "sigmoid_loss": sigmoid_loss(a, problem.width, start, schedule.times),
+        "staircase_loss": staircase_loss(a, prediction.aligned_time, schedule.times),
+        "predicted_aligned_time": prediction.aligned_time,
+        "predicted_learned_time": prediction.learned_time,
+    }
+    if is_frame(problem):
+        known |= {"rate_limit": rate_limits(problem), "fewest_steps": steps_to_align(problem)}
+    about = {
+        "learned_definition": ALL_DEGREES,
+        "learning_rate_limit": learning_rate_limit(problem),
+        "unlearned_loss": float(np.sum(a[~strongest(a, problem.width)] ** 2)),
+        "scaling_notes": quadratic_exponents(problem.teacher.beta).note,
+    }
+    return Integration(
+        title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),
+        schedule=schedule,
+        method=Jumps(stepper),
+        observe=stepper.observe,
+        start=stepper.interpolate(0.0),
+        events={"aligned_time": P, "learned_time": P},
+        constants=known,
+        attributes=lambda _: about,
+        notes=[NOTE_ROTATIONS],
+        threads=lambda: blas_threads_for(problem.width),
+    )
 
 
 def quadratic_numbers(problem: Problem, times: int) -> tuple[float, float]:
@@ -245,41 +252,6 @@ def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a link other than h_2, and a network beyond the memory."""
     check_quadratic(problem)
     check_quadratic_memory(problem, options["save"][1])
-
-
-def _labelled(problem: Problem, schedule: SaveAt, values: Mapping[str, Any], result: RunResult) -> DatasetArrays:
-    """Return the contents of the dataset of a run, wherever it stands."""
-    coefficients = problem.teacher.coefficients
-    return dataset_arrays(
-        values,
-        problem=problem,
-        title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),
-        coords={"time": schedule.times},
-        solver={"answer": "quadratic"},
-        attributes={
-            "answer": "quadratic",
-            **run_attributes(result),
-            "learned_definition": ALL_DEGREES,
-            "learning_rate_limit": learning_rate_limit(problem),
-            "unlearned_loss": float(np.sum(coefficients[~strongest(coefficients, problem.width)] ** 2)),
-            "scaling_notes": quadratic_exponents(problem.teacher.beta).note,
-            "notes": NOTE_ROTATIONS,
-        },
-    )
-
-
-def _predicted(problem: Problem, start: Array, times: Array) -> dict[str, Array]:
-    """Return predictions from the alignment of the start."""
-    a, prediction = problem.teacher.coefficients, predict_quadratic(problem, start)
-    values = {
-        "sigmoid_loss": sigmoid_loss(a, problem.width, start, times),
-        "staircase_loss": staircase_loss(a, prediction.aligned_time, times),
-        "predicted_aligned_time": prediction.aligned_time,
-        "predicted_learned_time": prediction.learned_time,
-    }
-    if is_frame(problem):
-        values |= {"rate_limit": rate_limits(problem), "fewest_steps": steps_to_align(problem)}
-    return values
 
 
 def default_quadratic_schedule(problem: Problem) -> SaveAt:

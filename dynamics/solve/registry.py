@@ -30,45 +30,28 @@ CAPABILITIES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """One kind of answer to a problem.
+    """One kind of answer to a problem; functions are named "module:function"."""
 
-    Parameters
-    ----------
-    name : str
-        As the attribute `answer` of its datasets and in `dynamics.sweep(…, study=name)`.
-    function : str
-        "module:function" of (problem, *, …) that returns a Dataset.
-    students : tuple of str
-        Kinds of the problems that it takes: of those with Gaussian inputs, their students.
-    fields : tuple of str
-        Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
-    methods : tuple of str
-        What its argument `method` may be.
-    build, prepare : str
-        For an answer that sweeps ask for at many points: "module:function" of (run, **own arguments) that returns the
-        `Integration`, and of a list of problems that returns further arguments of it for each, computed together.
-    check : str
-        "module:function" of (problem, options of the command line) that refuses what it cannot do, before any work.
-    schedule : str
-        "module:function" of (problem) that returns the times it saves by default.
-    findings : str
-        "module:function" that tells a result to people.
-    lacks : mapping
-        Capability -> why the answer has no use for it.
-    """
-
+    #: As the attribute `answer` of its datasets and in `dynamics.sweep(…, study=name)`.
     name: str
+    #: (problem, *, …) -> Dataset. A model of the command line has beside it `check`, a function of problem and options
+    #: that refuses what it cannot do, before any work.
     function: str
+    #: Tells a result to people.
+    findings: str
+    #: Kinds of the problems that it takes: of those with Gaussian inputs, their students.
     students: tuple[str, ...] = ("homogeneous",)
-    fields: tuple[str, ...] = ()
+    #: What its argument `method` may be.
     methods: tuple[str, ...] = ()
-    build: str = ""
+    #: Fields of a problem that it knows beyond those that all answers take; a problem that sets another is refused.
+    fields: tuple[str, ...] = ()
+    #: Of an answer that sweeps ask for at many points: a list of problems -> `Run.prepared` of each, computed together.
     prepare: str = ""
-    check: str = ""
+    #: (problem) -> the times it saves by default.
     schedule: str = ""
-    findings: str = ""
+    #: Capability -> why the answer has no use for it.
     lacks: Mapping[str, str] = field(default_factory=dict)
 
     def solve(self) -> Callable[..., Any]:
@@ -76,18 +59,25 @@ class Answer:
         solve: Callable[..., Any] = resolve_name(self.function)
         return solve
 
+    def build(self) -> Callable[..., Any]:
+        """Return the function of a run and of the answer's own arguments that builds what is integrated."""
+        build: Callable[..., Any] = inspect.unwrap(self.solve())
+        return build
+
     def defaults(self) -> dict[str, Any]:
-        """Return the arguments of the function by name, with their defaults."""
-        return {name: given.default for name, given in inspect.signature(self.solve()).parameters.items()}
+        """Return the arguments of the function but the problem by name, with their defaults."""
+        return {name: given.default for name, given in list(inspect.signature(self.solve()).parameters.items())[1:]}
 
     def can(self, capability: str) -> bool:
         """Return whether the answer has one of `CAPABILITIES`."""
         return capability not in self.lacks
 
 
-_NO_TIME_STEPS = "it takes no time steps: formulas and quadrature of one matched pair at a time"
 _EXACT = "it has no tolerance: its jumps by exponentials and Cholesky factors are exact"
-_INSTANT = dict.fromkeys(("watch", "resume", "estimate", "sound"), _NO_TIME_STEPS)
+_INSTANT = dict.fromkeys(
+    ("watch", "resume", "estimate", "sound"),
+    "it takes no time steps: formulas and quadrature of one matched pair at a time",
+)
 _CORRELATION = ("objective", "smoothing")
 _FLOW_TIMES = "dynamics.solve.overlaps:default_flow_schedule"
 _FLOWS = "dynamics.report.flows:flow_findings"
@@ -95,88 +85,38 @@ _FLOWS = "dynamics.report.flows:flow_findings"
 #: The first answer that takes a problem's student and knows its fields is the one that `dynamics.solve_problem` gives.
 ANSWERS = (
     Answer(
-        name="overlaps",
-        function="dynamics.solve.overlaps:solve_overlaps",
-        fields=("inputs",),
-        methods=FLOW_METHODS,
-        build="dynamics.solve.overlaps:build",
-        prepare="dynamics.solve.overlaps:prepare",
-        check="dynamics.solve.overlaps:check",
-        schedule=_FLOW_TIMES,
-        findings=_FLOWS,
+        "overlaps", "dynamics.solve.overlaps:solve_overlaps", _FLOWS, methods=FLOW_METHODS, fields=("inputs",),
+        prepare="dynamics.theory.prediction:predict_all", schedule=_FLOW_TIMES,
     ),
+    Answer("decoupled", "dynamics.solve.decoupled:solve_decoupled", _FLOWS, schedule=_FLOW_TIMES, lacks=_INSTANT),
     Answer(
-        name="decoupled",
-        function="dynamics.solve.decoupled:solve_decoupled",
-        check="dynamics.solve.decoupled:check",
-        schedule=_FLOW_TIMES,
-        findings=_FLOWS,
+        "prediction", "dynamics.solve.decoupled:predict_emergence", _FLOWS, fields=("inputs", *_CORRELATION),
         lacks=_INSTANT,
     ),
     Answer(
-        name="prediction",
-        function="dynamics.solve.decoupled:predict_emergence",
-        fields=("inputs", *_CORRELATION),
-        findings=_FLOWS,
-        lacks=_INSTANT,
-    ),
-    Answer(
-        name="quadratic",
-        function="dynamics.solve.quadratic:solve_quadratic",
-        students=("stiefel", "homogeneous"),
-        check="dynamics.solve.quadratic:check",
-        schedule="dynamics.solve.quadratic:default_quadratic_schedule",
-        findings="dynamics.report.networks:quadratic_findings",
+        "quadratic", "dynamics.solve.quadratic:solve_quadratic", "dynamics.report.networks:quadratic_findings",
+        ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_schedule",
         lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
     ),
+    Answer("committee", "dynamics.solve.committee:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
+    Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
     Answer(
-        name="committee",
-        function="dynamics.solve.committee:solve_committee",
-        students=("committee",),
-        methods=COMMITTEE_METHODS,
-        findings=_FLOWS,
+        "correlation", "dynamics.solve.spherical:solve_correlation", _FLOWS, ("spherical",), COMMITTEE_METHODS,
+        _CORRELATION, schedule=_FLOW_TIMES,
     ),
     Answer(
-        name="spherical",
-        function="dynamics.solve.spherical:solve_spherical",
-        students=("spherical",),
-        methods=PARTICLE_METHODS,
-        findings=_FLOWS,
+        "network", "dynamics.solve.network:solve_network", "dynamics.report.networks:network_findings", ("network",),
+        NETWORK_METHODS, schedule="dynamics.theory.components:default_network_schedule",
     ),
     Answer(
-        name="correlation",
-        function="dynamics.solve.spherical:solve_correlation",
-        students=("spherical",),
-        fields=_CORRELATION,
-        methods=COMMITTEE_METHODS,
-        check="dynamics.solve.spherical:check",
-        schedule=_FLOW_TIMES,
-        findings=_FLOWS,
-    ),
-    Answer(
-        name="network",
-        function="dynamics.solve.network:solve_network",
-        students=("network",),
-        methods=NETWORK_METHODS,
-        check="dynamics.solve.network:check",
-        schedule="dynamics.theory.components:default_network_schedule",
-        findings="dynamics.report.networks:network_findings",
-    ),
-    Answer(
-        name="mean-field",
-        function="dynamics.solve.mean_field:solve_mean_field",
-        students=("spherical", "homogeneous"),
-        methods=PARTICLE_METHODS,
-        check="dynamics.solve.mean_field:check",
+        "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",
+        ("spherical", "homogeneous"), PARTICLE_METHODS,
         schedule="dynamics.solve.mean_field:default_mean_field_schedule",
-        findings="dynamics.report.mean_field:mean_field_findings",
         lacks={"estimate": "its error comes from the number of particles: solve again with twice as many"},
     ),
     Answer(
-        name="coupling",
-        function="dynamics.solve.spherical:solve_coupling",
-        students=("spherical",),
-        findings="dynamics.report.mean_field:coupling_findings",
+        "coupling", "dynamics.solve.spherical:solve_coupling", "dynamics.report.mean_field:coupling_findings",
+        ("spherical",),
         lacks={
             **dict.fromkeys(
                 ("watch", "resume"), "it is one linear equation along a mean field that it solves itself, in seconds"
@@ -187,10 +127,8 @@ ANSWERS = (
         },
     ),
     Answer(
-        name="chaos",
-        function="dynamics.laws.chaos:propagation_of_chaos",
-        students=("spherical",),
-        findings="dynamics.report.mean_field:chaos_findings",
+        "chaos", "dynamics.laws.chaos:propagation_of_chaos", "dynamics.report.mean_field:chaos_findings",
+        ("spherical",),
         lacks={
             "watch": "its many runs are watched by one bar; an interrupt is heard between two of them",
             "resume": "its runs are short: the answer is begun anew",
@@ -199,25 +137,18 @@ ANSWERS = (
         },
     ),
     Answer(
-        name="tokens",
-        function="dynamics.tokens.answers:solve",
-        students=("composition", "recall", "causal-graph", "memory"),
-        methods=PARTICLE_METHODS,
-        findings="dynamics.report.tokens:token_findings",
+        "tokens", "dynamics.tokens.answers:solve", "dynamics.report.tokens:token_findings",
+        ("composition", "recall", "causal-graph", "memory"), PARTICLE_METHODS,
         lacks={
             "estimate": "its few numbers are integrated at a tolerance of 1e-10, and gradient descent has none",
             "sound": "its state is free: scores have no bounds to break",
         },
     ),
     Answer(
-        name=OWN,
-        function="dynamics.solve.system:solve_system",
-        students=(OWN,),
-        methods=METHODS,
-        findings="dynamics.report.findings:system_findings",
+        OWN, "dynamics.solve.system:solve_system", "dynamics.report.findings:system_findings", (OWN,), METHODS,
         lacks={"sound": "what must hold of a state is known to the author of the system alone"},
     ),
-)
+)  # fmt: skip
 
 
 def answer_of(problem: Question) -> Answer:

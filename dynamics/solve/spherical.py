@@ -9,7 +9,6 @@ One spherical neuron and one direction are also learned by their correlation, wi
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import HalvedOrder, Integration, PlainMethod, Settings, Watch, halved, solved
+from dynamics.solve.integration import Integration, PlainMethod, integrated
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
 from dynamics.theory.learning_rates import resolved_rate
@@ -31,8 +30,7 @@ from dynamics.theory.prediction import default_schedule, predict, sum_formula_lo
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -41,30 +39,18 @@ if TYPE_CHECKING:
     from dynamics.equations.spherical import LinearisedCoupling, SphericalSystem
     from dynamics.equations.spherical_step import SphericalStepSystem
     from dynamics.problem import Problem
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
     from hermite.arrays import Array, Integers
 
 
+@integrated("spherical", method="explicit")
 def solve_spherical(
-    problem: Problem,
+    run: Run,
     *,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "explicit",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
     learning_rate: float | str | None = None,
     step_theory: Literal["infinite-d"] = "infinite-d",
     batch_size: int = 1,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the spherical network of finite width, exactly, in its unit vectors.
 
     .. math:: f(x) = \frac1m \sum_i \sigma(w_i\cdot x), \quad |w_i| = 1, \qquad
@@ -145,16 +131,6 @@ def solve_spherical(
     >>> flow.neuron_vector.shape, bool(flow.loss[1] < flow.loss[0])
     ((2, 64, 16), True)
     """
-    return solved(
-        "spherical",
-        problem,
-        Settings(save_at, keep, method, rtol, atol, error_estimate),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_integration, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
-    )
-
-
-def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     problem, P, neurons = run.problem, run.problem.num_directions, np.arange(run.problem.width)
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
@@ -166,10 +142,11 @@ def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_
     )
     warn_of_mixture(problem)
     system, estimates = _system(problem, step), run.estimates(run.method)
-    half, cut = halved(problem, run.rtol) if estimates and rate is None else None, None
-    if half is not None:
-        coarse = _system(half[0], step)
-        cut = HalvedOrder(PlainMethod(coarse, run.method, run.atol), coarse.loss, half[1])
+
+    def halved(problem: Problem) -> Any:
+        coarse = _system(problem, step)
+        return PlainMethod(coarse, run.method, run.atol), coarse.loss
+
     coords: dict[str, Array | Integers] = (
         {"neuron": neurons} if rate is None else {"neuron": neurons, "neuron_2": neurons}
     )
@@ -186,7 +163,7 @@ def _integration(run: Run, *, learning_rate: object, step_theory: object, batch_
         notes=["Spherical networks have no greedy prediction of times."],
         sound=Soundness(run.rtol, system.teacher_loss(), falls=rate is None),
         loss=system.loss if estimates else None,
-        cut=cut,
+        cut=run.cut(halved) if estimates and rate is None else None,
         # The products of a strip with all neurons are too thin for a second thread.
         threads=lambda: blas_threads_for(0),
     )
@@ -403,24 +380,14 @@ def _size(vectors: Array) -> float:
     return float(np.linalg.norm(vectors))
 
 
+@integrated("correlation")
 def solve_correlation(
-    problem: Problem,
+    run: Run,
     *,
-    save_at: SaveAt | None = None,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "auto",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
     learning_rate: float | str | None = None,
     step_theory: Literal["finite-d"] | None = None,
     batch_size: int = 1,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+) -> Integration:
     r"""Integrate the overlap C = w·θ of one spherical neuron that descends −E[f* σ(w·x)], smoothed or not.
 
     .. math:: C' = a\, g_\lambda'(C)\, (1 - C^2), \qquad
@@ -492,16 +459,6 @@ def solve_correlation(
     >>> flow.teacher_overlap.values.ravel().round(6).tolist()
     [0.125, 0.5]
     """
-    return solved(
-        "correlation",
-        problem,
-        Settings(save_at, keep, method, rtol, atol, error_estimate),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_correlation, learning_rate=learning_rate, step_theory=step_theory, batch_size=batch_size),
-    )
-
-
-def _correlation(run: Run, *, learning_rate: object, step_theory: object, batch_size: object) -> Integration:
     from dynamics.equations.mean_field import teacher_square
     from dynamics.integrators.methods import FlowMethod
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -17,20 +17,14 @@ from dynamics.problem.question import OWN
 from dynamics.problem.schedule import checked_schedule
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
-from dynamics.solve.integration import Integration, PlainMethod, Settings, Watch, solved
+from dynamics.solve.integration import Integration, PlainMethod, integrated
 from hermite.arrays import as_scalar
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    import os
-
-    import xarray as xr
     from numpy.typing import ArrayLike
 
     from dynamics.integrators import Stepper
-    from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
     from dynamics.solve.integration import Run
     from hermite.arrays import Array, Integers
 
@@ -205,21 +199,17 @@ class StoredSystem:
         return cls(dict(json.loads(dataset.attrs["parameters"])["problem"]))
 
 
-def solve_system(
-    system: System,
-    *,
-    save_at: SaveAt,
-    keep: Literal["full", "summary"] = "full",
-    method: str = "explicit",
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
-    trackers: Sequence[Tracker] = (),
-    progress: bool | None = None,
-    max_runtime: float | None = None,
-    on_failure: Literal["raise", "return"] = "raise",
-    error_estimate: bool | None = None,
-    checkpoint: str | os.PathLike[str] | RunFile | None = None,
-) -> xr.Dataset:
+def _check(system: object) -> None:
+    """Refuse what is no system, and fields that files cannot hold."""
+    if not isinstance(system, System):
+        found = system.__name__ if isinstance(system, type) else type(system).__name__
+        msg = f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}."
+        raise TypeError(msg)
+    system.parameters()
+
+
+@integrated(OWN, check=_check, question="system", save_at=inspect.Parameter.empty, method="explicit")
+def solve_system(run: Run) -> Integration:
     r"""Integrate a system of your own, :math:`y' = f(t, y)`, by the methods of all answers.
 
     Parameters
@@ -250,15 +240,43 @@ def solve_system(
     TypeError, ValueError
         For bad arguments, or a system whose parts do not fit together, before any work.
     """
-    given: object = system
-    if not isinstance(given, System):
-        found = given.__name__ if isinstance(given, type) else type(given).__name__
-        msg = f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}."
+    system: Any = run.problem
+    if run.save_at is None:
+        msg = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
         raise TypeError(msg)
-    system.parameters()  # refuses fields that files cannot hold
-    settings = Settings(save_at, keep, method, rtol, atol, error_estimate)
-    watch = Watch(trackers, progress, max_runtime, on_failure, checkpoint)
-    return solved(OWN, system, settings, watch, _integration)  # type: ignore[arg-type]
+    schedule = checked_schedule(run.save_at, run.save_at)
+    equations = _Equations(system, run.atol)
+    observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
+    require(
+        not run.error_estimate or observables.get("loss") == (),
+        "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
+    )
+    coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
+    lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
+    events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
+    equations.num_events = sum(1 if count is None else count for count in events.values())
+    kept = [name for name, dims in observables.items() if run.keep == "full" or dims == ()]
+    labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
+    _check_names(system, observables, event_times, lengths)
+
+    def observe(state: Array) -> Mapping[str, Any]:
+        found = system.observe(state)
+        return {name: found[name] for name in kept}
+
+    has_loss = observables.get("loss") == () and run.estimates(run.method)
+    return Integration(
+        title=equations.name,
+        schedule=schedule,
+        method=PlainMethod(equations, run.method, run.atol, make=_checked_stepper),
+        observe=observe,
+        start=equations.initial_state,
+        events=events,
+        constants={},
+        coords={name: values for name, values in coords.items() if name in labelled},
+        attributes=lambda _: {"references": system.references, "event_times": " ".join(events)},
+        loss=(lambda state: float(system.observe(state)["loss"])) if has_loss else None,
+        variables=_variables(observables, event_times, coords),
+    )
 
 
 def stored_again(system: object, stored: StoredSystem, place: str) -> System:
@@ -310,46 +328,6 @@ class _Equations(interface.System):
     def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
         """Return that of the system."""
         return self.atol
-
-
-def _integration(run: Run) -> Integration:
-    system: Any = run.problem
-    if run.save_at is None:
-        msg = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
-        raise TypeError(msg)
-    schedule = checked_schedule(run.save_at, run.save_at)
-    equations = _Equations(system, run.atol)
-    observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
-    require(
-        not run.error_estimate or observables.get("loss") == (),
-        "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
-    )
-    coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
-    lengths = {"time": len(schedule)} | _lengths(system, observables, coords, equations.initial_state)
-    events = {name: _count(name, dims, lengths, equations.named) for name, dims in event_times.items()}
-    equations.num_events = sum(1 if count is None else count for count in events.values())
-    kept = [name for name, dims in observables.items() if run.keep == "full" or dims == ()]
-    labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
-    _check_names(system, observables, event_times, lengths)
-
-    def observe(state: Array) -> Mapping[str, Any]:
-        found = system.observe(state)
-        return {name: found[name] for name in kept}
-
-    has_loss = observables.get("loss") == () and run.estimates(run.method)
-    return Integration(
-        title=equations.name,
-        schedule=schedule,
-        method=PlainMethod(equations, run.method, run.atol, make=_checked_stepper),
-        observe=observe,
-        start=equations.initial_state,
-        events=events,
-        constants={},
-        coords={name: values for name, values in coords.items() if name in labelled},
-        attributes=lambda _: {"references": system.references, "event_times": " ".join(events)},
-        loss=(lambda state: float(system.observe(state)["loss"])) if has_loss else None,
-        variables=_variables(observables, event_times, coords),
-    )
 
 
 def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tuple[Stepper, float]:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from dynamics.problem.question import Question
     from dynamics.runs.dataset import Labelled
-    from dynamics.solve.integration import Call
     from dynamics.solve.registry import Answer
 
     Study = str | Callable[..., Any]
@@ -115,17 +114,7 @@ def name_of_study(study: Study) -> str:
 
 def answer_of_many(study: Study) -> Answer | None:
     """Return the answer that a study is, if its points can be answered together."""
-    return next((answer for answer in ANSWERS if answer.function == study and answer.build), None)
-
-
-def call_of(answer: Answer, problem: Any, options: Mapping[str, Any], **known: Any) -> Call:
-    """Return a call of an answer whose points can be answered together; `known` are further arguments of `build`."""
-    from dynamics.solve.integration import Call, Settings, Watch
-
-    given = {name: value for name, value in {**answer.defaults(), **options}.items() if name != "problem"}
-    settings = Settings(**{name: given.pop(name) for name in Settings._fields})
-    watch = Watch(**{name: given.pop(name) for name in Watch._fields})
-    return Call(problem, settings, partial(resolve_name(answer.build), **given, **known), watch)
+    return next((answer for answer in ANSWERS if answer.function == study and answer.prepare), None)
 
 
 def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] = ()) -> None:
@@ -164,7 +153,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
     Studies of other packages take no step. Errors in the step itself are told by the point later.
     """
     from dynamics.problem.schedule import SaveAt, checked_schedule
-    from dynamics.solve.integration import built
+    from dynamics.solve.integration import Call
 
     if study not in list(STUDIES.values()):
         return ""
@@ -177,7 +166,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
                 warnings.simplefilter("ignore")
                 if answer := answer_of_many(study):
                     # The end of a run decides which method it takes.
-                    unwatched["method"] = built(answer.name, call_of(answer, problem, unwatched)).method.name
+                    unwatched["method"] = Call(problem, unwatched).run(answer)[1].method.name
                 find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
     except (TypeError, ValueError, ImportError) as error:
         return str(error)
@@ -254,16 +243,16 @@ def answered_together(
     answer = answer_of_many(study)
     if answer is None:
         return [None] * len(points), ()
-    from dynamics.solve.integration import contents_together
+    from dynamics.solve.integration import Call, contents_together
 
     found: list[DatasetArrays | None] = [None] * len(points)
     with one_core(), _recorded_warnings() as caught, suppress(Exception):  # a point that is asked alone tells the error
         prepared = resolve_name(answer.prepare)([point.problem for point in points])
         calls = [
-            call_of(answer, point.problem, {"progress": False, **point.options}, **known)
+            Call(point.problem, {"progress": False, **point.options}, known)
             for point, known in zip(points, prepared, strict=True)
         ]
-        found = contents_together(answer.name, calls, until)
+        found = contents_together(answer, calls, until)
     return found, tuple(dict.fromkeys(caught))
 
 
@@ -296,9 +285,9 @@ def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Data
     """Return the answer to one point, as a dataset only where the study makes one."""
     answer = answer_of_many(study)
     if answer is not None:
-        from dynamics.solve.integration import contents_of
+        from dynamics.solve.integration import Call
 
-        return contents_of(answer.name, call_of(answer, problem, {"progress": False, **options}))
+        return Call(problem, {"progress": False, **options}).contents(answer)
     import xarray as xr
 
     silent = {"progress": False} if takes_option(study, "progress") else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -15,7 +14,7 @@ from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import joined
-from dynamics.solve.integration import Integration, Settings, Watch, solved
+from dynamics.solve.integration import Integration, solved_contents
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
@@ -118,21 +117,16 @@ def solve(
     >>> found.learned_time.values.round(1).tolist()
     [98.0, 223.2, 352.0]
     """
+    given = dict(locals())
+    del given["problem"]
     if getattr(problem, "embeddings", None) == "gaussian":
-        about_time: dict[str, object] = {"save_at": save_at, "learning_rate": learning_rate}
-        for name, given in {**about_time, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
+        for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
             require(
-                given is None,
+                given[name] is None,
                 f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given.",
             )
         return predict(problem)
-    return solved(
-        NAME,
-        cast("Any", problem),
-        Settings(save_at, keep, method, rtol, atol),
-        Watch(trackers, progress, max_runtime, on_failure, checkpoint),
-        partial(_integration, learning_rate=learning_rate),
-    )
+    return solved_contents(NAME, cast("Any", problem), _integration, given).dataset()
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:

@@ -91,7 +91,7 @@ def test_every_integrated_answer_stops_where_its_loss_rises(answer, monkeypatch)
         def __init__(self, *, observe, **settings):
             super().__init__(observe=lambda state: {**observe(state), "loss": next(losses)}, **settings)
 
-    monkeypatch.setitem(answer.solve().__globals__, "Integration", Rising)
+    monkeypatch.setitem(inspect.unwrap(answer.solve()).__globals__, "Integration", Rising)
     given = {"error_estimate": False} if answer.can("estimate") else {}
     with pytest.raises(dynamics.SolveError, match="loss_rose") as caught:
         answer.solve()(asked, save_at=SAVE_AT, progress=False, **given)
