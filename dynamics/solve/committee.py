@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
-from dynamics.problem.checks import check_choice, checked_integer
+from dynamics.problem.checks import check_choice
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, integrated
-from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method, warn_limit
-from dynamics.theory.learning_rates import learning_rate_limit, needs_flow, resolved_rate
+from dynamics.solve.steps import chosen_method, sgd_step, warn_limit
+from dynamics.theory.learning_rates import learning_rate_limit, needs_flow
 from dynamics.theory.prediction import default_committee_schedule
 
 if TYPE_CHECKING:
@@ -49,34 +49,21 @@ def solve_committee(
         smallest |w_i|² at the start and a the smallest a_p; for k > 2 to 250 times C^(2−k) / (k (k − 2) a c_k²), C the
         overlap of the worst covered direction with its nearest neuron. Where k is odd and the start short, the loss may
         still fall then: no theory says how long it takes.
-    keep : {"full", "summary"}
-        "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
-    method : str
-        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or
-        "auto": "explicit" while that is cheap, else "bdf".
-    rtol, atol : float
-        Wanted accuracy of R and S; `atol` is in units of 1/√d.
-    learning_rate : float or str, optional
-        η > 0 of SGD; text such as "0.1x" is that share of `learning_rate_limit`. Default: the flow, η → 0, which the
-        label noise does not change.
+    learning_rate, batch_size
+        η and B of SGD, as in `solve_overlaps`.
     step_theory : {"infinite-d", "finite-d"}
         Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
         or all of that term exact.
-    batch_size : int
-        Number B of samples per step of SGD.
-    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        As in `solve_overlaps`, of R and S; methods are "explicit", "bdf", "sundials", "scipy:<name>" and "auto",
+        one of the first two.
 
     Returns
     -------
     Dataset
-        `loss(time)`, E(f − f*)² without ½; the overlaps chosen by `keep`: R = √n_i C_ip and S = √(n_i n_j) G_ij from
-        `teacher_overlap` C, `student_overlap` G and `squared_norm` n; `gram_margin(time)`; per direction the
-        `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent), and the `learned_time`, first Σ_i
+        As `solve_overlaps`, with R = √n_i C_ip and S = √(n_i n_j) G_ij; `learned_time` is the first Σ_i
         E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2, of the parts of degree 3 and above of each σ(w·x) in the Hermite
-        polynomials of w·x/|w| (NaN where the link has none). No theory predicts these times: predicted ones are NaN.
-        Their estimated errors are `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser
-        run does not agree that it happens). All quantities are dimensionless; times after an early stop hold NaN.
+        polynomials of w·x/|w|. No theory predicts times: predicted ones are NaN.
 
     Raises
     ------
@@ -106,12 +93,12 @@ def solve_committee(
 
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
-    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
-    step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
+    step = sgd_step(problem, learning_rate, step_theory, batch_size)
+    rate = step.learning_rate
     schedule = run.schedule(lambda: default_committee_schedule(problem))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
-    system = CommitteeSystem(problem, rate, str(step_theory), step.batch_size)
+    system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
     if rate is not None and not needs_flow(problem):
         warn_limit(step, learning_rate_limit(problem, batch_size=step.batch_size))
     generic = cast("Any", system)  # it has all that methods ask of the overlap flow

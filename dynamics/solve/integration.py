@@ -186,6 +186,11 @@ class Run:
         """Return whether errors are estimated: by default for all methods but those of SciPy."""
         return not method.startswith("scipy:") if self.error_estimate is None else self.error_estimate
 
+    def neurons(self) -> dict[str, Any]:
+        """Return the coordinates of overlaps of neurons."""
+        numbers = np.arange(self.problem.width)
+        return {"neuron": numbers} | ({"neuron_2": numbers} if self.keep == "full" else {})
+
     def built(self, build: Callable[..., Integration]) -> Integration:
         """Return what a function of a run and of the answer's own arguments makes of them."""
         own = list(inspect.signature(build).parameters)[1:]
@@ -287,14 +292,14 @@ class Integration:
         coordinates are the neurons of the observables, and its errors are estimated by the loss among them. Degrees are
         added where the loss is told by them.
         """
-        P, summary, neurons = run.problem.num_directions, system.observer("summary"), np.arange(run.problem.width)
+        P, summary = run.problem.num_directions, system.observer("summary")
         given = {
             "method": PlainMethod(system, run.method, run.atol),
             "observe": system.observer(run.keep),
             "start": system.initial_state,
             "events": {"emergence_time": P, "learned_time": P},
             "loss": (lambda state: float(summary(state)["loss"])) if run.estimates(run.method) else None,
-            "coords": {"neuron": neurons} | ({"neuron_2": neurons} if run.keep == "full" else {}),
+            "coords": run.neurons(),
             **values,
         }
         if system.teacher_by_degree is not None:

@@ -85,14 +85,9 @@ def solve_mean_field(
         for the spherical student.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times, to 20 times that which a neuron of overlap 1/√d needs alone.
-    keep : {"full", "summary"}
-        "summary" leaves out what is per particle.
-    method : str
-        "explicit" (order 8), or "scipy:<name>" as a referee.
-    rtol, atol : float
-        Wanted accuracy of the projections; `atol` is in units of 1/√d.
-    trackers, progress, max_runtime, on_failure, checkpoint
-        Watch, bound, end and keep the run, as in `solve_overlaps`.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, checkpoint
+        As in `solve_overlaps`, of the projections ("summary" leaves out what is per particle); methods are "explicit"
+        and "scipy:<name>".
 
     Returns
     -------

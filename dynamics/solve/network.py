@@ -6,13 +6,18 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-
 from dynamics.cores import blas_threads_for
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve.integration import Integration, integrated
-from dynamics.solve.steps import StepSettings, chosen_method, problem_step, refuse_estimate, step_attributes
+from dynamics.solve.steps import (
+    STEP_OPTIONS,
+    StepSettings,
+    checked_step,
+    chosen_method,
+    refuse_estimate,
+    step_attributes,
+)
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 
 if TYPE_CHECKING:
@@ -56,28 +61,18 @@ def solve_network(
         Saved times. Default: 150 geometric times to 20 times the sum of the times that one neuron alone needs for each
         component of the teacher, or for its slowest unit: 1, ln d or (√d)^(L−2) over the rate of the escape, for a
         component with L = 1, 2, … new axes, counted with their degrees.
-    keep : {"full", "summary"}
-        "full" saves the overlaps of all neurons at every time; "summary" only the largest one per axis.
-    method : str
-        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee,
-        "gradient-descent" (steps of size `learning_rate` of all layers, in units of their rates), or "auto": "explicit"
-        while that is cheap, else "bdf".
-    rtol, atol : float
-        Wanted accuracy of v, b, M and Q; for M and Q `atol` is in units of 1/√d.
     learning_rate : float or str, optional
-        Finite step η > 0, in units of the rates; time is η · step. Text such as "0.1x" is that share of
-        `learning_rate_limit`, found by a flow first. With method "gradient-descent" its discrete steps,
-        between two of which states are interpolated linearly; with any other method the mean motion under SGD, with
-        the term of second order in η of Q. It is known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step',
-        'sign' and polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12).
+        As in `solve_overlaps`, in units of the rates; "0.1x" is found by a flow first. Mean steps of SGD, with the term
+        of second order in η of Q, are known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step', 'sign' and
+        polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12).
     step_theory : {"finite-d", "infinite-d"}, optional
-        "finite-d" (the default with a learning rate): the exact mean of a step, label noise included. "infinite-d": its
-        limit d → ∞ at fixed η d, taken at the problem's η d, the only one of neurons on the sphere. Neither has the
-        scatter of single runs.
+        As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
     batch_size : int
         Number of samples per step of SGD.
-    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        As in `solve_overlaps`, of v, b, M and Q ("summary" keeps the largest overlap per axis); methods are "explicit",
+        "bdf", "sundials", "scipy:<name>", "gradient-descent", which steps all layers in units of their rates, and
+        "auto".
 
     Returns
     -------
@@ -91,9 +86,8 @@ def solve_network(
         beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial; and
         `series_error(time)` where means are no closed form, a bound on their error.
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
-        Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. Estimated errors are `loss_error(time)`,
-        `emergence_time_error` and `component_learned_time_error` (inf if the looser run does not agree that it
-        happens). All quantities are dimensionless; times after an early stop hold NaN.
+        Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. Errors of loss and times are estimated, as in
+        `solve_overlaps`. All quantities are dimensionless; times after an early stop hold NaN.
 
     Raises
     ------
@@ -135,8 +129,6 @@ def solve_network(
     last, rate = float(schedule.times[-1]), step.learning_rate if step.descends else None
     system, names = network_system(problem, step), list(problem.teacher.order)
     method = chosen_method(system, run.method, last)
-    neurons: dict[str, Any] = {"neuron": np.arange(problem.width)}
-    neurons |= {"neuron_2": neurons["neuron"]} if run.keep == "full" else {}
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components
@@ -148,7 +140,7 @@ def solve_network(
         schedule=schedule,
         method=FlowMethod(system, method, run.atol, learning_rate=rate, last_time=last),
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
-        coords=neurons | ({"component_name": names} if names else {}),
+        coords=run.neurons() | ({"component_name": names} if names else {}),
         constants=known,
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
@@ -163,15 +155,14 @@ def solve_network(
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
-    names = ("learning_rate", "method", "step_theory", "batch_size")
-    network_system(problem, network_step(problem, *(options[name] for name in names)))
+    network_system(problem, network_step(problem, *(options[name] for name in STEP_OPTIONS)))
 
 
 def network_step(
     problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
 ) -> StepSettings:
     """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
-    step = problem_step(problem, learning_rate, method, step_theory, batch_size)
+    step = checked_step(learning_rate, method, step_theory, batch_size, problem=problem)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step

@@ -14,10 +14,11 @@ from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, integrated
 from dynamics.solve.steps import (
+    STEP_OPTIONS,
+    checked_step,
     chosen_method,
     limit_of,
     make_system,
-    problem_step,
     refuse_estimate,
     step_attributes,
     step_notes,
@@ -69,25 +70,24 @@ def solve_overlaps(
         "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
     method : str
         "explicit" (order 8), "stiff" (order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and
-        orthonormal directions; "bdf" otherwise or where that is held up, see the attribute `fallback`), "bdf"
-        (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, "gradient-descent"
-        (fixed steps of size `learning_rate`), or "auto": "explicit" while that is cheap, else "stiff". With a
-        `step_theory` "stiff" means "bdf".
+        orthonormal directions; "bdf" otherwise, where that is held up, see the attribute `fallback`, or with a
+        `step_theory`), "bdf" (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee,
+        "gradient-descent" (fixed steps of size `learning_rate`), or "auto": "explicit" while that is cheap, else
+        "stiff".
     rtol, atol : float
         Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
-        units of 1/√d, the size of a random overlap. Late emergence times can be much less certain than that: see the
-        estimates in the dataset.
+        units of 1/√d, the size of a random overlap. Late emergence times can be much less certain: see the estimates.
     learning_rate : float or str, optional
-        Finite step η, dimensionless; time is η · step. Text such as "0.1x" is that share of the limit of stability
-        that `learning_rate_limit` gives for SGD. With method "gradient-descent" the discrete steps
-        w ← w − η ∇ ½E(f − f*)² instead of the flow, without tolerance: between two steps states are interpolated
-        linearly. With any other method, the equation of online SGD that `step_theory` names.
+        Finite step η > 0, dimensionless; time is η · step. Text such as "0.1x" is that share of `learning_rate_limit`.
+        Default: the flow, η → 0, which the label noise does not change. With method "gradient-descent" the discrete
+        steps w ← w − η ∇ ½E(f − f*)², without tolerance, interpolated linearly; with any other method the mean motion
+        under online SGD that `step_theory` names. Needs a polynomial link.
     step_theory : {"finite-d", "infinite-d"}, optional
         "finite-d" (the default with a learning rate): the overlaps move by the exact mean of a step,
         R' = E[ΔR]/η and S' = E[ΔS]/η for R = WΘᵀ, S = WWᵀ, label noise included. "infinite-d": its limit d → ∞ at
-        fixed η d, taken at the problem's η d. Neither has the scatter of single runs. Needs a polynomial link.
+        fixed η d, taken at the problem's η d. Neither has the scatter of single runs.
     batch_size : int
-        Number of samples per step of SGD.
+        Number B of samples per step of SGD.
     device : str, optional
         "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
     trackers : sequence of Tracker
@@ -109,16 +109,16 @@ def solve_overlaps(
     Returns
     -------
     Dataset
-        `loss(time)` and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`, `gram_margin(time)`
-        (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and where the method
-        carries vectors, as "stiff", "bdf" and "gradient-descent" do, so that overlaps are those of vectors), and per
-        direction the predicted and the measured `emergence_time` and `learned_time`, located on the dense output (NaN
-        if never): first C_ip² ≥ ½, and Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the
-        attribute `undefined` where the link has no degree from 3 on), with their estimated errors `loss_error(time)`,
-        `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it happens). These are
-        errors of integration; what cutting the series of a link changes is in `loss_truncation_error`,
-        `emergence_time_truncation_error`, `learned_time_truncation_error`, where it may be more than the tolerance.
-        Times after an early stop hold NaN; `stop_reason` says why.
+        `loss(time)`, E(f − f*)² without ½, and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`,
+        `gram_margin(time)` (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and
+        where the method carries vectors, as "stiff", "bdf" and "gradient-descent" do), and per direction the predicted
+        and the measured `emergence_time`, first C_ip² ≥ ½ (C > 0 for odd information exponent), and `learned_time`,
+        first Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the
+        link has no degree from 3 on), located on the dense output, NaN if never. Estimated errors are
+        `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
+        happens), and what cutting the series of a link changes, where that may be more than the tolerance, the same
+        names ending in `_truncation_error`. All quantities are dimensionless; times after an early stop hold NaN, and
+        `stop_reason` says why.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def solve_overlaps(
     from dynamics.integrators.methods import FlowMethod
 
     problem, known = run.problem, run.prepared
-    step = problem_step(problem, learning_rate, run.method, step_theory, batch_size)
+    step = checked_step(learning_rate, run.method, step_theory, batch_size, problem=problem)
     prediction = predict(problem) if known is None else known
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
     pairs = prediction if prediction.theory == PAIRS else None
@@ -187,7 +187,7 @@ def solve_overlaps(
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
-    step = problem_step(problem, *(options[name] for name in ("learning_rate", "method", "step_theory", "batch_size")))
+    step = checked_step(*(options[name] for name in STEP_OPTIONS), problem=problem)
     if step.step_theory is not None:
         make_system(problem, step)
 

@@ -24,8 +24,7 @@ from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, PlainMethod, integrated
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
-from dynamics.solve.steps import StepSettings, checked_batch_size, chosen_method
-from dynamics.theory.learning_rates import resolved_rate
+from dynamics.solve.steps import StepSettings, chosen_method, sgd_step
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
 from hermite.text.messages import shown
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from dynamics.equations.spherical_step import SphericalStepSystem
     from dynamics.problem import Problem
     from dynamics.solve.integration import Run
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 
 @integrated("spherical", method="explicit")
@@ -72,22 +71,16 @@ def solve_spherical(
         polynomials enter as their truncated series.
     save_at : SaveAt, optional
         Saved times. Default: as `solve_mean_field`.
-    keep : {"full", "summary"}
-        "summary" leaves out what is per neuron.
-    method : str
-        "explicit" (order 8), or "scipy:<name>" as a referee.
-    rtol, atol : float
-        Wanted accuracy of the neurons' components, or of C and G; `atol` is in units of 1/√d.
     learning_rate : float or str, optional
-        η > 0 of SGD, dimensionless; time is η · step. Text such as "0.1x" is that share of `learning_rate_limit`.
-        Default: the flow, η → 0, which the label noise does not change. Needs a polynomial link (up to degree 12) and
-        teacher link, or 'erf' and a teacher of 'erf', 'relu', 'step', 'sign' or a polynomial.
+        As in `solve_overlaps`. Needs a polynomial link (up to degree 12) and teacher link, or 'erf' and a teacher of
+        'erf', 'relu', 'step', 'sign' or a polynomial.
     step_theory : {"infinite-d"}
         The limit d → ∞ at fixed η d, taken at the problem's η d: errors at finite d fall like 1/d.
     batch_size : int
         Number B of samples per step of SGD, far below d.
-    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        As in `solve_overlaps`, of the neurons' components, or of C and G ("summary" leaves out what is per neuron);
+        methods are "explicit" and "scipy:<name>".
 
     Returns
     -------
@@ -95,10 +88,8 @@ def solve_spherical(
         `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
         `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent);
         `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3(s) = Σ_{j≥3} c_j² s^j, and `learned_time`,
-        when it reaches a_p/2 (NaN where the link has no degree from 3 on); the estimated errors of loss and times,
-        `loss_error(time)`, `loss_level_time_error`, `emergence_time_error`, `learned_time_error` (inf if the looser run
-        does not agree that it happens); of a flow whose links are cut series what that changes, the same names ending
-        in `_truncation_error`; "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron,
+        when it reaches a_p/2 (NaN where the link has no degree from 3 on); the errors of loss and times as in
+        `solve_overlaps`; "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron,
         flow_axis)`, the neurons in D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of
         which only overlaps are known, `student_overlap(time, neuron, neuron_2)` instead, and always
         `gram_margin(time)`. Dimensionless; times after an early stop hold NaN.
@@ -131,10 +122,10 @@ def solve_spherical(
     >>> flow.neuron_vector.shape, bool(flow.loss[1] < flow.loss[0])
     ((2, 64, 16), True)
     """
-    problem, P, neurons = run.problem, run.problem.num_directions, np.arange(run.problem.width)
+    problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
-    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
-    step = StepSettings(rate, str(step_theory), checked_batch_size(batch_size, steps=rate is not None))
+    step = sgd_step(problem, learning_rate, step_theory, batch_size)
+    rate = step.learning_rate
     require(
         step_theory == "infinite-d",
         "Argument `step_theory` must be 'infinite-d' for a spherical student, whose mean step at finite d is no "
@@ -147,16 +138,16 @@ def solve_spherical(
         coarse = _system(problem, step)
         return PlainMethod(coarse, run.method, run.atol), coarse.loss
 
-    coords: dict[str, Array | Integers] = (
-        {"neuron": neurons} if rate is None else {"neuron": neurons, "neuron_2": neurons}
-    )
+    coords = run.neurons() if run.keep == "full" else {}
+    if rate is None:
+        coords.pop("neuron_2", None)
     return Integration.of(
         system,
         run,
         title="Spherical network of finite width" + ("" if rate is None else " under SGD of a finite learning rate"),
         schedule=schedule,
         events={"loss_level_time": len(LOSS_LEVELS), "emergence_time": P, "learned_time": P},
-        coords={"loss_level": np.array(LOSS_LEVELS), **(coords if run.keep == "full" else {})},
+        coords={"loss_level": np.array(LOSS_LEVELS), **coords},
         constants=no_prediction_values(P),
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher_loss(), **({} if rate is None else step.arguments)},
@@ -410,23 +401,14 @@ def solve_correlation(
         A link that is smoothed has a degree of at most 12, or a series cut there by ``order=12``.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times from a tenth of the emergence to 2.5 times the learned time.
-    keep : {"full", "summary"}
-        "summary" leaves out `teacher_overlap`.
-    method : str
-        "explicit" (order 8), "bdf" (order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee, or
-        "auto": "explicit" while that is cheap, else "bdf".
-    rtol, atol : float
-        Wanted accuracy of artanh C; `atol` is in units of 1/√d.
-    learning_rate : float or str, optional
-        η > 0 of SGD, dimensionless; time is η · step. Text such as "0.1x" is that share of the largest rate that leads
-        to the direction, `dynamics.theory.largest_rate`. Default: the flow, η → 0, which the label noise does not
-        change. Needs polynomial links of degree at most 12.
+    learning_rate, batch_size
+        As in `solve_overlaps`; text such as "0.1x" is that share of the largest rate that leads to the direction,
+        `dynamics.theory.largest_rate`. Needs polynomial links of degree at most 12.
     step_theory : {"finite-d"}, optional
         With a learning rate: the means of a step are those at the problem's own d.
-    batch_size : int
-        Number B of samples per step of SGD.
-    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        Watch, bound, end, check and keep the run, as in `solve_overlaps`.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        As in `solve_overlaps`, of artanh C ("summary" leaves out `teacher_overlap`); methods are "explicit", "bdf",
+        "sundials", "scipy:<name>" and "auto", one of the first two.
 
     Returns
     -------
@@ -496,13 +478,12 @@ def correlation_system(
         step_theory in (None, "finite-d"),
         f"Argument `step_theory` must be 'finite-d' for the objective 'correlation', but is {shown(step_theory)}.",
     )
-    rate = resolved_rate(problem, learning_rate, checked_integer(batch_size, "batch_size", minimum=1))
+    step = sgd_step(problem, learning_rate, None if learning_rate is None else "finite-d", batch_size)
     require(
-        rate is not None or step_theory is None,
+        step.learning_rate is not None or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given, but is {shown(step_theory)}.",
     )
-    size = checked_batch_size(batch_size, steps=rate is not None)
-    return CorrelationSystem(problem, rate or 0.0, size), StepSettings(rate, "finite-d" if rate else None, size)
+    return CorrelationSystem(problem, step.learning_rate or 0.0, step.batch_size), step
 
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:

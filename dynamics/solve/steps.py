@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from dynamics.theory.prediction import EmergencePrediction
 
 
+#: Options of commands that say how steps enter, in the order of `checked_step`.
+STEP_OPTIONS = ("learning_rate", "method", "step_theory", "batch_size")
+
+
 @dataclass(frozen=True, slots=True)
 class StepSettings:
     """How steps of finite size enter."""
@@ -51,53 +55,46 @@ class StepSettings:
 
 
 def checked_step(
-    learning_rate: object, method: str, step_theory: object = None, batch_size: object = 1
+    learning_rate: object,
+    method: str,
+    step_theory: object = None,
+    batch_size: object = 1,
+    *,
+    problem: Problem | None = None,
 ) -> StepSettings:
     """Return the settings of a run; with a learning rate, a method of the flow integrates "finite-d" by default.
 
-    TypeError or ValueError is raised for an argument of another kind, or without effect.
-
-    Examples
-    --------
-    >>> checked_step(1e-3, "auto").step_theory
-    'finite-d'
+    A share of the limit of a problem, such as "0.1x", becomes a number. TypeError or ValueError is raised for an
+    argument of another kind, or without effect.
     """
+    size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
+    if isinstance(learning_rate, str) and problem is not None:
+        learning_rate = resolved_rate(problem, learning_rate, size, descends=descends)
     rate = checked_learning_rate(learning_rate, method)
-    stochastic = rate is not None and method != "gradient-descent"
-    size = checked_batch_size(batch_size, steps=stochastic, but=" with a method other than 'gradient-descent'")
+    stochastic, other = rate is not None and not descends, "with a method other than 'gradient-descent'"
+    require(
+        size == 1 or stochastic,
+        f"Argument `batch_size` must be 1 unless `learning_rate` is given {other}, but is {size}.",
+    )
     if step_theory is not None and step_theory not in STEP_THEORIES:
         msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
         raise ValueError(msg + suggestion(step_theory, STEP_THEORIES))
-    if not stochastic:
-        if step_theory is not None:
-            needed = "unless `learning_rate` is given with a method other than 'gradient-descent'"
-            msg = f"Argument `step_theory` must be None {needed}, but is {shown(step_theory)}."
-            raise ValueError(msg)
-        return StepSettings(rate)
-    return StepSettings(rate, "finite-d" if step_theory is None else str(step_theory), size)
+    require(
+        stochastic or step_theory is None,
+        f"Argument `step_theory` must be None unless `learning_rate` is given {other}, but is {shown(step_theory)}.",
+    )
+    return StepSettings(rate, str(step_theory or "finite-d") if stochastic else None, size)
 
 
-def problem_step(
-    problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
-) -> StepSettings:
-    """Return the settings of a run as `checked_step` does; a share of the limit, such as "0.1x", becomes a number."""
-    if isinstance(learning_rate, str):
-        size = checked_integer(batch_size, "batch_size", minimum=1)
-        learning_rate = resolved_rate(problem, learning_rate, size, descends=method == "gradient-descent")
-    return checked_step(learning_rate, method, step_theory, batch_size)
-
-
-def checked_batch_size(batch_size: object, *, steps: bool, but: str = "") -> int:
-    """Return the number B ≥ 1 of samples per step, 1 unless there are `steps` of SGD; `but` ends what these need.
-
-    Examples
-    --------
-    >>> checked_batch_size(4, steps=True)
-    4
-    """
+def sgd_step(problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object) -> StepSettings:
+    """Return the settings of steps of SGD for a student that knows no others."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    require(size == 1 or steps, f"Argument `batch_size` must be 1 unless `learning_rate` is given{but}, but is {size}.")
-    return size
+    rate = resolved_rate(problem, learning_rate, size)
+    require(
+        size == 1 or rate is not None,
+        f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
+    )
+    return StepSettings(rate, step_theory, size)
 
 
 def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
@@ -113,12 +110,11 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
         if rate is not None and theory is not None:
             return ClassStepSystem(problem, rate, theory, size)
         return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
-    if rate is not None and theory is not None:
-        from dynamics.equations.finite_step import FiniteStepSystem
-
-        return FiniteStepSystem(problem, rate, theory, size)
+    from dynamics.equations.finite_step import FiniteStepSystem
     from dynamics.equations.overlaps import OverlapSystem
 
+    if rate is not None and theory is not None:
+        return FiniteStepSystem(problem, rate, theory, size)
     return OverlapSystem(problem)
 
 

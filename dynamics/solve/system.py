@@ -217,15 +217,11 @@ def solve_system(run: Run) -> Integration:
     system : System
     save_at : SaveAt
         Saved times.
-    keep : {"full", "summary"}
-        "summary" keeps only observables that are one number per time.
-    method : str
-        "explicit" (order 8), "bdf" (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), or "scipy:<name>".
-    rtol, atol : float
-        Wanted accuracy of every component in a step; `atol` as `System.absolute_tolerance` distributes it.
-    trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        Watch, bound, end, check and keep the run, as in `solve_overlaps`. Errors are estimated if there is an
-        observable `loss`. To go on with an unfinished file `resume` is given the system again.
+    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
+        As in `solve_overlaps`, of every component in a step, with `atol` as `System.absolute_tolerance` distributes it
+        ("summary" keeps only observables that are one number per time); methods are "explicit", "bdf", "sundials" and
+        "scipy:<name>". Errors are estimated if there is an observable `loss`. To go on with an unfinished file `resume`
+        is given the system again.
 
     Returns
     -------
