@@ -235,110 +235,52 @@ class Option(NamedTuple):
 # --- a problem and its answer: `python -m dynamics.solve` ---------------------------------------------------
 
 SPECTRUM = Option(
-    "spectrum",
-    non_negative,
-    "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
-    "ALPHA",
-    models=OVERLAPS,
-)
-
+    "spectrum", non_negative, "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
+    "ALPHA", models=OVERLAPS)  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
-    Option(
-        "activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z", "LINK"
-    ),
-    Option(
-        "teacher-activation",
-        plain,
-        "link of the teacher, if it is not the student's",
-        "LINK",
-        models=(*MEAN_FIELD, *NETWORK, *CORRELATION),
-    ),
+    Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",
+           "LINK"),
+    Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK",
+           models=(*MEAN_FIELD, *NETWORK, *CORRELATION)),
     Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
-    Option(
-        "beta",
-        non_negative,
-        "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
-        models=WITH_WIDTH,
-    ),
-    Option(
-        "ratio",
-        fraction,
-        "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law",
-        "R",
-        models=WITH_WIDTH,
-    ),
-    Option(
-        "directions",
-        positive_integer,
-        "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]",
-        "P",
-    ),
-    Option(
-        "coefficients",
-        numbers,
-        "the coefficients themselves, separated by commas or in a file, instead of a power law",
-        "A,A,...|@FILE",
-    ),
+    Option("beta", non_negative, "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
+           models=WITH_WIDTH),
+    Option("ratio", fraction, "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law", "R",
+           models=WITH_WIDTH),
+    Option("directions", positive_integer,
+           "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]", "P"),
+    Option("coefficients", numbers,
+           "the coefficients themselves, separated by commas or in a file, instead of a power law", "A,A,...|@FILE"),
     Option("teacher", plain, "polynomial of x1 ... x9 as the teacher, such as 'x1 + x1*x2'", "TEXT", models=NETWORK),
-    Option(
-        "width",
-        positive_integer,
-        "number of neurons m; every direction is covered from about P ln P on; quadratic: 32 [3 P; network: 8]",
-        "M",
-        models=WITH_WIDTH,
-    ),
+    Option("width", positive_integer,
+           "number of neurons m; every direction is covered from about P ln P on; quadratic: 32 [3 P; network: 8]", "M",
+           models=WITH_WIDTH),
     Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
-    Option(
-        "initial-norm",
-        positive,
-        "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
-        "S0",
-        models=WITH_WIDTH,
-    ),
+    Option("initial-norm", positive, "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
+           "S0", models=WITH_WIDTH),
     Option("seed", natural_number, "seed of the random start", default="0"),
-    Option(
-        "student",
-        plain,
-        "stiefel: neurons that stay orthogonal and of one length, which `python -m sgd_check.run` can check",
-        default="homogeneous",
-        choices=("homogeneous", "stiefel"),
-        models=("quadratic",),
-    ),
-    Option(
-        "label-noise",
-        non_negative,
-        "standard deviation of the noise on the labels [0]",
-        "TAU",
-        models=(*WITH_WIDTH, *CORRELATION),
-    ),
+    Option("student", plain,
+           "stiefel: neurons that stay orthogonal and of one length, which `python -m sgd_check.run` can check",
+           default="homogeneous", choices=("homogeneous", "stiefel"), models=("quadratic",)),
+    Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU",
+           models=(*WITH_WIDTH, *CORRELATION)),
     SPECTRUM,
-    Option(
-        "objective",
-        plain,
-        "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
-        choices=("squared", "correlation"),
-    ),
-    Option(
-        "smoothing",
-        non_negative,
-        "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]",
-        "LAMBDA",
-        models=CORRELATION,
-    ),
-)
+    Option("objective", plain,
+           "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
+           choices=("squared", "correlation")),
+    Option("smoothing", non_negative,
+           "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]", "LAMBDA",
+           models=CORRELATION),
+)  # fmt: skip
 
 #: Options of two-layer networks alone; any of them chooses the model.
 NETWORK_OPTIONS = tuple(
     option._replace(models=NETWORK)
     for option in (
         Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed")),
-        Option(
-            "initial-second-layer",
-            word_or_numbers("signs", "pairs"),
-            "start of the v_i: signs, pairs (f = 0), or numbers [signs]",
-            "V,V,...",
-        ),
+        Option("initial-second-layer", word_or_numbers("signs", "pairs"),
+               "start of the v_i: signs, pairs (f = 0), or numbers [signs]", "V,V,..."),
         Option("biases", plain, "whether neurons have biases that move [none]", choices=("none", "fixed", "trained")),
         Option("initial-biases", word_or_numbers(), "standard deviation of the biases, or numbers [1]", "B,B,..."),
         Option("first-layer", plain, "free, or neurons that keep their length [free]", choices=("free", "sphere")),
@@ -346,81 +288,41 @@ NETWORK_OPTIONS = tuple(
         Option("rates", word_or_numbers("mean-field"), "rates of w, v and b, or mean-field [1,1,1]", "W,V,B"),
         Option("decay", word_or_numbers(), "weight decay of w and v [0,0]", "W,V"),
     )
-)
+)  # fmt: skip
 
 SOLVER_OPTIONS = (
-    Option(
-        "model",
-        plain,
-        "equations to solve; options of networks choose network, --objective or --smoothing correlation",
-        default="overlaps",
-        choices=MODELS,
-    ),
-    Option(
-        "method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS, models=INTEGRATED
-    ),
+    Option("model", plain,
+           "equations to solve; options of networks choose network, --objective or --smoothing correlation",
+           default="overlaps", choices=MODELS),
+    Option("method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS,
+           models=INTEGRATED),
     Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED),
-    Option(
-        "atol",
-        positive,
-        "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps",
-        default="1e-10",
-        models=INTEGRATED,
-    ),
-    Option(
-        "error-estimate",
-        plain,
-        "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
-        default="auto",
-        choices=("auto", "yes", "no"),
-        models=FLOW,
-    ),
+    Option("atol", positive, "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps", default="1e-10",
+           models=INTEGRATED),
+    Option("error-estimate", plain,
+           "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
+           default="auto", choices=("auto", "yes", "no"), models=FLOW),
     Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS),
-    Option(
-        "learning-rate",
-        rate_or_share,
-        "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of the "
-        "limit of stability; time is this times the step [none: the flow]",
-        "ETA",
-        models=FLOW,
-    ),
-    Option(
-        "step-theory",
-        plain,
-        "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
-        choices=STEP_THEORIES,
-        models=FLOW,
-    ),
+    Option("learning-rate", rate_or_share,
+           "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of "
+           "the limit of stability; time is this times the step [none: the flow]", "ETA", models=FLOW),
+    Option("step-theory", plain,
+           "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
+           choices=STEP_THEORIES, models=FLOW),
     Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW),
     Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD),
-    Option(
-        "quadrature",
-        plain,
-        "how particles stand for the isotropic law; auto: graded for one axis, else random",
-        default="auto",
-        choices=("auto", "graded", "quantiles", "random"),
-        models=MEAN_FIELD,
-    ),
-    Option(
-        "t-max",
-        positive,
-        "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
-        "quadratic: 2.5 times the last predicted alignment]",
-        "T",
-    ),
+    Option("quadrature", plain, "how particles stand for the isotropic law; auto: graded for one axis, else random",
+           default="auto", choices=("auto", "graded", "quantiles", "random"), models=MEAN_FIELD),
+    Option("t-max", positive,
+           "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
+           "quadratic: 2.5 times the last predicted alignment]", "T"),
     Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),
     Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150"),
     Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED),
     Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED),
-    Option(
-        "checkpoint-every",
-        positive,
-        "seconds between two versions of the file that a run can be resumed from",
-        "SECONDS",
-        "30.0",
-        models=WATCHED,
-    ),
-)
+    Option("checkpoint-every", positive, "seconds between two versions of the file that a run can be resumed from",
+           "SECONDS", "30.0", models=WATCHED),
+)  # fmt: skip
 
 OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *SOLVER_OPTIONS)
 

@@ -39,36 +39,9 @@ if TYPE_CHECKING:
 
     from dynamics.commands.options import Option
 
-
-__all__ = [
-    "EXIT_DONE",
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_USAGE",
-    "FIGURE_SUFFIXES",
-    "MOST_TOML_BYTES",
-    "OutputError",
-    "Parser",
-    "UsageError",
-    "as_typed",
-    "check_csv",
-    "check_names_a_file",
-    "check_targets",
-    "chosen_figure",
-    "chosen_style",
-    "command_parser",
-    "completed",
-    "exit_code_of",
-    "read_option",
-    "read_toml",
-    "refuse_both",
-    "require_usage",
-    "retyped",
-    "say",
-    "tell",
-    "value_of",
-]
-
+#: Names that commands take from here.
+__all__ = ["EXIT_DONE", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_USAGE", "OutputError", "UsageError", "exit_code_of",
+           "require_usage", "say", "tell"]  # fmt: skip
 #: Bytes of a file of options; the longest sensible one has a thousandth.
 MOST_TOML_BYTES = 10**6
 

@@ -39,10 +39,15 @@ SURELY_FIT = 1 << 18
 ARRAYS_OF_FLOW = 30
 
 
-def require(condition: object, sentence: str) -> None:
-    """Raise ValueError with a sentence unless a condition holds."""
+def require(condition: object, sentence: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with a sentence unless a condition holds."""
     if not condition:
-        raise ValueError(sentence)
+        raise error(sentence)
+
+
+def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raise TypeError unless an argument is of a kind, in words `what`."""
+    require(isinstance(value, kind), f"Argument `{name}` must be {what}, but is {shown(value)}.", TypeError)
 
 
 def checked_real(value: object, name: str) -> float:
@@ -58,13 +63,7 @@ def checked_real(value: object, name: str) -> float:
 
 
 def share_of_limit(text: str) -> float | None:
-    """Return the share of the limit of stability that a learning rate in text is, None if it is no such text.
-
-    Examples
-    --------
-    >>> share_of_limit("0.1x"), share_of_limit("0.1"), share_of_limit("-1x")
-    (0.1, None, None)
-    """
+    """Return the share of the limit of stability that text such as "0.1x" is, None for any other text."""
     try:
         share = float(text[:-1]) if text.endswith("x") else 0.0
     except ValueError:
@@ -74,10 +73,9 @@ def share_of_limit(text: str) -> float | None:
 
 def checked_number(value: object, name: str, *, positive: bool, maximum: float = math.inf) -> float:
     """Return `value` as a finite float, positive or at least 0, and at most `maximum`."""
-    need = "positive" if positive else "at least 0"
     number = checked_real(value, name)
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        given = shown(value) if isinstance(value, int) else number
+        need, given = "positive" if positive else "at least 0", shown(value) if isinstance(value, int) else number
         msg = f"Argument `{name}` must be finite and {need}, but is {given}."
         raise ValueError(msg)
     require(number <= maximum, f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
@@ -170,6 +168,16 @@ def float_array(values: ArrayLike, name: str) -> Array:
         raise TypeError(msg) from None
 
 
+def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
+    """Return one finite number for each of `count` things, in words `what`; read-only."""
+    found = float_array(values, name)
+    require(
+        found.shape == (count,) and np.isfinite(found).all(),
+        f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}.",
+    )
+    return read_only(found)
+
+
 def read_only(values: ArrayLike) -> Array:
     """Return a read-only float64 copy, so that frozen values really are frozen."""
     array: Array = np.array(values, dtype=np.float64)
@@ -214,33 +222,17 @@ def machine_memory() -> int:
 
 
 def check_memory(name: str, value: object, numbers: float) -> None:
-    """Raise ValueError if an argument asks for more numbers of eight bytes at once than the memory can hold.
-
-    Examples
-    --------
-    >>> check_memory("width", 10**9, 1e30)
-    Traceback (most recent call last):
-    ...
-    ValueError: Argument `width` must leave room in memory, but 1000000000 takes 8e+21 GB, more than there is.
-    """
+    """Raise ValueError if an argument asks for more numbers of eight bytes at once than the memory can hold."""
     if not numbers <= SURELY_FIT and not 8 * numbers <= machine_memory():
-        gigabytes = 8e-9 * min(numbers, 1e300)
-        msg = (
-            f"Argument `{name}` must leave room in memory, but {shown(value)} takes {gigabytes:.3g} GB, "
-            "more than there is."
-        )
+        size = f"{8e-9 * min(numbers, 1e300):.3g} GB"
+        msg = f"Argument `{name}` must leave room in memory, but {shown(value)} takes {size}, more than there is."
         raise ValueError(msg)
 
 
 def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
-    """Return about how many numbers the coupled flow holds: the method's arrays, and overlaps at every saved time.
+    """Return about how many numbers the coupled flow holds: the method's arrays, and what each saved time keeps.
 
-    `full` says whether all overlaps are kept, or a summary.
-
-    Examples
-    --------
-    >>> flow_numbers(2, 3, full=False, times=10)
-    440
+    `full` says whether that are all overlaps, or a summary.
     """
     state = width * (directions + width + 1)
     return ARRAYS_OF_FLOW * state + times * (state if full else 2 * directions + width)

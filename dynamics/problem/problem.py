@@ -16,6 +16,7 @@ import numpy as np
 from dynamics.problem.checks import (
     check_choice,
     check_memory,
+    check_type,
     checked_integer,
     checked_link,
     checked_number,
@@ -39,6 +40,7 @@ from dynamics.problem.start import (
     weights_from_overlaps,
 )
 from dynamics.problem.student import (
+    BIASES_DRAWN,
     COMMITTEE,
     FRAME,
     HOMOGENEOUS,
@@ -48,7 +50,6 @@ from dynamics.problem.student import (
     NetworkStart,
     Student,
     layers_in_html,
-    network_start,
     read_link,
     stored_link,
 )
@@ -56,7 +57,7 @@ from dynamics.problem.teacher import Teacher, teacher_formulas
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from numpy.typing import ArrayLike
 
@@ -187,10 +188,7 @@ class Problem:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        teacher: object = self.teacher
-        if not isinstance(teacher, Teacher):
-            msg = f"Argument `teacher` must be a Teacher, but is {shown(teacher)}."
-            raise TypeError(msg)
+        check_type("teacher", self.teacher, Teacher, "a Teacher")
         check_choice("learned_definition", self.learned_definition, DEFINITIONS)
         _check_student(self)
         self._assign(
@@ -200,10 +198,10 @@ class Problem:
         )
         self._assign(initial_norm=_checked_norm(self))
         self._assign(label_noise=checked_number(self.label_noise, "label_noise", positive=False))
+        span, d = self.teacher.span, self.dimension
         require(
-            self.dimension >= teacher.span,
-            f"Argument `dimension` must be at least {teacher.span}, the number of axes that the teacher "
-            f"spans, but is {self.dimension}.",
+            d >= span,
+            f"Argument `dimension` must be at least {span}, the number of axes that the teacher spans, but is {d}.",
         )
         self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
@@ -213,9 +211,8 @@ class Problem:
         _check_one_start(self)
         _check_inputs(self)
         require(
-            self.kind != FRAME or self.width <= self.dimension,
-            f"Argument `width` must be at most {self.dimension}, the dimension, for the stiefel student, "
-            f"but is {self.width}.",
+            self.kind != FRAME or self.width <= d,
+            f"Argument `width` must be at most {d}, the dimension, for the stiefel student, but is {self.width}.",
         )
         if self.initial_weights is not None:
             self._assign(initial_weights=_checked_given_weights(self))
@@ -281,13 +278,12 @@ class Problem:
         if not isinstance(self.student, Student):
             msg = f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}."
             raise ValueError(msg)
-        return network_start(self.student, self.reduced_weights(), self.seed)
+        biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
+        return NetworkStart(self.student.start_of_second_layer(), biases, self.reduced_weights())
 
     def input_axes(self) -> Axes | None:
         """Return the axes of the inputs that `reduced_weights` has; None for isotropic inputs."""
-        if self.inputs is None:
-            return None
-        return self.inputs.axes(self.dimension, self.teacher.span, self.width)
+        return None if self.inputs is None else self.inputs.axes(self.dimension, self.teacher.span, self.width)
 
     def reduced_weights(self) -> Array:
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
@@ -296,20 +292,19 @@ class Problem:
         the teacher fixed, so every engine starts from this one matrix. With `inputs` they are the whitened weights
         Σ^½ w, on the axes that `input_axes` keeps.
         """
+        span, m, norm = self.teacher.span, self.width, self.initial_norm
         if (axes := self.input_axes()) is not None and self.inputs is not None:
             if self.initial_weights is not None:
-                return whitened(self.initial_weights, self.inputs, axes, self.teacher.span)
-            generator = np.random.default_rng(self.seed)
-            return random_whitened(generator, axes, self.teacher.span, self.width, self.initial_norm)
+                return whitened(self.initial_weights, self.inputs, axes, span)
+            return random_whitened(np.random.default_rng(self.seed), axes, span, m, norm)
         if self.initial_weights is not None:
             return self.initial_weights
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
         paired = isinstance(self.student, Student) and self.student.is_paired
-        count = self.width // 2 if paired else self.width
-        drawn = drawn_weights(self.seed, count, self.teacher.span, self.dimension, self.initial_norm)
+        drawn = drawn_weights(self.seed, m // 2 if paired else m, span, self.dimension, norm)
         if self.kind == FRAME:
-            return orthogonal_rows(drawn, self.initial_norm)
+            return orthogonal_rows(drawn, norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
 
     # --- to and from a dataset ----------------------------------------------------------------------------
@@ -317,24 +312,21 @@ class Problem:
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; arrays travel as dataset variables."""
         student, teacher = self.student, self.teacher
+        plain = ("num_directions", "width", "dimension", "initial_norm", "seed", "label_noise")
         parameters: dict[str, Any] = {
             "activation": stored_link(self.activation),
             "beta": teacher.beta,
-            "num_directions": self.num_directions,
-            "width": self.width,
-            "dimension": self.dimension,
-            "initial_norm": self.initial_norm,
-            "seed": self.seed,
-            "label_noise": self.label_noise,
+            **{name: getattr(self, name) for name in plain},
             "student": student.parameters() if isinstance(student, Student) else student,
             "objective": self.objective,
             "smoothing": self.smoothing,
             "inputs": None if self.inputs is None else self.inputs.parameters(),
         }
         if isinstance(student, Student):
-            links = None if teacher.links is None else [stored_link(link) for link in teacher.links]
-            polynomial = None if teacher.target is None else teacher.target.text
-            parameters["teacher"] = {"polynomial": polynomial, "links": links}
+            parameters["teacher"] = {
+                "polynomial": None if teacher.target is None else teacher.target.text,
+                "links": None if teacher.links is None else [stored_link(link) for link in teacher.links],
+            }
         else:
             parameters["learned_definition"] = self.learned_definition
         if self.kind in (NETWORK, SPHERICAL) and self.teacher_activation is not None:
@@ -367,15 +359,10 @@ class Problem:
 
     @classmethod
     def from_dataset(cls, dataset: Any) -> Problem:
-        """Return the problem that a result answers.
+        """Return the problem that a result answers; ValueError if the dataset holds none of this program.
 
         A link given as an opaque callable comes back as its truncated Hermite series, the only part of it that a file
         can hold.
-
-        Raises
-        ------
-        ValueError
-            If the dataset holds no problem of this program.
         """
         return cls(**stored_arguments(dataset))
 
@@ -441,16 +428,17 @@ def _check_student(problem: Problem) -> None:
     if isinstance(student, Student):
         for name in ("activation", "width", "order"):
             value = getattr(problem, name)
-            if value is not None and value != getattr(student, name):
-                msg = f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}."
-                raise ValueError(msg)
+            require(
+                value is None or value == getattr(student, name),
+                f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}.",
+            )
         problem._assign(activation=student.activation, width=student.width, order=student.order)
         return
     check_choice("student", student, (HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME))
     for name in ("activation", "width"):
-        if getattr(problem, name) is None:
-            msg = f"Argument `{name}` must be given for the {student} student, but is absent."
-            raise TypeError(msg)
+        need = f"Argument `{name}` must be given for the {student} student, but is absent."
+        require(getattr(problem, name) is not None, need, TypeError)
+    what = ""
     if teacher.is_polynomial:
         what = "units, but is a polynomial"
     elif teacher.links is not None or teacher.biases is not None:
@@ -458,10 +446,9 @@ def _check_student(problem: Problem) -> None:
     elif (teacher.coefficients < 0).any():
         p = int(np.argmax(teacher.coefficients < 0))
         what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
-    else:
-        return
-    msg = f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
-    raise ValueError(msg)
+    require(
+        not what, f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
+    )
 
 
 def _default_norm(problem: Problem) -> float:
@@ -521,22 +508,19 @@ def _check_coefficients(**links: HermiteExpansion) -> None:
 def _checked_smoothing(problem: Problem) -> float:
     """Return the smoothing λ; refuse a correlation of anything but one spherical neuron and one direction."""
     objective, count = problem.objective, problem.teacher.num_directions
+    named = f"the objective {objective!r}"
     check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
     if objective == SQUARED:
-        require(size == 0.0, f"Argument `smoothing` must be 0 for the objective {objective!r}, but is {size}.")
+        require(size == 0.0, f"Argument `smoothing` must be 0 for {named}, but is {size}.")
         return size
-    msg = ""
-    if problem.kind != SPHERICAL:
-        msg = f"Argument `objective` must be 'squared' for the {problem.kind} student, but is 'correlation'."
-    elif problem.width != 1:
-        msg = f"Argument `width` must be 1 for the objective 'correlation', but is {problem.width}."
-    elif count != 1:
-        msg = f"Argument `teacher` must have one direction for the objective 'correlation', but has {count}."
-    elif problem.dimension < 2:
-        msg = f"Argument `dimension` must be at least 2 for the objective 'correlation', but is {problem.dimension}."
-    if msg:
-        raise ValueError(msg)
+    for name, holds, must, given in (
+        ("objective", problem.kind == SPHERICAL, f"be 'squared' for the {problem.kind} student", "is 'correlation'"),
+        ("width", problem.width == 1, f"be 1 for {named}", f"is {problem.width}"),
+        ("teacher", count == 1, f"have one direction for {named}", f"has {count}"),
+        ("dimension", problem.dimension >= 2, f"be at least 2 for {named}", f"is {problem.dimension}"),
+    ):
+        require(holds, f"Argument `{name}` must {must}, but {given}.")
     return size
 
 
@@ -563,12 +547,10 @@ def _check_one_start(problem: Problem) -> None:
 
 def _check_inputs(problem: Problem) -> None:
     """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
-    inputs: object = problem.inputs
+    inputs = problem.inputs
     if inputs is None:
         return
-    if not isinstance(inputs, Inputs):
-        msg = f"Argument `inputs` must be an Inputs, or None for isotropic ones, but is {shown(inputs)}."
-        raise TypeError(msg)
+    check_type("inputs", inputs, Inputs, "an Inputs, or None for isotropic ones")
     require(
         problem.kind == HOMOGENEOUS,
         f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.",
@@ -632,10 +614,8 @@ def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collectio
     check_fields(problem, fields, "here")
     if problem.kind != student:
         wanted, found = ("a Student" if each == NETWORK else f"the {each} student" for each in (student, problem.kind))
-        msg = (
-            f"Argument `problem` must have {wanted} here, but has {found}, "
-            f"whose overlaps `dynamics.{STUDENTS[problem.kind][0]}` integrates."
-        )
+        solver = f"`dynamics.{STUDENTS[problem.kind][0]}`"
+        msg = f"Argument `problem` must have {wanted} here, but has {found}, whose overlaps {solver} integrates."
         raise ValueError(msg)
 
 
@@ -744,43 +724,38 @@ def _stored(dataset: Any) -> dict[str, Any]:
 
 def _arguments(dataset: Any) -> dict[str, Any]:
     """Return the arguments of the stored problem."""
-    stored = _stored(dataset)
-    known = {name: stored[name] for name in ("dimension", "seed", "label_noise")}
+
+    def array(name: str) -> Array | None:
+        return np.asarray(dataset[name].values) if name in dataset else None
+
+    stored, weights = _stored(dataset), array("initial_weight")
     # What old files lack has its usual value.
-    known |= {name: stored[name] for name in ("objective", "smoothing") if name in stored}
-    weights = _array(dataset, "initial_weight")
+    names = ("dimension", "seed", "label_noise", "objective", "smoothing")
+    link, known = stored["activation"], {name: stored[name] for name in names if name in stored}
     known |= {
         "initial_weights": weights,
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,
     }
     if isinstance(stored["student"], dict):
         # An axis of a sweep may have set the student's link or width.
-        student = stored["student"] | {name: stored[name] for name in ("activation", "width")}
-        starts = (_array(dataset, name) for name in ("initial_second_layer", "initial_bias"))
+        student = stored["student"] | {"activation": link, "width": stored["width"]}
         return known | {
-            "student": Student.of(student, *starts),
-            "teacher": _network_teacher(stored, dataset),
+            "student": Student.of(student, array("initial_second_layer"), array("initial_bias")),
+            "teacher": _teacher(stored, stored["teacher"], "unit", array),
             "initial_norm": stored["initial_norm"] if weights is None else None,
         }
-    overlaps = tuple(
-        _array(dataset, f"initial_{each}") for each in ("teacher_overlap", "student_overlap", "squared_norm")
-    )
-    spectrum = (_array(dataset, f"input_{each}") for each in ("eigenvalue", "multiplicity"))
+    overlaps = tuple(array(f"initial_{each}") for each in ("teacher_overlap", "student_overlap", "squared_norm"))
     return known | {
         "student": stored["student"],
-        "teacher": _teacher(stored, dataset),
-        "activation": read_link(stored["activation"]),
-        "order": stored["activation"]["order"],
+        "teacher": _teacher(stored, {}, "teacher", array),
+        "activation": read_link(link),
+        "order": link["order"],
         "width": stored["width"],
         "initial_norm": stored["initial_norm"],
         "initial_overlaps": None if overlaps[0] is None else overlaps,
-        "inputs": Inputs.of(stored.get("inputs"), *spectrum),
+        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "learned_definition": stored.get("learned_definition", ALL_DEGREES),
     }
-
-
-def _array(dataset: Any, name: str) -> Array | None:
-    return np.asarray(dataset[name].values) if name in dataset else None
 
 
 def _link(stored: dict[str, Any]) -> HermiteExpansion:
@@ -789,29 +764,17 @@ def _link(stored: dict[str, Any]) -> HermiteExpansion:
     return hermite.expand(read_link(stored), order=stored["order"])
 
 
-def _teacher(stored: dict[str, Any], dataset: Any) -> Teacher:
-    """Return the teacher of a student that has a name."""
-    coefficients = np.asarray(dataset["teacher_coefficient"].values)
+def _teacher(stored: dict[str, Any], own: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:
+    """Return the stored teacher; `own` is what that of a `Student` has besides, and arrays begin with `name`."""
+    if own.get("polynomial") is not None:
+        return Teacher.polynomial(own["polynomial"])
+    coefficients = np.asarray(array(f"{name}_coefficient"))
     if stored["beta"] is not None:
         return Teacher.power_law(stored["num_directions"], stored["beta"])
     # Of a sweep, arrays are as long as the longest of any point.
-    own, directions = ~np.isnan(coefficients), _array(dataset, "teacher_direction")
+    known, directions = ~np.isnan(coefficients), array(f"{name}_direction")
     if directions is not None:
-        known = ~np.isnan(directions[own]).any(axis=0)
-        directions = directions[own][:, known] if known.any() else None
-    return Teacher(coefficients[own], directions=directions)
-
-
-def _network_teacher(stored: dict[str, Any], dataset: Any) -> Teacher:
-    """Return the teacher of a `Student`."""
-    polynomial, links = stored["teacher"]["polynomial"], stored["teacher"]["links"]
-    if polynomial is not None:
-        return Teacher.polynomial(polynomial)
-    if stored["beta"] is not None:
-        return Teacher.power_law(stored["num_directions"], stored["beta"])
-    return Teacher(
-        np.asarray(dataset["unit_coefficient"].values),
-        directions=_array(dataset, "unit_direction"),
-        links=None if links is None else [_link(each) for each in links],
-        biases=_array(dataset, "unit_bias"),
-    )
+        axes = ~np.isnan(directions[known]).any(axis=0)
+        directions = directions[known][:, axes] if axes.any() else None
+    links = None if own.get("links") is None else [_link(each) for each in own["links"]]
+    return Teacher(coefficients[known], directions=directions, links=links, biases=array("unit_bias"))

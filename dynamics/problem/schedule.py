@@ -7,14 +7,21 @@ The saved times are exactly the list that the schedule names; nothing is added t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_memory, checked_integer, checked_real, float_array, read_only, require
+from dynamics.problem.checks import (
+    check_memory,
+    check_type,
+    checked_integer,
+    checked_real,
+    float_array,
+    read_only,
+    require,
+)
 from hermite.arrays import Array
-from hermite.text.messages import shown
 
 DEFAULT_COUNT = 150
 #: Arrays of the size of the schedule that are held while it is made and checked.
@@ -40,16 +47,14 @@ class SaveAt:
 
     def __post_init__(self) -> None:
         times = float_array(self.times, "times")
-        require(
-            times.ndim == 1 and times.size != 0,
-            f"Argument `times` must be a non-empty list of times, but has shape {times.shape}.",
-        )
+        need = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
+        require(times.ndim == 1 and times.size != 0, need)
         require(
             np.isfinite(times).all() and times[0] >= 0,
             f"Argument `times` must be finite and at least 0, but starts at {times[0]} and ends at {times[-1]}.",
         )
-        if (np.diff(times) <= 0).any():
-            at = int(np.argmax(np.diff(times) <= 0))
+        if (fallen := np.flatnonzero(np.diff(times) <= 0)).size:
+            at = fallen[0]
             msg = f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}."
             raise ValueError(msg)
         object.__setattr__(self, "times", read_only(times))
@@ -100,9 +105,6 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
 
 def checked_schedule(save_at: object, default: SaveAt) -> SaveAt:
     """Return `save_at`, or the default when it is None."""
-    if save_at is None:
-        return default
-    if not isinstance(save_at, SaveAt):
-        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
-        raise TypeError(msg)
-    return save_at
+    found: Any = default if save_at is None else save_at
+    check_type("save_at", found, SaveAt, "a SaveAt, such as SaveAt.at([...])")
+    return found  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,8 +13,7 @@ from dynamics.problem.checks import (
     checked_link,
     checked_number,
     checked_real,
-    float_array,
-    read_only,
+    float_vector,
     require,
 )
 from hermite.arrays import as_numpy
@@ -180,9 +179,10 @@ class Student:
             found: float | Array = checked_number(given, "initial_biases", positive=False, maximum=LARGEST_SETTING)
         else:
             found = _checked_vector("initial_biases", given, self.width)
-        if self.biases == "none" and not (isinstance(found, float) and found == 1.0):
-            msg = f"Argument `initial_biases` must be absent where `biases` is 'none', but is {shown(given)}."
-            raise ValueError(msg)
+        require(
+            self.biases != "none" or (isinstance(found, float) and found == 1.0),
+            f"Argument `initial_biases` must be absent where `biases` is 'none', but is {shown(given)}.",
+        )
         return found
 
     # --- derived quantities -------------------------------------------------------------------------------
@@ -230,18 +230,10 @@ class Student:
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; given second layers and biases travel as arrays."""
-        return {
-            "activation": stored_link(self.activation),
-            "width": self.width,
-            "second_layer": self.second_layer,
-            "initial_second_layer": self.initial_second_layer if isinstance(self.initial_second_layer, str) else None,
-            "biases": self.biases,
-            "initial_biases": self.initial_biases if isinstance(self.initial_biases, float) else None,
-            "first_layer": self.first_layer,
-            "scale": self.scale,
-            "rates": self.rates if isinstance(self.rates, str) else list(self.rates),
-            "decay": list(self.decay),
-        }
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "order"}
+        stored = {name: None if isinstance(value, np.ndarray) else value for name, value in own.items()}
+        rates = self.rates if isinstance(self.rates, str) else list(self.rates)
+        return stored | {"activation": stored_link(self.activation), "rates": rates, "decay": list(self.decay)}
 
     def arrays(self) -> dict[str, Array]:
         """Return the array-valued inputs by the names of their variables, each of shape (m,)."""
@@ -269,9 +261,7 @@ class Student:
         return table_of_pairs(f"<b>Student</b>: {self.width} neuron{'' if self.width == 1 else 's'}", rows)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Student):
-            return NotImplemented
-        return self._identity() == other._identity()
+        return self._identity() == other._identity() if isinstance(other, Student) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -285,14 +275,10 @@ class Student:
 
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     """Return one number per neuron, shape (m,), read-only."""
-    found = float_array(values, name)
-    if found.shape != (width,) or not np.isfinite(found).all():
-        msg = f"Argument `{name}` must hold one finite number for each of {width} neurons, but is {shown(values)}."
-        raise ValueError(msg)
-    if np.abs(found).max() > LARGEST_SETTING:
-        msg = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
-        raise ValueError(msg)
-    return read_only(found)
+    found = float_vector(values, name, width, "neurons")
+    need = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
+    require(np.abs(found).max() <= LARGEST_SETTING, need)
+    return found
 
 
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
@@ -305,12 +291,6 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
         raise TypeError(msg)
     numbers = (checked_real(value, name) for value in given)
     return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)
-
-
-def network_start(student: Student, weights: Array, seed: int) -> NetworkStart:
-    """Return the start of a student with the given weights; `seed` draws biases that are not given."""
-    biases = student.start_of_biases(np.random.default_rng([seed, BIASES_DRAWN]))
-    return NetworkStart(student.start_of_second_layer(), biases, weights)
 
 
 def layers_in_html(student: Student) -> dict[str, str]:

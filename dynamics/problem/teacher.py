@@ -22,6 +22,7 @@ from dynamics.problem.checks import (
     checked_number,
     checked_real,
     float_array,
+    float_vector,
     read_only,
     require,
 )
@@ -230,10 +231,8 @@ class Teacher(Frozen):
         biases: ArrayLike | None = None,
     ) -> None:
         a = float_array(coefficients, "coefficients")
-        require(
-            a.ndim == 1 and a.size != 0,
-            f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}.",
-        )
+        need = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
+        require(a.ndim == 1 and a.size != 0, need)
         good = np.isfinite(a) & (a != 0)
         p, ends = int(np.argmin(good)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
         require(good.all(), f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}.")
@@ -244,7 +243,7 @@ class Teacher(Frozen):
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
             links=None if links is None else checked_links(links, a.size),
-            biases=None if biases is None else checked_biases(biases, a.size),
+            biases=None if biases is None else float_vector(biases, "biases", a.size, "units"),
         )
 
     @classmethod
@@ -291,11 +290,10 @@ class Teacher(Frozen):
         >>> Teacher.power_law(2, beta=1.0).coefficients.round(4).tolist()
         [0.8944, 0.4472]
         """
-        count = checked_integer(num_directions, "num_directions", minimum=1)
         decay = checked_number(beta, "beta", positive=False)
-        check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
+        places = _places(num_directions)
         with np.errstate(under="ignore"):
-            a = np.arange(1, count + 1, dtype=np.float64) ** -decay
+            a = (places + 1.0) ** -decay
         require(a[-1] != 0.0, f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}.")
         teacher = cls(a / np.sqrt(np.sum(a**2)))
         object.__setattr__(teacher, "beta", decay)
@@ -317,12 +315,11 @@ class Teacher(Frozen):
         >>> Teacher.geometric(3, ratio=0.5).coefficients.round(4).tolist()
         [0.8729, 0.4364, 0.2182]
         """
-        count = checked_integer(num_directions, "num_directions", minimum=1)
         share = checked_real(ratio, "ratio")
         require(0.0 < share < 1.0, f"Argument `ratio` must be above 0 and below 1, but is {share}.")
-        check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
+        places = _places(num_directions)
         with np.errstate(under="ignore"):
-            a = share ** np.arange(count, dtype=np.float64)
+            a = share**places
         require(
             a[-1] >= np.finfo(np.float64).tiny,
             f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}.",
@@ -374,19 +371,7 @@ class Teacher(Frozen):
         return EMERGENCE_LEVEL if most == 1 else EVEN_SHARE / most
 
     def units(self, link: HermiteExpansion) -> tuple[Unit, ...]:
-        """Return the units; those without a link take the one given. A polynomial has none.
-
-        Parameters
-        ----------
-        link : HermiteExpansion
-            Link of units that have none.
-
-        Examples
-        --------
-        >>> import hermite
-        >>> Teacher([2.0], biases=[0.5]).units(hermite.expand("he3"))[0].bias
-        0.5
-        """
+        """Return the units, those without a link with the one given; a polynomial has none."""
         if self.target is not None:
             return ()
         count = self.num_directions
@@ -409,9 +394,7 @@ class Teacher(Frozen):
         return gram
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Teacher):
-            return NotImplemented
-        return self._identity() == other._identity()
+        return self._identity() == other._identity() if isinstance(other, Teacher) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -453,14 +436,15 @@ class Teacher(Frozen):
         return f"Teacher(num_directions={self.num_directions}, coefficients=[{values}]{geometry})"
 
 
-def geometric_ratio(coefficients: ArrayLike) -> float | None:
-    """Return a_{p+1}/a_p if it is below 1 and the same for all p of at least three coefficients, else None.
+def _places(num_directions: object) -> Array:
+    """Return 0 to P − 1 for a number P of directions, checked."""
+    count = checked_integer(num_directions, "num_directions", minimum=1)
+    check_memory("num_directions", count, ARRAYS_OF_TEACHER * count)
+    return np.arange(count, dtype=np.float64)
 
-    Examples
-    --------
-    >>> geometric_ratio([4.0, 2.0, 1.0])
-    0.5
-    """
+
+def geometric_ratio(coefficients: ArrayLike) -> float | None:
+    """Return a_{p+1}/a_p if it is below 1 and the same for all p of at least three coefficients, else None."""
     a = np.asarray(coefficients, dtype=np.float64)
     if a.size < 3:
         return None
@@ -479,15 +463,6 @@ def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion
         len(found) == count, f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
     )
     return found
-
-
-def checked_biases(biases: ArrayLike, count: int) -> Array:
-    """Return biases (P,), all finite."""
-    values = float_array(biases, "biases")
-    if values.shape != (count,) or not np.isfinite(values).all():
-        msg = f"Argument `biases` must hold one finite number for each of {count} units, but is {shown(biases)}."
-        raise ValueError(msg)
-    return read_only(values)
 
 
 def checked_rows(directions: ArrayLike, count: int) -> Array:
