@@ -14,29 +14,31 @@ from __future__ import annotations
 
 import ast
 import math
+import operator
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from hermite.polynomials import MAX_DEGREE
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import require, shown, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermite.arrays import Array
 
-
+#: A sympy expression; the alias keeps sympy out of the import of this module.
 Expression: TypeAlias = Any
-"""A sympy expression; the alias keeps sympy out of the import of this module."""
+#: Exact sympy coefficient of each monomial, by the exponents of x1 ... x9; no coefficient is zero.
+Monomials: TypeAlias = dict[tuple[int, ...], Any]
 
+#: Longest formula read from text, in characters.
 MAX_LENGTH = 500
-"""Longest formula read from text, in characters."""
-
-# sympy's name of every function a formula may contain, by the name it has in text.
+#: Bounds of polynomials in several variables.
+MOST_DEGREE, MAX_TERMS = 12, 200
+#: sympy's name of every function a formula may contain, by the name it has in text.
 FUNCTIONS = {
     "exp": "exp", "log": "log", "ln": "log", "sqrt": "sqrt",
     "sin": "sin", "cos": "cos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
@@ -46,12 +48,22 @@ FUNCTIONS = {
 
 _MAX_DEPTH = 40
 _MAX_NUMBER = 1e100
-_VARIABLES = ("z", "x")
 _INDEXED = re.compile(r"[zx]([1-3])")
-_CONSTANTS = ("pi", "e")
+_COUNT = 9
+_AXIS = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
+_ONE = (0,) * _COUNT
 _SEVERAL = ("max", "min")
 _PRODUCTS = "; write products with a sign, 3*z."
+_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "**": operator.pow,
+}
 
+#: Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred.
 FORMULAS: dict[str, str] = {
     "relu": "Max(z, 0)",
     "erf": "erf(z/sqrt(2))",
@@ -74,7 +86,6 @@ FORMULAS: dict[str, str] = {
     "gaussian": "exp(-z**2)",
     "x^2 exp(-x^2)": "z**2*exp(-z**2) - sqrt(3)/9",
 }
-"""Name -> formula. Plain functions, none rescaled; `erf` is erf(z/√2) and the last link is centred."""
 
 #: Another name -> the table's, for links and for functions in formulas.
 ALIASES = {
@@ -88,8 +99,6 @@ ALIASES = {
 def canonical_name(text: str) -> str | None:
     """Return the table's name of a link, whatever the case, blanks or alias; None where the text is no name.
 
-    Examples
-    --------
     >>> canonical_name(" ReLU "), canonical_name("Leaky ReLU"), canonical_name("X^2 exp(-x^2)"), canonical_name("z**2")
     ('relu', 'leaky_relu', 'x^2 exp(-x^2)', None)
     """
@@ -105,10 +114,9 @@ class HermiteName(NamedTuple):
 
     def checked(self) -> HermiteName:
         """Return this polynomial, or raise ValueError for a degree above 300."""
-        if self.degree > MAX_DEGREE:
-            shown = f"{'he' if self.kind == 'h' else self.kind}{self.degree}"
-            msg = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {shown!r}."
-            raise ValueError(msg)
+        name = f"{'he' if self.kind == 'h' else self.kind}{self.degree}"
+        sentence = f"Argument `x` must have a degree of at most {MAX_DEGREE}, but is {name!r}."
+        require(self.degree <= MAX_DEGREE, sentence)
         return self
 
 
@@ -117,15 +125,11 @@ def hermite_name(text: str) -> HermiteName | None:
 
     `He<k>` and `H<k>` are the classical polynomials; `he<k>` and `h<k>`, in any other case, the orthonormal h_k.
 
-    Examples
-    --------
     >>> hermite_name("he4"), hermite_name("He4"), hermite_name("tanh")
     (HermiteName(kind='h', degree=4), HermiteName(kind='He', degree=4), None)
     """
     match = re.fullmatch(r"\s*(he?)\s*([0-9]{1,9})\s*", text, flags=re.IGNORECASE)
-    if match is None:
-        return None
-    return HermiteName(match[1] if match[1] in ("He", "H") else "h", int(match[2]))
+    return None if match is None else HermiteName(match[1] if match[1] in ("He", "H") else "h", int(match[2]))
 
 
 def variable() -> Expression:
@@ -135,33 +139,18 @@ def variable() -> Expression:
     return sympy.Symbol("z", real=True)
 
 
-def refuse(what: str, end: str = ".") -> NoReturn:
-    """Raise the ValueError of a formula that is not accepted, from a clause and the end of the sentence."""
-    msg = f"Argument `x` must be a formula, but {what}{end}"
-    raise ValueError(msg) from None
-
-
-def check_degree(degree: int | None) -> None:
-    """Raise ValueError for a polynomial of degree beyond 300; a degree of None stands for other functions."""
-    if degree is not None and degree > MAX_DEGREE:
-        refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
-
-
 def hermite_polynomial(degree: int, kind: str = "h") -> Expression:
     """Return h_k(z), He_k(z) or H_k(z) as a sympy polynomial, from its explicit coefficients.
 
     He_k = Σ_i (-1)^i k! / (2^i i! (k - 2i)!) z^(k - 2i) is the probabilists' polynomial, h_k = He_k / sqrt(k!) the
     orthonormal one, and H_k(z) = 2^(k/2) He_k(sqrt(2) z) the physicists'. They are the kinds "He", "h" and "H".
 
-    Examples
-    --------
     >>> hermite_polynomial(3), hermite_polynomial(3, "He"), hermite_polynomial(3, "H")
     (sqrt(6)*(z**3 - 3*z)/6, z**3 - 3*z, 8*z**3 - 12*z)
     """
     import sympy
 
-    z = variable()
-    terms = []
+    z, terms = variable(), []
     for i in range(degree // 2 + 1):
         power = degree - 2 * i
         pairs = math.factorial(degree) // (math.factorial(i) * math.factorial(power))
@@ -176,32 +165,28 @@ def normalise(expression: Expression) -> Expression:
     Floats are read as their shortest decimal, as in text. TypeError is raised for a sympy object that is no scalar
     expression, ValueError for any other number of symbols, unknown functions or a polynomial of degree beyond 300.
 
-    Examples
-    --------
     >>> import sympy
     >>> normalise(0.5 * sympy.Symbol("t") ** 2)
     z**2/2
     """
     import sympy
 
-    if not isinstance(expression, sympy.Expr):
-        msg = f"Argument `x` must be a scalar sympy expression, but is {shown(expression)}."
-        raise TypeError(msg)
+    is_scalar = isinstance(expression, sympy.Expr)
+    require(is_scalar, f"Argument `x` must be a scalar sympy expression, but is {shown(expression)}.", TypeError)
     symbols = sorted(map(str, expression.free_symbols))
-    if len(symbols) != 1:
-        msg = f"Argument `x` must have exactly one symbol, but has {len(symbols)}: {', '.join(symbols) or 'none'}."
-        raise ValueError(msg)
+    count = f"{len(symbols)}: {', '.join(symbols) or 'none'}"
+    require(len(symbols) == 1, f"Argument `x` must have exactly one symbol, but has {count}.")
     known = tuple(getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt")
     plain = (sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow)
     for part in sympy.preorder_traversal(expression):
         if not isinstance(part, (*plain, *known)) and part not in (sympy.pi, sympy.E):
             name = type(part).__name__ if part.args else str(part)
-            hint = suggestion(name, list(FUNCTIONS))
-            refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", "." + hint)
+            hint = suggestion(name, FUNCTIONS)
+            _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", "." + hint)
     floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
     result = expression.xreplace(floats).subs(next(iter(expression.free_symbols)), variable())
     if result.is_polynomial(variable()):
-        check_degree(int(sympy.degree(result, variable())))
+        _checked_degree(int(sympy.degree(result, variable())))
     return result
 
 
@@ -213,8 +198,6 @@ def parse(text: str) -> Expression:
     used as functions; `erf(z)` in a formula is the plain error function. ValueError is raised for anything but a
     formula in one variable made of the listed functions.
 
-    Examples
-    --------
     >>> parse("x^3 - 3*x")
     z**3 - 3*z
     >>> parse("__import__('os')")
@@ -222,9 +205,9 @@ def parse(text: str) -> Expression:
     ...
     ValueError: Argument `x` must be a formula, but contains a call of '__import__', which is not a known function.
     """
-    expression = _walked(text, _Walker())
+    expression = _Walker().read(text).expression
     if not expression.free_symbols:
-        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_name_hint(text)}"
+        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_Walker.hint(text)}"
         raise ValueError(msg)
     return expression
 
@@ -232,70 +215,48 @@ def parse(text: str) -> Expression:
 def parse_several(text: str) -> Expression:
     """Return the sympy expression of a formula in z1, z2 and z3 (or x1, x2 and x3), read as `parse` reads one in z.
 
-    Examples
-    --------
     >>> parse_several("sign(z1) + h2(z3)")
     sqrt(2)*(z3**2 - 1)/2 + sign(z1)
     """
-    expression = _walked(text, _SeveralWalker())
-    if not expression.free_symbols:
-        msg = f"Argument `f` must contain one of the variables z1, z2 and z3, but is {shown(text)}."
-        raise ValueError(msg)
+    expression = _SeveralWalker().read(text).expression
+    sentence = f"Argument `f` must contain one of the variables z1, z2 and z3, but is {shown(text)}."
+    require(expression.free_symbols, sentence)
     return expression
 
 
 def named_axes(text: str) -> set[int]:
     """Return the indices of the variables z1, z2 and z3 (or x1, x2 and x3) that a text names.
 
-    Examples
-    --------
     >>> named_axes("sign(z1) + 0*x3"), named_axes("z^2")
     ({1, 3}, set())
     """
     return set(map(int, re.findall(rf"\b{_INDEXED.pattern}\b", text.lower())))
 
 
-def _walked(text: str, walker: _Walker) -> Expression:
-    """Return the expression that a walker builds of a text."""
-    if len(text) > MAX_LENGTH:
-        msg = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {len(text)}."
-        raise ValueError(msg)
-    try:
-        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        msg = f"Argument `x` must be a name or a formula such as 'tanh(z)', but is {shown(text)}{_name_hint(text)}"
-        raise ValueError(msg) from None
-    try:
-        return walker.walk(tree.body, 0).expression
-    except RecursionError:
-        refuse(f"is nested more than {_MAX_DEPTH} deep")
+def parse_polynomial(text: object) -> Monomials:
+    """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
 
+    Numbers are exact: `0.1` is one tenth. `h2(x1)` is the orthonormal h_2, of any polynomial, `He2(x1)` the
+    probabilists' and `H2(x1)` the physicists' polynomial. The exponents are as long as the largest index in the text.
+    ValueError is raised for anything else.
 
-def _name_hint(text: str) -> str:
-    """Return the end of a sentence: the link that the text may have meant, or the fault of its brackets or products."""
-    if text.count("(") != text.count(")"):
-        return "; its brackets do not match."
-    # A digit at the end of a name is no factor.
-    if re.search(r"(?<![\w.])[0-9.]+\s*[A-Za-z(]|\)\s*\w", text):
-        return _PRODUCTS
-    return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
-
-
-def _refuse_node(node: ast.expr) -> NoReturn:
-    """Raise ValueError for a syntax node that formulas do not have, with a hint for functions of modules."""
-    text = repr(ast.unparse(node))
-    match node:
-        case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
-            refuse(f"contains {text}", f"; write {name}(z), without a module in front.")
-        case ast.Call(func=ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Constant()):
-            refuse(f"contains {text}", _PRODUCTS)
-    refuse(f"contains {text}, which is no number, variable, operator or function")
+    >>> parse_polynomial("x1 + 2*x1*x2^2")
+    {(1, 0): 1, (1, 2): 2}
+    >>> parse_polynomial("h2(x1)")
+    {(0,): -sqrt(2)/2, (2,): sqrt(2)/2}
+    """
+    if not isinstance(text, str):
+        raise TypeError(_PolynomialWalker.unreadable.format(shown(text)) + ".")
+    found = _PolynomialWalker().read(text)
+    span = max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)
+    if span == 0:
+        _PolynomialWalker.refuse("depends on none of x1 ... x9")
+    return {powers[:span]: found[powers] for powers in sorted(found, key=lambda powers: (sum(powers), powers[::-1]))}
 
 
 def _is_function(name: str) -> bool:
     """Return whether a name may be called in a formula."""
-    known = (*FUNCTIONS, *FORMULAS, *ALIASES)
-    return name.lower() in known or hermite_name(name) is not None
+    return name.lower() in (*FUNCTIONS, *FORMULAS, *ALIASES) or hermite_name(name) is not None
 
 
 @dataclass(frozen=True)
@@ -307,134 +268,188 @@ class _Node:
     degree: int | None
 
 
-class _Walker:
-    """Builds the expression of a syntax tree and refuses whatever is not on the list."""
+def _checked_degree(degree: int | None) -> int | None:
+    """Return a degree; raise ValueError beyond 300. None stands for other functions than polynomials."""
+    if degree is not None and degree > MAX_DEGREE:
+        _Walker.refuse(f"has degree {degree}, beyond {MAX_DEGREE}")
+    return degree
 
+
+class _Walker:
+    """Builds a sympy expression of the syntax tree of a formula, and refuses whatever is not on the list."""
+
+    #: Beginnings of sentences: on what a text contains, on one that is too long, and on one that is no formula.
+    lead = "Argument `x` must be a formula, but "
+    too_long = f"Argument `x` must have at most {MAX_LENGTH} characters, but has {{}}."
+    unreadable = "Argument `x` must be a name or a formula such as 'tanh(z)', but is {}"
     #: Names of the one variable, and how messages tell them.
-    variables: tuple[str, ...] = _VARIABLES
+    variables: tuple[str, ...] = ("z", "x")
     menu = "z, x"
+    variable: str | None = None
 
     def __init__(self) -> None:
         import sympy
 
         self.sympy = sympy
-        self.variable: str | None = None
 
-    def walk(self, node: ast.expr, depth: int) -> _Node:
+    @classmethod
+    def refuse(cls, what: str, end: str = ".") -> NoReturn:
+        """Raise the ValueError of a formula that is not accepted, from a clause and the end of the sentence."""
+        raise ValueError(cls.lead + what + end) from None
+
+    @staticmethod
+    def hint(text: str) -> str:
+        """Return the end of a sentence: the link that may have been meant, or the fault of brackets or products."""
+        if text.count("(") != text.count(")"):
+            return "; its brackets do not match."
+        # A digit at the end of a name is no factor.
+        if re.search(r"(?<![\w.])[0-9.]+\s*[A-Za-z(]|\)\s*\w", text):
+            return _PRODUCTS
+        return "." + suggestion(text.strip(), [*FORMULAS, *ALIASES, "he4"])
+
+    def read(self, text: str) -> Any:
+        """Return the value of a text."""
+        require(len(text) <= MAX_LENGTH, self.too_long.format(len(text)))
+        try:
+            tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise ValueError(self.unreadable.format(shown(text)) + self.hint(text)) from None
+        try:
+            return self.walk(tree.body, 0)
+        except RecursionError:
+            self.refuse(f"is nested more than {_MAX_DEPTH} deep")
+
+    def walk(self, node: ast.expr, depth: int) -> Any:
         if depth > _MAX_DEPTH:
-            refuse(f"is nested more than {_MAX_DEPTH} deep")
+            self.refuse(f"is nested more than {_MAX_DEPTH} deep")
         match node:
             case ast.Constant(value=int() | float() as value):
-                return self._number(value)
+                return self.number(value)
             case ast.Name(id=name):
-                return self._name(name)
-            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                return self.name(name)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
                 inner = self.walk(operand, depth + 1)
-                return self._arithmetic("*", self._number(-1), inner) if isinstance(node.op, ast.USub) else inner
-            case ast.BinOp(left=left, op=operator, right=right):
-                symbol = _OPERATORS.get(type(operator))
+                return self.combined("*", self.number(-1), inner) if isinstance(sign, ast.USub) else inner
+            case ast.BinOp(left=left, op=operation, right=right):
+                symbol = _OPERATORS.get(type(operation))
                 if symbol is None:
-                    refuse(f"contains the operator {type(operator).__name__}, which is not one of + - * / **")
+                    self.refuse(f"contains the operator {type(operation).__name__}, which is not one of + - * / **")
                 # Chains such as a + b + c lean left and cost no depth.
-                first, second = self.walk(left, depth), self.walk(right, depth + 1)
-                return self._power(first, second) if symbol == "**" else self._arithmetic(symbol, first, second)
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
-                return self._call(name, arguments, depth)
+                return self.combined(symbol, self.walk(left, depth), self.walk(right, depth + 1))
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if self.can_call(name, arguments):
+                return self.called(name, [self.walk(argument, depth + 1) for argument in arguments])
             case _:
-                return _refuse_node(node)
+                return self.refuse_node(node)
 
-    def _number(self, value: float) -> _Node:
+    def exact(self, value: float) -> Any:
+        """Return a number of the text as sympy's; the shortest decimal of a float is the text, and is read exactly."""
         if isinstance(value, bool):
-            refuse(f"contains {value}, which is not a number")
+            self.refuse(f"contains {value}, which is not a number")
         if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
-            refuse(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
-        # The shortest decimal of the float is the text of the user, and is read exactly.
-        exact = self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
-        return _Node(exact, float(value), 0)
+            self.refuse(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
+        return self.sympy.Integer(value) if isinstance(value, int) else self.sympy.Rational(repr(value))
 
-    def _name(self, name: str) -> _Node:
+    def number(self, value: float) -> Any:
+        return _Node(self.exact(value), float(value), 0)
+
+    def name(self, name: str) -> Any:
         lower = name.lower()
         if lower in self.variables:
             if self.variable not in (None, lower):
-                refuse("has two variables, z and x")
+                self.refuse("has two variables, z and x")
             self.variable = lower
             return _Node(variable(), None, 1)
-        if lower in _CONSTANTS:
-            return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, math.pi if lower == "pi" else math.e, 0)
+        if lower in ("pi", "e"):
+            return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, getattr(math, lower), 0)
         if _is_function(name):
-            refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
+            self.refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
         hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
-        return refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
+        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
 
-    def _arithmetic(self, symbol: str, first: _Node, second: _Node) -> _Node:
-        a, b = first.expression, second.expression
-        if symbol == "/" and b.is_zero:
-            refuse("divides by zero")
-        number = None
+    def combined(self, symbol: str, first: Any, second: Any) -> Any:
+        if symbol == "**":
+            return self._power(first, second)
+        if symbol == "/" and second.expression.is_zero:
+            self.refuse("divides by zero")
+        number = degree = None
         if first.number is not None and second.number is not None:
-            number = _bounded(_ARITHMETIC[symbol], first.number, second.number)
-        degree = None
+            number = self._bounded(symbol, first.number, second.number)
         if first.degree is not None and second.degree is not None and (symbol != "/" or second.number is not None):
             degree = max(first.degree, second.degree) if symbol in "+-" else first.degree + second.degree
-        check_degree(degree)
-        return _Node(_ARITHMETIC[symbol](a, b), number, degree)
+        _checked_degree(degree)
+        return _Node(_ARITHMETIC[symbol](first.expression, second.expression), number, degree)
 
     def _power(self, base: _Node, exponent: _Node) -> _Node:
         if exponent.number is None:
             if base.number is None or base.number <= 0.0:
-                refuse("has z in an exponent whose base is not a positive number")
+                self.refuse("has z in an exponent whose base is not a positive number")
             return _Node(self.sympy.exp(self.sympy.log(base.expression) * exponent.expression), None, None)
         if abs(exponent.number) > MAX_DEGREE:
-            refuse(f"has an exponent beyond {MAX_DEGREE}")
-        number = None
+            self.refuse(f"has an exponent beyond {MAX_DEGREE}")
+        number = degree = None
         if base.number is not None:
             if base.number < 0.0 and not exponent.expression.is_integer:
-                refuse("has a root of a negative number")
-            number = _bounded(lambda u, v: u**v, base.number, exponent.number)
-        degree = None
+                self.refuse("has a root of a negative number")
+            number = self._bounded("**", base.number, exponent.number)
         if base.degree is not None and exponent.expression.is_Integer and exponent.number >= 0:
-            degree = base.degree * int(exponent.number)
-        check_degree(degree)
+            degree = _checked_degree(base.degree * int(exponent.number))
         return _Node(base.expression**exponent.expression, number, degree)
 
-    def _call(self, name: str, arguments: list[ast.expr], depth: int) -> _Node:
-        lower = ALIASES.get(name.lower(), name.lower())
-        hermite = hermite_name(name)
+    def _bounded(self, symbol: str, first: float, second: float) -> float:
+        """Compute a constant in floats before sympy computes it exactly, so that huge numbers are never built."""
+        try:
+            value: float = _ARITHMETIC[symbol](first, second)
+        except (OverflowError, ZeroDivisionError):
+            value = math.inf
+        if abs(value) > _MAX_NUMBER:
+            self.refuse("contains an infinite or enormous constant")
+        return value
+
+    def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         if not _is_function(name):
             hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
-            refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
-        if lower in _SEVERAL and len(arguments) < 2:
-            refuse(f"gives {len(arguments)} arguments to {name!r}, which takes at least 2")
-        if lower not in _SEVERAL and len(arguments) != 1:
-            refuse(f"gives {len(arguments)} arguments to {name!r}, which takes 1")
-        nodes = [self.walk(argument, depth + 1) for argument in arguments]
-        if hermite is not None:
-            return self._hermite(hermite.checked(), nodes[0])
+            self.refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
+        count, several = len(arguments), name.lower() in _SEVERAL
+        fits = count > 1 if several else count == 1
+        if not fits:
+            self.refuse(f"gives {count} arguments to {name!r}, which takes {'at least 2' if several else '1'}")
+        return True
+
+    def called(self, name: str, values: list[Any]) -> Any:
+        lower, hermite, argument = ALIASES.get(name.lower(), name.lower()), hermite_name(name), values[0]
         if lower == "sqrt":
-            return self._power(nodes[0], _Node(self.sympy.Rational(1, 2), 0.5, 0))
-        values = [node.expression for node in nodes]
+            return self._power(argument, _Node(self.sympy.Rational(1, 2), 0.5, 0))
         degree = None
         if lower in FUNCTIONS:
-            function = getattr(self.sympy, FUNCTIONS[lower])
+            found = getattr(self.sympy, FUNCTIONS[lower])(*(value.expression for value in values))
         else:
-            formula = parse(FORMULAS[lower])
-            function = lambda value: formula.subs(variable(), value)  # noqa: E731
-            if formula.is_polynomial() and nodes[0].degree is not None:
-                degree = int(self.sympy.degree(formula)) * nodes[0].degree
-                check_degree(degree)
-        if all(node.number is not None for node in nodes):
-            if any(abs(node.number or 0.0) > 100.0 for node in nodes):
-                refuse(f"contains a constant argument of {name!r} beyond 100")
-            expression = function(*values)
-            return _Node(expression, _constant(expression), 0)
-        return _Node(function(*values), None, degree)
+            if hermite is None:
+                formula = parse(FORMULAS[lower])
+            elif argument.number is None:
+                formula = hermite_polynomial(hermite.checked().degree, hermite.kind)
+            else:
+                hermite.checked()
+                self.refuse("contains a Hermite polynomial of a number")
+            if argument.degree is not None and formula.is_polynomial():
+                degree = _checked_degree(int(self.sympy.degree(formula, variable())) * argument.degree)
+            found = formula.subs(variable(), argument.expression)
+        if any(value.number is None for value in values):
+            return _Node(found, None, degree)
+        if any(abs(value.number or 0.0) > 100.0 for value in values):
+            self.refuse(f"contains a constant argument of {name!r} beyond 100")
+        number = complex(found.evalf())
+        if number.imag != 0.0 or not math.isfinite(number.real) or abs(number.real) > _MAX_NUMBER:
+            self.refuse(f"contains {found}, which is not a finite real number of moderate size")
+        return _Node(found, number.real, 0)
 
-    def _hermite(self, name: HermiteName, argument: _Node) -> _Node:
-        if argument.number is not None:
-            refuse("contains a Hermite polynomial of a number")
-        total = None if argument.degree is None else name.degree * argument.degree
-        check_degree(total)
-        return _Node(hermite_polynomial(name.degree, name.kind).subs(variable(), argument.expression), None, total)
+    def refuse_node(self, node: ast.expr) -> NoReturn:
+        text = repr(ast.unparse(node))
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name)) if _is_function(name):
+                self.refuse(f"contains {text}", f"; write {name}(z), without a module in front.")
+            case ast.Call(func=ast.BinOp() | ast.UnaryOp() | ast.Call() | ast.Constant()):
+                self.refuse(f"contains {text}", _PRODUCTS)
+        self.refuse(f"contains {text}, which is no number, variable, operator or function")
 
 
 class _SeveralWalker(_Walker):
@@ -443,211 +458,92 @@ class _SeveralWalker(_Walker):
     variables = ()
     menu = "z1, z2, z3"
 
-    def _name(self, name: str) -> _Node:
+    def name(self, name: str) -> _Node:
         found = _INDEXED.fullmatch(name.lower())
-        return _Node(self.sympy.Symbol(f"z{found[1]}", real=True), None, 1) if found else super()._name(name)
+        return _Node(self.sympy.Symbol(f"z{found[1]}", real=True), None, 1) if found else super().name(name)
 
 
-_OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-}
+class _PolynomialWalker(_Walker):
+    """Builds a table of the monomials in x1 ... x9 instead."""
+
+    lead = "Argument `text` must be a polynomial in x1 ... x9, but "
+    too_long = f"{lead}has {{}} characters, more than {MAX_LENGTH}."
+    unreadable = "Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {}"
+
+    @staticmethod
+    def hint(_text: str) -> str:
+        return "."
+
+    def number(self, value: float) -> Monomials:
+        number = self.exact(value)
+        return {} if value == 0 else {_ONE: number}
+
+    def name(self, name: str) -> Monomials:
+        found = _AXIS.fullmatch(name)
+        if found is None:
+            self.refuse(f"contains the name {name!r}")
+        return {tuple(int(a + 1 == int(found[1])) for a in range(_COUNT)): self.exact(1)}
+
+    def combined(self, symbol: str, first: Monomials, second: Monomials) -> Monomials:
+        if symbol == "*":
+            return self._product(first, second)
+        if symbol in "+-":
+            found = dict(first)
+            for powers, value in second.items():
+                found[powers] = _ARITHMETIC[symbol](found.get(powers, 0), value)
+            return self._kept(found)
+        number = None if second and list(second) != [_ONE] else second.get(_ONE, self.exact(0))
+        if symbol == "/":
+            if not number:
+                self.refuse("divides by what is no number, or is zero")
+            return {powers: value / number for powers, value in first.items()}
+        if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
+            self.refuse(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
+        found = self.number(1)
+        for _ in range(int(number)):
+            found = self._product(found, first)
+        return found
+
+    def _product(self, first: Monomials, second: Monomials) -> Monomials:
+        found: Monomials = {}
+        for left, a in first.items():
+            for right, b in second.items():
+                powers = tuple(map(operator.add, left, right))
+                if sum(powers) > MOST_DEGREE:
+                    self.refuse(f"has a total degree above {MOST_DEGREE}")
+                found[powers] = found.get(powers, 0) + self.sympy.expand(a * b)
+        return self._kept(found)
+
+    def _kept(self, found: Monomials) -> Monomials:
+        """Return the monomials whose coefficients are not zero; refuse more than there may be, and huge numbers."""
+        kept = {powers: value for powers, value in found.items() if value != 0}
+        if len(kept) > MAX_TERMS:
+            self.refuse(f"has more than {MAX_TERMS} terms")
+        if any(not abs(float(value)) <= _MAX_NUMBER for value in kept.values()):
+            self.refuse(f"contains a number beyond {_MAX_NUMBER:g}")
+        return kept
+
+    def refuse_node(self, node: ast.expr) -> NoReturn:
+        self.refuse(f"contains {ast.unparse(node)!r}")
+
+    def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
+        return hermite_name(name) is not None and len(arguments) == 1
+
+    def called(self, name: str, values: list[Any]) -> Monomials:
+        """Return a Hermite polynomial of a polynomial, by Horner's rule for its coefficients."""
+        named = hermite_name(name)
+        if named is None or named.degree > MOST_DEGREE:
+            self.refuse(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
+        found: Monomials = {}
+        for value in self.sympy.Poly(hermite_polynomial(named.degree, named.kind), variable()).all_coeffs():
+            found = self.combined("+", self._product(found, values[0]), {_ONE: value} if value else {})
+        return {powers: self.sympy.expand(value) for powers, value in found.items()}
 
 
-def _bounded(operation: Callable[[float, float], float], first: float, second: float) -> float:
-    """Compute a constant in floats before sympy computes it exactly, so that huge numbers are never built."""
-    try:
-        value = operation(first, second)
-    except (OverflowError, ZeroDivisionError):
-        refuse("contains an infinite or enormous constant")
-    if abs(value) > _MAX_NUMBER:
-        refuse("contains an infinite or enormous constant")
-    return value
+# --- series and values in notebooks -----------------------------------------------------------------------------------
 
-
-def _constant(expression: Expression) -> float:
-    """Return the float of a constant expression; raise ValueError unless it is finite and real."""
-    value = complex(expression.evalf())
-    if value.imag != 0.0 or not math.isfinite(value.real) or abs(value.real) > _MAX_NUMBER:
-        refuse(f"contains {expression}, which is not a finite real number of moderate size")
-    return value.real
-
-
-MOST_DEGREE = 12
-MAX_TERMS = 200
-_COUNT = 9
-_AXIS = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
-
-Monomials: TypeAlias = dict[tuple[int, ...], Any]
-"""Exact sympy coefficient of each monomial, by the exponents of x1 ... x9; no coefficient is zero."""
-
-_ONE = (0,) * _COUNT
-
-
-def parse_polynomial(text: object) -> Monomials:
-    """Return the monomials of a polynomial in x1 ... x9, of total degree at most 12 and with at most 200 terms.
-
-    Numbers are exact: `0.1` is one tenth. `h2(x1)` is the orthonormal h_2, of any polynomial, `He2(x1)` the
-    probabilists' and `H2(x1)` the physicists' polynomial. The exponents are as long as the largest index in the text.
-    ValueError is raised for anything else.
-
-    Examples
-    --------
-    >>> parse_polynomial("x1 + 2*x1*x2^2")
-    {(1, 0): 1, (1, 2): 2}
-    >>> parse_polynomial("h2(x1)")
-    {(0,): -sqrt(2)/2, (2,): sqrt(2)/2}
-    """
-    if not isinstance(text, str):
-        msg = f"Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {shown(text)}."
-        raise TypeError(msg)
-    if len(text) > MAX_LENGTH:
-        _refuse_polynomial(f"has {len(text)} characters, more than {MAX_LENGTH}")
-    try:
-        tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        msg = f"Argument `text` must be a polynomial such as 'x1 + x1*x2', but is {shown(text)}."
-        raise ValueError(msg) from None
-    try:
-        found = _walked_table(tree.body, 0)
-    except RecursionError:
-        _refuse_polynomial(f"is nested more than {_MAX_DEPTH} deep")
-    span = max((a + 1 for powers in found for a in range(_COUNT) if powers[a]), default=0)
-    if span == 0:
-        _refuse_polynomial("depends on none of x1 ... x9")
-    return {powers[:span]: found[powers] for powers in sorted(found, key=lambda powers: (sum(powers), powers[::-1]))}
-
-
-def _refuse_polynomial(what: str) -> NoReturn:
-    msg = f"Argument `text` must be a polynomial in x1 ... x9, but {what}."
-    raise ValueError(msg) from None
-
-
-def _walked_table(node: ast.expr, depth: int) -> Monomials:
-    """Return the monomials of a syntax tree; raise ValueError unless it is a polynomial."""
-    if depth > _MAX_DEPTH:
-        _refuse_polynomial(f"is nested more than {_MAX_DEPTH} deep")
-    match node:
-        case ast.Constant(value=int() | float() as value):
-            return _constant_table(value)
-        case ast.Name(id=name):
-            found = _AXIS.fullmatch(name)
-            if found is None:
-                _refuse_polynomial(f"contains the name {name!r}")
-            return {tuple(int(a + 1 == int(found[1])) for a in range(_COUNT)): _number(1)}
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() as sign, operand=operand):
-            inner = _walked_table(operand, depth + 1)
-            return _product(inner, _constant_table(-1)) if isinstance(sign, ast.USub) else inner
-        case ast.BinOp(left=left, op=operator, right=right):
-            # Chains such as a + b + c lean left and cost no depth.
-            return _combined(operator, _walked_table(left, depth), _walked_table(right, depth + 1))
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if named := hermite_name(name):
-            return _hermite(named, _walked_table(argument, depth + 1))
-        case _:
-            _refuse_polynomial(f"contains {ast.unparse(node)!r}")
-
-
-def _number(value: float) -> Any:
-    import sympy
-
-    # The shortest decimal of the float is the text of the user, and is read exactly.
-    return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(repr(value))
-
-
-def _constant_table(value: float) -> Monomials:
-    if isinstance(value, bool):
-        _refuse_polynomial(f"contains {value}, which is not a number")
-    if not abs(value) <= _MAX_NUMBER or (value != 0 and abs(value) < 1.0 / _MAX_NUMBER):
-        _refuse_polynomial(f"contains a number outside {1.0 / _MAX_NUMBER:g} ... {_MAX_NUMBER:g}")
-    return {} if value == 0 else {_ONE: _number(value)}
-
-
-def _combined(operator: ast.operator, first: Monomials, second: Monomials) -> Monomials:
-    match operator:
-        case ast.Add():
-            return _sum(first, second)
-        case ast.Sub():
-            return _sum(first, _product(second, _constant_table(-1)))
-        case ast.Mult():
-            return _product(first, second)
-        case ast.Div():
-            divisor = _as_constant(second)
-            if not divisor:
-                _refuse_polynomial("divides by what is no number, or is zero")
-            return {powers: value / divisor for powers, value in first.items()}
-        case ast.Pow():
-            exponent = _as_constant(second)
-            if exponent is None or not exponent.is_Integer or not 0 <= exponent <= MOST_DEGREE:
-                _refuse_polynomial(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
-            found = _constant_table(1)
-            for _ in range(int(exponent)):
-                found = _product(found, first)
-            return found
-        case _:
-            _refuse_polynomial(f"contains the operator {type(operator).__name__}, which is not one of + - * / **")
-
-
-def _as_constant(found: Monomials) -> Any:
-    """Return the number that a polynomial is, None if it is none."""
-    return _number(0) if not found else found[_ONE] if list(found) == [_ONE] else None
-
-
-def _sum(first: Monomials, second: Monomials) -> Monomials:
-    found = dict(first)
-    for powers, value in second.items():
-        found[powers] = found.get(powers, 0) + value
-    return _bounded_table(found)
-
-
-def _product(first: Monomials, second: Monomials) -> Monomials:
-    import sympy
-
-    found: Monomials = {}
-    for left, a in first.items():
-        for right, b in second.items():
-            powers = tuple(map(int.__add__, left, right))
-            if sum(powers) > MOST_DEGREE:
-                _refuse_polynomial(f"has a total degree above {MOST_DEGREE}")
-            found[powers] = found.get(powers, 0) + sympy.expand(a * b)
-    return _bounded_table(found)
-
-
-def _bounded_table(found: Monomials) -> Monomials:
-    """Return the monomials whose coefficients are not zero; refuse more than there may be, and huge numbers."""
-    kept = {powers: value for powers, value in found.items() if value != 0}
-    if len(kept) > MAX_TERMS:
-        _refuse_polynomial(f"has more than {MAX_TERMS} terms")
-    if any(not abs(float(value)) <= _MAX_NUMBER for value in kept.values()):
-        _refuse_polynomial(f"contains a number beyond {_MAX_NUMBER:g}")
-    return kept
-
-
-def _hermite(name: HermiteName, argument: Monomials) -> Monomials:
-    """Return a Hermite polynomial of a polynomial, by He_(j+1) = z He_j − j He_(j−1), for H_k with all terms doubled.
-
-    h_k is He_k/√(k!).
-    """
-    import sympy
-
-    kind, degree = name
-    factor = 2 if kind == "H" else 1
-    if degree > MOST_DEGREE:
-        _refuse_polynomial(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
-    before: Monomials = {}
-    now = _constant_table(1)
-    for j in range(degree):
-        lower = {powers: -j * value for powers, value in before.items()} if j else {}
-        total = _sum(_product(argument, now), lower)
-        before, now = now, {powers: factor * value for powers, value in total.items()}
-    root = sympy.sqrt(math.factorial(degree)) if kind == "h" else 1
-    return {powers: sympy.expand(value / root) for powers, value in now.items()}
-
-
-#: Characters that HTML forbids: those of control, and halves of surrogate pairs.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+#: Characters that HTML forbids: control characters, halves of surrogate pairs, code points without a character.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _LEFT = "text-align:left;vertical-align:top"
 #: Entries of a list that are shown.
 _MOST_ENTRIES = 12
@@ -664,8 +560,6 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
     Nonzero coefficients by degree print as their `str`. `formal` writes "0.8*h4(z)", which can be read back, instead of
     "0.8 h4"; `limit` is the number of terms before "…".
 
-    Examples
-    --------
     >>> format_series({0: 2.0, 4: 0.8, 6: -1.0})
     '2 + 0.8 h4 - h6'
     >>> format_series({0: 2.0, 4: 0.8}, formal=True)
@@ -681,18 +575,12 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
         negative = number.startswith("-") and not compound
         number = f"({number})" if compound else number.removeprefix("-") if negative else number
         sign = (" - " if negative else " + ") if pieces else ("-" if negative else "")
-        pieces.append(sign + _one(number, degree, formal=formal))
+        if formal:
+            term = f"h{degree}(z)" if number == "1" else f"{number}*h{degree}(z)"
+        else:
+            term = number if degree == 0 else f"h{degree}" if number == "1" else f"{number} h{degree}"
+        pieces.append(sign + term)
     return "".join(pieces) or "0"
-
-
-def _one(number: str, degree: int, *, formal: bool) -> str:
-    """Return one term without its sign."""
-    if degree == 0 and not formal:
-        return number
-    symbol = f"h{degree}(z)" if formal else f"h{degree}"
-    if number == "1":
-        return symbol
-    return f"{number}*{symbol}" if formal else f"{number} {symbol}"
 
 
 def read_series(text: str) -> dict[int, Fraction] | None:
@@ -700,8 +588,6 @@ def read_series(text: str) -> dict[int, Fraction] | None:
 
     A short cut past the general parser: it needs no sympy and does not multiply polynomials out.
 
-    Examples
-    --------
     >>> read_series("0.8*h4(z) - h6(z)")
     {4: Fraction(4, 5), 6: Fraction(-1, 1)}
     >>> read_series("2 + 4/5 h4")
@@ -728,8 +614,6 @@ def read_series(text: str) -> dict[int, Fraction] | None:
 def latex_series(terms: dict[int, str], limit: int) -> str:
     r"""Return printed coefficients by degree as a series in LaTeX without dollar signs, cut after `limit` terms.
 
-    Examples
-    --------
     >>> latex_series({4: "0.8", 10: "1"}, limit=8)
     '0.8\\,h_{4} + h_{10}'
     """
@@ -742,8 +626,6 @@ def latex_series(terms: dict[int, str], limit: int) -> str:
 def series_as_text(coefficients: Array) -> str | None:
     """Return text that reads back to exactly these floats, or None where it would be too long.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> series_as_text(np.array([0.0, 0.1]))
     '0.1*h1(z)'
@@ -753,16 +635,19 @@ def series_as_text(coefficients: Array) -> str | None:
     return text if terms and len(text) <= MAX_LENGTH else None
 
 
+def legal(text: str) -> str:
+    """Return text without the characters that HTML forbids."""
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
 def clean(text: str) -> str:
     """Return text escaped for HTML."""
-    return escape(_FORBIDDEN.sub("\ufffd", text))
+    return escape(legal(text))
 
 
 def series_as_html(terms: Mapping[int, str], limit: int) -> str:
     """Return printed coefficients by degree as a series with subscripts, cut after `limit` terms.
 
-    Examples
-    --------
     >>> series_as_html({4: "-0.8", 10: "2e-07"}, limit=8)
     '−0.8 h<sub>4</sub> + 2·10<sup>−7</sup> h<sub>10</sub>'
     """
@@ -774,8 +659,6 @@ def series_as_html(terms: Mapping[int, str], limit: int) -> str:
 def table_of_pairs(caption: str, rows: Mapping[str, str]) -> str:
     """Return a table with a row per name and value; caption and values are HTML already, and names are not.
 
-    Examples
-    --------
     >>> table_of_pairs("<b>Link</b>", {"a < b": "yes"}).count("a &lt; b")
     1
     """
@@ -790,8 +673,6 @@ def table_of_pairs(caption: str, rows: Mapping[str, str]) -> str:
 def first_of(entries: Sequence[object]) -> str:
     """Return the first entries of a list in a line, numbers with four digits; texts are HTML already.
 
-    Examples
-    --------
     >>> first_of([1.0, -0.5, None]), first_of(range(30))[-9:]
     ('1, −0.5, None', '10, 11, …')
     """

@@ -21,6 +21,12 @@ TWO_DIGITS = 3.55
 SMALLEST_PLAIN, LARGEST_PLAIN = -4, 5
 
 
+def require(condition: object, sentence: str, error: type[Exception] = ValueError) -> None:
+    """Raise an error with a sentence unless a condition holds."""
+    if not condition:
+        raise error(sentence)
+
+
 def shown(value: object) -> str:
     """Return the representation of a value in one line, cut if it is long.
 
