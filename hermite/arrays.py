@@ -31,8 +31,6 @@ def as_numpy(values: Any) -> Any:
 
     ValueError is raised for a masked array of which an entry is masked: numpy would forget the mask.
 
-    Examples
-    --------
     >>> as_numpy([1.0, 2.0])
     [1.0, 2.0]
     """
@@ -50,8 +48,6 @@ def as_numpy(values: Any) -> Any:
 def as_scalar(value: object) -> object:
     """Return the number of Python in one of numpy or in an array without dimensions; anything else as it is.
 
-    Examples
-    --------
     >>> as_scalar(np.array(0.5)), as_scalar("text")
     (0.5, 'text')
     """
@@ -62,8 +58,6 @@ def as_scalar(value: object) -> object:
 def as_integer(value: object) -> int | None:
     """Return an integer, or a float without a fraction, as an int; None for anything else, True and False included.
 
-    Examples
-    --------
     >>> as_integer(1e6), as_integer(2.5), as_integer(True)
     (1000000, None, None)
     """

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.formulas import Expression, variable
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,11 +36,10 @@ if TYPE_CHECKING:
 _DIGITS = (60, 120, 240, 480, 960)
 _MAX_TERMS = 400
 
+#: A sympy or an mpmath number.
 Number: TypeAlias = Any
-"""A sympy or an mpmath number."""
-
+#: Moments as a sum of factor times sequence, the sequences being rational wherever the parameters are.
 Parts: TypeAlias = list[tuple[Any, list[Any]]]
-"""Moments as a sum of factor times sequence, the sequences being rational wherever the parameters are."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,6 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
     `moment` is the moment that must be finite: 2 for links, 1 for their squares. ValueError is raised where a Gaussian
     factor grows too fast for that.
 
-    Examples
-    --------
     >>> from hermite.text.formulas import parse
     >>> closed_form(parse("relu(z)")).exact(2)
     (sqrt(2)/(2*sqrt(pi)), 1/2, 1/(2*sqrt(pi)))
@@ -221,10 +219,8 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
     import sympy
 
     z = variable()
-    if not argument.is_polynomial(z):
-        return None
-    polynomial = sympy.Poly(argument, z)
-    if polynomial.degree() > 2:
+    polynomial = sympy.Poly(argument, z) if argument.is_polynomial(z) else None
+    if polynomial is None or polynomial.degree() > 2:
         return None
     return polynomial.nth(2), polynomial.nth(1), polynomial.nth(0)
 
@@ -252,46 +248,30 @@ def _term(part: Expression, moment: int) -> Term | None:
     if power > MAX_DEGREE or len(others) > 1 or (others and exponent != 0):
         return None
     if others:
-        return _atom(coefficient, power, others.pop())
+        [factor] = others
+        kind = {sympy.sin: "sin", sympy.cos: "cos", sympy.erf: "erf", sympy.Heaviside: "step"}.get(factor.func)
+        line = _quadratic(factor.args[0]) if kind else None
+        if kind is None or line is None or line[0] != 0 or (kind == "step" and line[1] != 1):
+            return None
+        return Term(coefficient, power, kind, (-line[2],) if kind == "step" else line[1:])
     shape = _quadratic(sympy.expand(exponent))
     if shape is None:
         return None
-    if (1 - 2 * moment * shape[0]).is_positive is not True:
-        msg = f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent})."
-        raise ValueError(msg)
+    infinite = f"Argument `x` must have a finite second moment under N(0, 1), but contains exp({exponent})."
+    require((1 - 2 * moment * shape[0]).is_positive, infinite)
     coefficient *= sympy.exp(shape[2])
-    if shape[:2] == (0, 0):
-        return Term(coefficient, power, "one", ())
-    return Term(coefficient, power, "gaussian", shape[:2])
-
-
-def _atom(coefficient: Expression, power: int, factor: Expression) -> Term | None:
-    """Return the term of a sine, cosine, error function or step of a linear argument, None for anything else."""
-    import sympy
-
-    kinds = {sympy.sin: "sin", sympy.cos: "cos", sympy.erf: "erf", sympy.Heaviside: "step"}
-    line = _quadratic(factor.args[0]) if factor.args else None
-    if factor.func not in kinds or line is None or line[0] != 0:
-        return None
-    kind = kinds[factor.func]
-    if kind == "step":
-        return Term(coefficient, power, kind, (-line[2],)) if line[1] == 1 else None
-    return Term(coefficient, power, kind, line[1:])
+    is_constant = shape[:2] == (0, 0)
+    return Term(coefficient, power, *(("one", ()) if is_constant else ("gaussian", shape[:2])))
 
 
 # --- moments ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """Numbers of one kind, and the functions of them that the formulas take."""
+class Arithmetic(NamedTuple):
+    """Numbers of one kind."""
 
-    sqrt: Callable[[Number], Number]
-    exp: Callable[[Number], Number]
-    sin: Callable[[Number], Number]
-    cos: Callable[[Number], Number]
-    erf: Callable[[Number], Number]
-    pi: Number
+    #: Module of their functions and of π.
+    of: Any
     #: Converts an exact number.
     number: Callable[[Number], Number]
     #: Simplifies a sum.
@@ -302,11 +282,7 @@ def exact_arithmetic() -> Arithmetic:
     """Return the arithmetic of sympy numbers."""
     import sympy
 
-    return Arithmetic(
-        *(sympy.sqrt, sympy.exp, sympy.sin, sympy.cos, sympy.erf, sympy.pi),
-        number=sympy.sympify,
-        tidy=lambda value: value if value.is_Rational else value.expand(),
-    )
+    return Arithmetic(sympy, sympy.sympify, lambda value: value if value.is_Rational else value.expand())
 
 
 def floating_arithmetic() -> Arithmetic:
@@ -314,11 +290,7 @@ def floating_arithmetic() -> Arithmetic:
     import mpmath
     import sympy
 
-    return Arithmetic(
-        *(mpmath.sqrt, mpmath.exp, mpmath.sin, mpmath.cos, mpmath.erf, +mpmath.mp.pi),
-        number=lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))),
-        tidy=lambda value: value,
-    )
+    return Arithmetic(mpmath, lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))), lambda value: value)
 
 
 def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: int, field: Arithmetic) -> Parts:
@@ -327,32 +299,21 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
     f is "one", "gaussian", "sin", "cos", "erf" or "step", with exact parameters (), (q, b), (a, b), (a, b), (a, b) or
     (z_0,).
 
-    Examples
-    --------
     >>> moment_parts("one", (), 4, 4, exact_arithmetic())
     [(1, [3, 0, 12, 0, 24])]
     """
     if kind == "one":
-        return [(field.number(1), _moments_of_power(power, order, field))]
+        moments = [field.number(0)] * (order + 1)
+        for k in range(power // 2 + 1):
+            if power - 2 * k <= order:
+                moments[power - 2 * k] = field.number(math.factorial(power) // (2**k * math.factorial(k)))
+        return [(field.number(1), moments)]
     parts = FAMILIES[kind](tuple(field.number(value) for value in parameters), order + power, field)
-    for _ in range(power):
-        parts = [(factor, _times_z(moments, field)) for factor, moments in parts]
+    for _ in range(power):  # the moments of z f from those of f
+        for at, (factor, moments) in enumerate(parts):
+            inner = (field.tidy(moments[j + 1] + j * moments[j - 1]) for j in range(1, len(moments) - 1))
+            parts[at] = factor, [moments[1], *inner]
     return parts
-
-
-def _times_z(moments: list[Number], field: Arithmetic) -> list[Number]:
-    """Return the moments of z f from those of f."""
-    inner = (field.tidy(moments[j + 1] + j * moments[j - 1]) for j in range(1, len(moments) - 1))
-    return [moments[1], *inner]
-
-
-def _moments_of_power(power: int, order: int, field: Arithmetic) -> list[Number]:
-    """Return the moments of z^power."""
-    moments = [field.number(0)] * (order + 1)
-    for k in range(power // 2 + 1):
-        if power - 2 * k <= order:
-            moments[power - 2 * k] = field.number(math.factorial(power) // (2**k * math.factorial(k)))
-    return moments
 
 
 def _gaussian(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
@@ -361,7 +322,7 @@ def _gaussian(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> P
     moments = [field.number(1), b / v]
     for j in range(1, last):
         moments.append(field.tidy(b / v * moments[j] + j * (1 / v - 1) * moments[j - 1]))
-    return [(field.exp(b**2 / (2 * v)) / field.sqrt(v), moments[: last + 1])]
+    return [(field.of.exp(b**2 / (2 * v)) / field.of.sqrt(v), moments[: last + 1])]
 
 
 def _wave(parameters: tuple[Number, ...], last: int, field: Arithmetic, quarter: int) -> Parts:
@@ -369,13 +330,13 @@ def _wave(parameters: tuple[Number, ...], last: int, field: Arithmetic, quarter:
     a, b = parameters
     zero, parts = field.number(0), []
     # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn.
-    for shift, phase in ((0, field.sin(b)), (1, field.cos(b))):
+    for shift, phase in ((0, field.of.sin(b)), (1, field.of.cos(b))):
         moments = [zero] * (last + 1)
         for j in range(last + 1):
             n = j + quarter - shift
             if n % 2 == 0:
                 moments[j] = field.tidy(a**j * (-1) ** (n // 2))
-        parts.append((field.exp(-(a**2) / 2) * phase, moments))
+        parts.append((field.of.exp(-(a**2) / 2) * phase, moments))
     return parts
 
 
@@ -383,8 +344,8 @@ def _error_function(parameters: tuple[Number, ...], last: int, field: Arithmetic
     a, b = parameters
     zero = field.number(0)
     [(factor, moments)] = _gaussian((-(a**2), -2 * a * b), max(last - 1, 1), field)
-    mean = field.erf(b / field.sqrt(1 + 2 * a**2))
-    slope = 2 * a / field.sqrt(field.pi) * field.exp(-(b**2)) * factor
+    mean = field.of.erf(b / field.of.sqrt(1 + 2 * a**2))
+    slope = 2 * a / field.of.sqrt(field.of.pi) * field.of.exp(-(b**2)) * factor
     return [(mean, [field.number(1), *[zero] * last]), (slope, [zero, *moments][: last + 1])]
 
 
@@ -394,8 +355,8 @@ def _step(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts
     polynomials = [one, place]
     for j in range(1, last):
         polynomials.append(field.tidy(place * polynomials[j] - j * polynomials[j - 1]))
-    density = field.exp(-(place**2) / 2) / field.sqrt(2 * field.pi)
-    upper = (1 - field.erf(place / field.sqrt(2 * one))) / 2
+    density = field.of.exp(-(place**2) / 2) / field.of.sqrt(2 * field.of.pi)
+    upper = (1 - field.of.erf(place / field.of.sqrt(2 * one))) / 2
     return [(upper, [one, *[zero] * last]), (density, [zero, *polynomials][: last + 1])]
 
 

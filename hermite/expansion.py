@@ -36,7 +36,7 @@ from hermite.text.formulas import (
     read_series,
     series_as_text,
 )
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,25 +132,21 @@ class HermiteExpansion:
 
     @cached_property
     def _norm_and_remainder(self) -> tuple[float, float]:
-        """E σ² and the distance between σ and its series, by quadrature."""
+        """E σ² and the distance between σ and its series, by quadrature or in closed form."""
+        from hermite.closed_forms import closed_form
         from hermite.quadrature import integrate
 
         try:
             result = integrate(self.link.value, self.order)
         except ValueError:
             # A Gaussian that grows almost as fast as it may has a norm, yet no finite support in floats.
-            return self._norm_and_remainder_in_closed_form()
+            square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
+            if square is None:
+                msg = f"The norm of {self.name} must be computable, but neither quadrature nor a closed form gives it."
+                raise ValueError(msg) from None
+            norm_squared = float(square.floats(0)[0])
+            return norm_squared, math.sqrt(max(norm_squared - float(np.sum(self.coefficients**2)), 0.0))
         return result.norm_squared, result.residual_norm(self.coefficients)
-
-    def _norm_and_remainder_in_closed_form(self) -> tuple[float, float]:
-        from hermite.closed_forms import closed_form
-
-        square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
-        if square is None:
-            msg = f"The norm of {self.name} must be computable, but neither quadrature nor a closed form gives it."
-            raise ValueError(msg)
-        norm_squared = float(square.floats(0)[0])
-        return norm_squared, math.sqrt(max(norm_squared - float(np.sum(self.coefficients**2)), 0.0))
 
     @cached_property
     def norm_squared(self) -> float:
@@ -170,12 +166,11 @@ class HermiteExpansion:
     def information_exponent(self) -> int:
         """Smallest j >= 1 with c_j ≠ 0 by the rule for zero; ValueError for a constant link."""
         nonzero = np.nonzero(np.abs(self.coefficients[1:]) > self.tolerance)[0]
-        if nonzero.size == 0:
-            msg = (
-                "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
-                f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small."
-            )
-            raise ValueError(msg)
+        require(
+            nonzero.size,
+            "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
+            f"c_1 ... c_{self.order} is zero: the link is constant, or the order is too small.",
+        )
         return int(nonzero[0]) + 1
 
     @cached_property
@@ -202,68 +197,25 @@ class HermiteExpansion:
         return sympy.Add(*[sympy.expand(c * hermite_polynomial(j)) for j, c in enumerate(known) if c != 0])
 
     def link_coefficients(self) -> tuple[float, ...]:
-        """Return all coefficients of a polynomial link, also those beyond `order`.
-
-        Returns
-        -------
-        tuple of float
-            Coefficients of the function itself.
-
-        Raises
-        ------
-        TypeError
-            If the link is no polynomial.
-        """
+        """Return all coefficients of a polynomial link, also those beyond `order`; TypeError for another link."""
         if not isinstance(self.link, SeriesLink):
             msg = f"The link must be a polynomial to have finitely many coefficients, but is {self.name}."
             raise TypeError(msg)
         return self.link.coefficients
 
     def value(self, z: ArrayLike) -> Array:
-        """Return σ(z), the function itself (of `truncated()`: the series).
-
-        Parameters
-        ----------
-        z : array-like
-            Points, any shape, dimensionless.
-
-        Returns
-        -------
-        ndarray, shape of z
-            Values.
-        """
+        """Return σ(z) at dimensionless points of any shape, in their shape; of `truncated()` the series."""
         return self.link.value(as_numpy(z))
 
     def derivative(self, z: ArrayLike) -> Array:
-        """Return σ'(z).
+        """Return σ'(z) at dimensionless points of any shape, in their shape.
 
         Exact almost everywhere for series and formulas, a difference of fourth order for callables.
-
-        Parameters
-        ----------
-        z : array-like
-            Points, any shape, dimensionless.
-
-        Returns
-        -------
-        ndarray, shape of z
-            Values of the derivative.
         """
         return self.link.derivative(as_numpy(z))
 
     def kernel(self, s: ArrayLike) -> Array:
-        """Return g(s) = Σ_j c_j² s^j = E[σ(u·x) σ(v·x)] for unit vectors with u·v = s.
-
-        Parameters
-        ----------
-        s : array-like
-            Cosines, any shape.
-
-        Returns
-        -------
-        ndarray, shape of s
-            Kernel of the series kept.
-        """
+        """Return g(s) = Σ_j c_j² s^j = E[σ(u·x) σ(v·x)] of the series kept, u·v = s, in the shape of the cosines s."""
         return polynomials.kernel_value(self.coefficients, as_numpy(s))
 
     @cached_property
@@ -272,43 +224,21 @@ class HermiteExpansion:
         return float(self.kernel(1.0))
 
     def kernel_derivative(self, s: ArrayLike, n: int = 1) -> Array:
-        """Return the n-th derivative g^(n)(s).
+        """Return the n-th derivative g^(n)(s) of the kernel of the series kept, in the shape of the cosines s.
 
-        Parameters
-        ----------
-        s : array-like
-            Cosines, any shape.
-        n : int, default 1
-            Number of derivatives, at least 0.
-
-        Returns
-        -------
-        ndarray, shape of s
-            Derivative of the kernel of the series kept.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If `n` is no integer, or negative.
+        TypeError or ValueError is raised unless `n` is an integer of at least 0.
         """
         count = as_integer(n)
         if count is None:
             msg = f"Argument `n` must be an integer, but is {shown(n)}."
             raise TypeError(msg)
-        if count < 0:
-            msg = f"Argument `n` must be at least 0, but is {count}."
-            raise ValueError(msg)
+        require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
         return polynomials.kernel_value(self.coefficients, as_numpy(s), count)
 
     def truncated(self) -> HermiteExpansion:
-        """Return the expansion whose link is the truncated series itself.
+        """Return the polynomial expansion whose link is the truncated series itself, so that its truncation error is 0.
 
         Coefficients within `tolerance` of zero are dropped, so that exponent and parity stay what they were.
-
-        Returns
-        -------
-        HermiteExpansion
-            A polynomial: its value is the series, its truncation error 0.
         """
         if isinstance(self.link, SeriesLink) and self.truncation_error == 0.0:
             return self
@@ -329,7 +259,7 @@ class HermiteExpansion:
         if isinstance(self.link, FormulaLink) and (self.name == "erf" or not self.name.isidentifier()):
             left = str(self.link.expression)
         # A printed form must exist even where the norm cannot be computed.
-        error = _known(lambda: f"{self.truncation_error:.2g}", "unknown")
+        error = _known(lambda: f"{self.truncation_error:.2g}")
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
@@ -341,10 +271,8 @@ class HermiteExpansion:
                 "σ(z)": link_in_a_line(self),
                 "information exponent k": _known(lambda: str(self.information_exponent), "none: σ is constant"),
                 "parity": self.parity,
-                "E σ(z)²": _known(lambda: f"{self.norm_squared:.4g}", "unknown"),
-                "distance from the series": _known(
-                    lambda: f"{self.truncation_error:.2g}, order {self.order}", "unknown"
-                ),
+                "E σ(z)²": _known(lambda: f"{self.norm_squared:.4g}"),
+                "distance from the series": _known(lambda: f"{self.truncation_error:.2g}, order {self.order}"),
             },
         )
 
@@ -365,7 +293,7 @@ def _rounded(link: HermiteExpansion) -> dict[int, str]:
     return {j: f"{c:.4g}" for j, c in enumerate(link.coefficients) if abs(c) > link.tolerance}
 
 
-def _known(text: Callable[[], str], otherwise: str) -> str:
+def _known(text: Callable[[], str], otherwise: str = "unknown") -> str:
     """Return a text, or another one where a number in it cannot be computed."""
     try:
         return text()
@@ -397,25 +325,18 @@ class FormulaLink:
 
     expression: Expression
 
-    def value(self, z: ArrayLike) -> Array:
-        """Return σ(z); the unit step is ½ at its jump."""
-        return _evaluate(self._value, z)
-
-    def derivative(self, z: ArrayLike) -> Array:
-        """Return σ'(z), with no delta at a jump and the mean slope at a kink."""
-        return _evaluate(self._derivative, z)
+    @cached_property
+    def value(self) -> Function:
+        """σ(z); the unit step is ½ at its jump."""
+        return _vectorised(self.expression)
 
     @cached_property
-    def _value(self) -> Function:
-        return compile_formula(self.expression)
-
-    @cached_property
-    def _derivative(self) -> Function:
+    def derivative(self) -> Function:
+        """σ'(z), with no delta at a jump and the mean slope at a kink."""
         import sympy
 
         (z,) = self.expression.free_symbols
-        slope = sympy.diff(self.expression, z).replace(sympy.DiracDelta, lambda *_: sympy.Integer(0))
-        return compile_formula(slope)
+        return _vectorised(sympy.diff(self.expression, z).replace(sympy.DiracDelta, lambda *_: sympy.Integer(0)))
 
     def __reduce__(self) -> tuple[object, ...]:
         return FormulaLink, (self.expression,)
@@ -494,19 +415,23 @@ Link: TypeAlias = SeriesLink | FormulaLink | CallableLink
 def callable_name(function: object) -> str:
     """Return the `__name__` of a callable, or the name of its type.
 
-    Examples
-    --------
     >>> callable_name(np.tanh)
     'tanh'
     """
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _evaluate(function: Function, z: ArrayLike) -> Array:
-    points = np.asarray(z, dtype=np.float64)
-    with np.errstate(over="ignore", under="ignore"):
-        value: Array = np.broadcast_to(function(points), points.shape)[()]
-    return value if value.ndim == 0 else value.copy()
+def _vectorised(expression: Expression) -> Callable[[ArrayLike], Array]:
+    """Return a formula in z as a function of points of any shape."""
+    function = compile_formula(expression)
+
+    def evaluate(z: ArrayLike) -> Array:
+        points = np.asarray(z, dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            value: Array = np.broadcast_to(function(points), points.shape)[()]
+        return value if value.ndim == 0 else value.copy()
+
+    return evaluate
 
 
 def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -> Function:
@@ -515,8 +440,6 @@ def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -
     The expression is made of the functions that `hermite.text.formulas` allows, in one symbol, or in those of
     `axes`, whose values are then the entries of the function's argument.
 
-    Examples
-    --------
     >>> from hermite.text.formulas import parse
     >>> compile_formula(parse("z**2 + 1"))(np.array([2.0])).tolist()
     [5.0]
@@ -563,18 +486,15 @@ def _numpy_functions() -> dict[Any, Callable[..., Any]]:
 def zero_tolerance(norm_squared: float, coefficient_error: float) -> float:
     """Return the size up to which a coefficient from quadrature counts as zero: max(1e-10 sqrt(E σ²), 10 × error).
 
-    Examples
-    --------
     >>> zero_tolerance(1.0, 1e-15)
     1e-10
     """
     return max(1e-10 * math.sqrt(norm_squared), 10.0 * coefficient_error)
 
 
+#: Order of links that are no polynomials, where none is asked for.
 DEFAULT_ORDER = 60
-"""Order of links that are no polynomials, where none is asked for."""
-
-# A norm whose error is this part of it is no norm.
+#: A norm whose error is this part of it is no norm.
 UNCERTAIN_NORM = 1e-6
 
 
@@ -659,9 +579,7 @@ def _check_order(order: int | None) -> int | None:
     if value is None:
         msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
         raise TypeError(msg)
-    if not 0 <= value <= MAX_DEGREE:
-        msg = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}."
-        raise ValueError(msg)
+    require(0 <= value <= MAX_DEGREE, f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}.")
     return value
 
 
@@ -701,21 +619,16 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
         if degree is None or not 0 <= degree <= MAX_DEGREE:
             msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
             raise ValueError(msg)
-        if degree in terms:
-            msg = f"Argument `x` must give each degree once, but gives {degree} twice."
-            raise ValueError(msg)
+        require(degree not in terms, f"Argument `x` must give each degree once, but gives {degree} twice.")
         terms[degree] = _coefficient(degree, number)
     terms = {degree: number for degree, number in sorted(terms.items()) if number != 0}
-    if not terms:
-        msg = f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}."
-        raise ValueError(msg)
+    require(terms, f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}.")
     coefficients = np.zeros(max(terms) + 1)
     for degree, number in terms.items():
         coefficients[degree] = float(number)  # type: ignore[arg-type]
     exact = None if any(isinstance(number, float) for number in terms.values()) else GivenTerms(tuple(terms.items()))
     text = format_series(terms, formal=True) if exact else series_as_text(coefficients)
-    if text is not None and len(text) > MAX_LENGTH:
-        text = None
+    text = text if text is not None and len(text) <= MAX_LENGTH else None
     return _series(format_series(terms, limit=8), tuple(coefficients.tolist()), exact, text, order)
 
 
@@ -725,15 +638,11 @@ def _by_degree(coefficients: Any) -> dict[int, object]:
         return dict(coefficients.items())  # a column of pandas has labels
     if not isinstance(coefficients, list | tuple):
         coefficients = np.asarray(as_numpy(coefficients))
-    if isinstance(coefficients, np.ndarray) and coefficients.ndim != 1:
-        msg = f"Argument `x` must be a one-dimensional array of coefficients, but has shape {coefficients.shape}."
-        raise ValueError(msg)
-    if len(coefficients) > MAX_DEGREE + 1:
-        msg = f"Argument `x` must have at most {MAX_DEGREE + 1} coefficients, but has {len(coefficients)}."
-        raise ValueError(msg)
-    if len(coefficients) == 0:
-        msg = "Argument `x` must have at least one nonzero coefficient, but is empty."
-        raise ValueError(msg)
+    shape = np.shape(coefficients) if isinstance(coefficients, np.ndarray) else (len(coefficients),)
+    require(len(shape) == 1, f"Argument `x` must be a one-dimensional array of coefficients, but has shape {shape}.")
+    count = f"Argument `x` must have at most {MAX_DEGREE + 1} coefficients, but has {shape[0]}."
+    require(shape[0] <= MAX_DEGREE + 1, count)
+    require(shape[0], "Argument `x` must have at least one nonzero coefficient, but is empty.")
     return dict(enumerate(coefficients))
 
 
@@ -763,11 +672,7 @@ def _coefficient(degree: int, number: object) -> object:
 
 
 def _series(
-    name: str,
-    coefficients: tuple[float, ...],
-    exact: ExactSource | None,
-    text: str | None,
-    order: int | None,
+    name: str, coefficients: tuple[float, ...], exact: ExactSource | None, text: str | None, order: int | None
 ) -> HermiteExpansion:
     """Return the expansion of a finite series, cut at `order` where one is asked for."""
     kept = np.zeros(len(coefficients) if order is None else order + 1)
@@ -792,20 +697,12 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
         msg = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
         raise ValueError(msg)
     with np.errstate(over="ignore"):
-        if not np.isfinite(np.sum(coefficients**2)):
-            msg = f"Argument `x` must have a norm within float64, but E σ(z)² of {name!r} is not."
-            raise ValueError(msg)
+        has_norm = np.isfinite(np.sum(coefficients**2))
+    require(has_norm, f"Argument `x` must have a norm within float64, but E σ(z)² of {name!r} is not.")
     if degree is not None:
         return _series(name, tuple(coefficients.tolist()), form, text, order)
     rounding = float(np.finfo(np.float64).eps * np.max(np.abs(coefficients)))
-    return HermiteExpansion(
-        name=name,
-        coefficients=coefficients,
-        link=FormulaLink(expression),
-        coefficient_error=rounding,
-        text=text,
-        exact_source=form,
-    )
+    return HermiteExpansion(name, coefficients, FormulaLink(expression), rounding, text, form)
 
 
 def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -> HermiteExpansion:
@@ -813,19 +710,12 @@ def _by_quadrature(name: str, text: str | None, link: Link, order: int | None) -
     from hermite.quadrature import integrate
 
     result = integrate(link.value, DEFAULT_ORDER if order is None else order)
-    if not result.norm_squared_error <= UNCERTAIN_NORM * result.norm_squared:
-        msg = (
-            f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not "
-            f"converge: {result.norm_squared:.3g} with error {result.norm_squared_error:.3g}."
-        )
-        raise ValueError(msg)
-    tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
-    return HermiteExpansion(
-        name=name,
-        # Coefficients are set to 0 here alone, so that callers may ask for `!= 0`.
-        coefficients=np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0),
-        link=link,
-        coefficient_error=result.coefficient_error,
-        text=text,
-        tolerance=tolerance,
+    require(
+        result.norm_squared_error <= UNCERTAIN_NORM * result.norm_squared,
+        f"Argument `x` must be square-integrable under N(0, 1), but the integral of {name!r} squared does not "
+        f"converge: {result.norm_squared:.3g} with error {result.norm_squared_error:.3g}.",
     )
+    tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
+    # Coefficients are set to 0 here alone, so that callers may ask for `!= 0`.
+    coefficients = np.where(np.abs(result.coefficients) > tolerance, result.coefficients, 0.0)
+    return HermiteExpansion(name, coefficients, link, result.coefficient_error, text, tolerance=tolerance)

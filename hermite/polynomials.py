@@ -22,6 +22,7 @@ vectors z_a, z_b with z_i and z_j kept.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
 
+#: Largest degree the package accepts; every recurrence is tested up to it.
 MAX_DEGREE = 300
-"""Largest degree the package accepts; every recurrence is tested up to it."""
 
 _NORM = (2.0 * math.pi) ** -0.25
 
@@ -40,13 +41,10 @@ def evaluate(degree_max: int, z: ArrayLike) -> Array:
 
     Forward recurrence h_(j+1) = (z h_j - sqrt(j) h_(j-1)) / sqrt(j+1), which is stable for every real z.
 
-    Examples
-    --------
     >>> evaluate(2, [0.0, 1.0])[2].round(4).tolist()
     [-0.7071, 0.0]
     """
-    points = np.asarray(z, dtype=np.float64)
-    return _three_term(degree_max, points, np.ones_like(points))
+    return _three_term(degree_max, z, np.ones_like)
 
 
 def evaluate_functions(degree_max: int, z: ArrayLike) -> Array:
@@ -55,26 +53,23 @@ def evaluate_functions(degree_max: int, z: ArrayLike) -> Array:
     They are orthonormal in L²(dz) and bounded by 0.7, obey the recurrence of h_j and never overflow: the form that
     quadrature needs.
     """
+    return _three_term(degree_max, z, lambda points: _NORM * np.exp(-0.25 * points**2))
+
+
+def _three_term(degree_max: int, z: ArrayLike, first: Callable[[Array], Array]) -> Array:
+    """Return the rows of the recurrence that begin with `first`, a function of the points."""
     points = np.asarray(z, dtype=np.float64)
-    return _three_term(degree_max, points, _NORM * np.exp(-0.25 * points**2))
-
-
-def _three_term(degree_max: int, z: Array, first: Array) -> Array:
-    """Return the rows of the recurrence that begin with `first`."""
-    table = np.empty((degree_max + 1, *z.shape))
-    table[0] = first
-    if degree_max >= 1:
-        table[1] = z * first
+    table = np.empty((degree_max + 1, *points.shape))
+    table[0] = first(points)
+    table[1:2] = points * table[0]
     for j in range(1, degree_max):
-        table[j + 1] = (z * table[j] - math.sqrt(j) * table[j - 1]) / math.sqrt(j + 1)
+        table[j + 1] = (points * table[j] - math.sqrt(j) * table[j - 1]) / math.sqrt(j + 1)
     return table
 
 
 def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
     """Return Σ_j c_j h_j(z), in the shape of `z`; a numpy scalar where `z` is a scalar. What overflows is ±inf.
 
-    Examples
-    --------
     >>> float(series_value([1.0, 2.0], 3.0))
     7.0
     """
@@ -99,23 +94,16 @@ def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
 def differentiate(coefficients: ArrayLike) -> Array:
     """Return the coefficients of the derivative of a series, sqrt(j+1) c_(j+1), from h_j' = sqrt(j) h_(j-1).
 
-    Examples
-    --------
     >>> differentiate([5.0, 0.0, 0.0, 0.0, 1.0]).tolist()
     [0.0, 0.0, 0.0, 2.0]
     """
     c = np.asarray(coefficients, dtype=np.float64)
-    if c.size == 1:
-        return np.zeros(1)
-    slopes: Array = np.sqrt(np.arange(1.0, c.size)) * c[1:]
-    return slopes
+    return np.zeros(1) if c.size == 1 else np.sqrt(np.arange(1.0, c.size)) * c[1:]
 
 
 def series_derivative(coefficients: ArrayLike, z: ArrayLike) -> Array:
     """Return the derivative Σ_j c_j sqrt(j) h_(j-1)(z) of a series, in the shape of `z`.
 
-    Examples
-    --------
     >>> float(series_derivative([0.0, 2.0], 3.0))
     2.0
     """
@@ -128,8 +116,6 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     g(u·v) = E[σ(u·x) σ(v·x)] for unit vectors u, v and x ~ N(0, I), since E[h_i(u·x) h_j(v·x)] = 1{i = j} (u·v)^j.
     Cosines `s` have |s| <= 1 in every use; this is not checked.
 
-    Examples
-    --------
     >>> h4 = [0.0, 0.0, 0.0, 0.0, 1.0]
     >>> float(kernel_value(h4, 0.5)), float(kernel_value(h4, 0.5, n=1))
     (0.0625, 0.5)
@@ -162,8 +148,6 @@ def _horner(weights: Array, points: Array) -> Array:
 def trimmed(coefficients: Array) -> tuple[float, ...]:
     """Return the coefficients up to the last nonzero one, at least one.
 
-    Examples
-    --------
     >>> trimmed(np.array([0.0, 1.0, 0.0]))
     (0.0, 1.0)
     """
@@ -174,8 +158,6 @@ def trimmed(coefficients: Array) -> tuple[float, ...]:
 def mean_derivatives(coefficients: ArrayLike) -> Array:
     """Return f̂_k = E f^(k)(z) = sqrt(k!) c_k of a series with coefficients c_k, z ~ N(0, 1), shape (N + 1,).
 
-    Examples
-    --------
     >>> mean_derivatives([0.0, 0.0, 0.0, 1.0]).round(4).tolist()
     [0.0, 0.0, 0.0, 2.4495]
     """
@@ -189,8 +171,6 @@ def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
     `phi` and `psi` are mean derivatives; R, S and t each run to `size`, at least the lengths of both series for nothing
     to be lost. Entries are [R, S, t].
 
-    Examples
-    --------
     >>> contracted_pair([0.0, 0.0, 2.0], [0.0, 0.0, 2.0], 3)[0, 0].tolist()
     [0.0, 0.0, 2.0]
     """
@@ -213,13 +193,13 @@ class DiagramTable:
 
 def count_diagrams(f: ArrayLike, g: ArrayLike) -> int:
     """Return an upper bound of the number of rows that `diagrams` goes through, without making them."""
-    first, second = _support(f), _support(g)
-    return int(
-        sum(
-            sum(k - e + 1 for k in first if k >= e) * sum(k - e + 1 for k in sorted({*first, *second}) if k >= e)
-            for e in range(max(first, default=-1) + 1)
-        )
+    first = _support(f)
+    both = {*first, *_support(g)}
+    counts = (
+        [sum(k - e + 1 for k in degrees if k >= e) for degrees in (first, both)]
+        for e in range(max(first, default=-1) + 1)
     )
+    return sum(of_first * of_both for of_first, of_both in counts)
 
 
 def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramTable:
@@ -232,8 +212,6 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     `f` and `g` are mean derivatives. `allowed` says whether the factor of φ and ψ can differ from 0 at
     [r + r', s + s']; beyond it, it is 0.
 
-    Examples
-    --------
     >>> table = diagrams([0.0, 1.0], [0.0, 0.0], np.array([[True]]))
     >>> table.edges.tolist(), table.weights.tolist()
     ([[1, 0, 0, 0, 0]], [[1.0, 0.0]])
@@ -241,11 +219,12 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     size = max(np.size(f), np.size(g))
     hat = np.stack([_padded(f, size), _padded(g, size)])
     top = max(_support(f), default=-1)
+    factorials = np.array([float(math.factorial(n)) for n in range(size)])
     edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
     for e in range(top + 1):
         half = _half_diagrams(hat, e)
         r, s = half.T
-        scale = 1.0 / (_factorials(r) * _factorials(s))
+        scale = 1.0 / (factorials[r] * factorials[s])
         values, others = hat[:, e + r + s] * scale
         left, right = np.nonzero(np.repeat((values != 0.0)[:, None], r.size, axis=1))
         R, S = r[left] + r[right], s[left] + s[right]
@@ -282,7 +261,3 @@ def _padded(means: ArrayLike, size: int) -> Array:
 def _support(means: ArrayLike) -> list[int]:
     """Return the degrees at which a series does not vanish."""
     return [int(k) for k in np.flatnonzero(np.asarray(means, dtype=np.float64))]
-
-
-def _factorials(numbers: Integers) -> Array:
-    return np.array([float(math.factorial(int(n))) for n in numbers])

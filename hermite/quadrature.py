@@ -10,9 +10,8 @@ panels close in on them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ _MAX_PANELS = 20_000
 _MAX_LEVELS = 60
 
 
-@dataclass(frozen=True)
-class QuadratureResult:
+class QuadratureResult(NamedTuple):
     """Coefficients of a function and the points they were computed from."""
 
     #: Estimates of c_j = E[σ(z) h_j(z)], shape (order + 1,).
@@ -60,8 +58,7 @@ class QuadratureResult:
         nodes = np.concatenate([self.nodes, tail_nodes.ravel()])
         weights = np.concatenate([self.weights, tail_weights.ravel()])
         values = np.concatenate([self.values, np.zeros(tail_nodes.size)])
-        total = 0.0
-        size = _CHUNK * (_FINE + 1)
+        total, size = 0.0, _CHUNK * (_FINE + 1)
         for start in range(0, nodes.size, size):
             part = slice(start, start + size)
             series = coefficients @ polynomials.evaluate_functions(order, nodes[part])
@@ -75,8 +72,6 @@ def integrate(function: Function, order: int) -> QuadratureResult:
     The function must be finite on the line and of finite second moment, or ValueError is raised. Features narrower than
     the first panels (half a unit, 33 nodes) that no node meets cannot be seen.
 
-    Examples
-    --------
     >>> result = integrate(np.abs, 2)
     >>> result.coefficients.round(12).tolist()[0], round(result.norm_squared, 12)
     (0.797884560803, 1.0)
@@ -161,8 +156,7 @@ def _clenshaw_curtis(n: int) -> Array:
     k = np.arange(n + 1)
     weights = np.ones(n + 1)
     for j in range(1, n // 2 + 1):
-        factor = 1.0 if 2 * j == n else 2.0
-        weights -= factor / (4.0 * j * j - 1.0) * np.cos(2.0 * np.pi * j * k / n)
+        weights -= (1.0 if 2 * j == n else 2.0) / (4.0 * j * j - 1.0) * np.cos(2.0 * np.pi * j * k / n)
     weights *= 2.0 / n
     weights[[0, -1]] /= 2.0
     return weights
@@ -170,15 +164,17 @@ def _clenshaw_curtis(n: int) -> Array:
 
 def _support(function: Function) -> float:
     """Return the half width L beyond which σ φ^(1/2) is below rounding."""
-    middle = np.linspace(-8.03, 8.07, 400)
-    scale = float(np.max(np.abs(finite_values(function, middle) * polynomials.evaluate_functions(0, middle)[0])))
+
+    def size_at(z: Array) -> float:
+        return float(np.max(np.abs(finite_values(function, z) * polynomials.evaluate_functions(0, z)[0])))
+
+    scale = size_at(np.linspace(-8.03, 8.07, 400))
     for half_width in _HALF_WIDTHS:
         tail = np.linspace(half_width - 2.0, half_width, 41)
-        tail = np.concatenate([-tail, tail])
-        size = np.max(np.abs(finite_values(function, tail) * polynomials.evaluate_functions(0, tail)[0]))
+        size = size_at(np.concatenate([-tail, tail]))
         if size <= _TAIL * scale:
             return half_width
-        scale = max(scale, float(size))
+        scale = max(scale, size)
     msg = (
         "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed "
         f"at |z| = {_HALF_WIDTHS[-1]:g}."

@@ -6,15 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermite.text.command_line import (
-    EXIT_DONE,
-    PlainParser,
-    UsageError,
-    command_parser,
-    exit_code_of,
-    run_program,
-    tell,
-)
+from hermite.text import command_line
+from hermite.text.command_line import EXIT_DONE, UsageError, require_usage, tell
+from hermite.text.messages import renamed, shown
 
 if TYPE_CHECKING:
     from hermite.exponents.generative import SampleLaw
@@ -34,13 +28,15 @@ stdout holds the result, stderr everything else. exit codes: 0 done, 1 the resul
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _print_exponents(build_parser().parse_args(arguments)), interrupted="interrupted")
+    return command_line.exit_code_of(
+        lambda: _print_exponents(build_parser().parse_args(arguments)), interrupted="interrupted"
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser; building it imports nothing heavy."""
     about = "Print the information and the generative exponent of a link, and the samples that they ask for."
-    parser = command_parser("hermite.exponents", about, EXAMPLES, PlainParser)
+    parser = command_line.command_parser("hermite.exponents", about, EXAMPLES, command_line.PlainParser)
     add = parser.add_argument
     add("link", metavar="LINK", help="name or formula in z as hermite.expand takes it, or formula in z1, z2, z3")
     add("--degrees", metavar="N", default="8", help="show c_k^2 and lambda_k^2 up to this k, at most 24 [8]")
@@ -49,30 +45,24 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _print_exponents(parsed: argparse.Namespace) -> int:
-    if not (parsed.degrees.isascii() and parsed.degrees.isdigit()) or not 1 <= int(parsed.degrees[:4]) <= 24:
-        from hermite.text.messages import shown
+    import json
 
-        msg = f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}."
-        raise UsageError(msg)
     from hermite.text.formulas import named_axes
-    from hermite.text.messages import renamed
 
+    is_degree = parsed.degrees.isascii() and parsed.degrees.isdigit() and 1 <= int(parsed.degrees[:4]) <= 24
+    require_usage(is_degree, f"Option --degrees must be an integer from 1 to 24, but is {shown(parsed.degrees)}.")
     try:
         if named_axes(parsed.link):
-            values, text = leaps(parsed.link)
+            values, lines = leaps(parsed.link)
         else:
-            values, text = exponents(parsed.link, int(parsed.degrees))
+            values, lines = exponents(parsed.link, int(parsed.degrees))
     except ValueError as error:
         raise UsageError(renamed(str(error), dict.fromkeys(("x", "f", "link"), "LINK"))) from None
-    if parsed.json:
-        import json
-
-        text = json.dumps(values)
-    tell(text)
+    tell(json.dumps(values) if parsed.json else "\n".join(lines))
     return EXIT_DONE
 
 
-def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
+def exponents(link: str, degrees: int) -> tuple[dict[str, Any], list[str]]:
     """Return the exponents of a link as values for JSON and as lines of text."""
     from hermite.expansion import expand
     from hermite.exponents.generative import coefficient_shares, generative_exponent, label_correlations, sample_laws
@@ -102,10 +92,10 @@ def exponents(link: str, degrees: int) -> tuple[dict[str, Any], str]:
             for k, (share, label) in enumerate(zip(shares, correlations, strict=True), 1)
         ),
     ]
-    return values, "\n".join([*lines, *_as_lines(laws)])
+    return values, [*lines, *_as_lines(laws)]
 
 
-def leaps(function: str) -> tuple[dict[str, Any], str]:
+def leaps(function: str) -> tuple[dict[str, Any], list[str]]:
     """Return the leaps of a function of several directions as values for JSON and as lines of text."""
     from hermite.exponents.generative import sample_laws
     from hermite.exponents.leap import leap
@@ -113,26 +103,16 @@ def leaps(function: str) -> tuple[dict[str, Any], str]:
     information, generative = leap(function, kind="information"), leap(function, kind="generative")
     laws = sample_laws(information.leap, generative.leap)
     del laws["smoothed"]  # known for one direction alone
-    values = {
-        "link": function,
-        **{
-            f"{found.kind}_leap": {
-                "leap": found.leap,
-                "complete": found.complete,
-                "flag": [
-                    {"degree": step.degree, "directions": step.directions.tolist(), "strength": step.strength}
-                    for step in found.flag
-                ],
-            }
-            for found in (information, generative)
-        },
-        "samples": _as_values(laws),
-    }
+    values: dict[str, Any] = {"link": function}
     lines = [f"function              {function}"]
     for found in (information, generative):
-        _, _, flag = repr(found).partition(" leap ")
-        lines.append(f"{found.kind + ' leap':<22}{flag}")
-    return values, "\n".join([*lines, *_as_lines(laws)])
+        flag = [
+            {"degree": step.degree, "directions": step.directions.tolist(), "strength": step.strength}
+            for step in found.flag
+        ]
+        values[f"{found.kind}_leap"] = {"leap": found.leap, "complete": found.complete, "flag": flag}
+        lines.append(f"{found.kind + ' leap':<22}{repr(found).partition(' leap ')[2]}")
+    return values | {"samples": _as_values(laws)}, [*lines, *_as_lines(laws)]
 
 
 def _as_values(laws: dict[str, SampleLaw]) -> dict[str, Any]:
@@ -149,4 +129,4 @@ def _digits(value: float) -> str:
 
 
 if __name__ == "__main__":
-    run_program(main, light=False)
+    command_line.run_program(main, light=False)

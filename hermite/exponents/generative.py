@@ -10,7 +10,6 @@ integrals of h_k are exact: ∫_a^b h_k γ = (h_(k-1) γ(a) - h_(k-1) γ(b)) / �
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from hermite import polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import HermiteExpansion, expand
 from hermite.quadrature import finite_values
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,12 +28,10 @@ if TYPE_CHECKING:
 
     Function = Callable[[Array], Array]
 
+#: Largest degree looked at: 2√24 + 6, as far as h_24 must be followed, is within what `expand` has looked at.
 HIGHEST_DEGREE = 24
-"""Largest degree looked at: 2√24 + 6, as far as h_24 must be followed, is within what `expand` has looked at."""
-
+#: λ_k² up to this size counts as zero.
 THRESHOLD = 1e-6
-"""λ_k² up to this size counts as zero."""
-
 _CELLS = 4096
 #: Crossings to find; where a function has more, fewer levels are taken.
 _MOST_CROSSINGS = 60_000
@@ -88,8 +85,7 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     """
     rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
     value = as_integer(degree)
-    if value is None and not isinstance(degree, bool):
-        raise TypeError(rule)
+    require(value is not None or isinstance(degree, bool), rule, TypeError)
     if value is None or not 1 <= value <= HIGHEST_DEGREE:
         raise ValueError(rule)
     return _correlations(expand(link), value)
@@ -178,8 +174,6 @@ def sample_laws(information: int, generative: int) -> dict[str, SampleLaw]:
     Online SGD max(1, k - 1), times log d at k = 2 (2003.10409); smoothed max(1, k/2) (2305.10633); transformed labels
     max(1, k*/2) (2403.05529).
 
-    Examples
-    --------
     >>> {key: str(law) for key, law in sample_laws(3, 1).items()}
     {'online': 'd^2', 'smoothed': 'd^1.5', 'transformed': 'd'}
     """
@@ -193,8 +187,7 @@ def sample_laws(information: int, generative: int) -> dict[str, SampleLaw]:
 # --- pre-images of bins -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LabelCells:
+class LabelCells(NamedTuple):
     """Intervals of the line, and the bin of values into which the function sends each."""
 
     #: Increasing ends of the intervals, shape (n + 1,).
@@ -209,8 +202,6 @@ def label_cells(function: Function, reach: float) -> LabelCells:
     What the function holds on a whole cell is a bin of its own: an atom of the label. Features between two grid points,
     reach / 2048 apart, are not seen. ValueError is raised where the function is not finite.
 
-    Examples
-    --------
     >>> cells = label_cells(np.sign, 10.0)
     >>> first_above = cells.bins.argmax()
     >>> cells.bins[[0, first_above, -1]].tolist(), bool(abs(cells.ends[first_above]) < 1e-12)
@@ -309,8 +300,6 @@ def interval_moments(ends: Array, degree: int) -> Array:
 
     The outermost ends may be infinite. Masses far out keep their relative accuracy.
 
-    Examples
-    --------
     >>> interval_moments(np.array([-np.inf, 0.0, np.inf]), 1).round(4).tolist()
     [[0.5, 0.5], [-0.3989, 0.3989]]
     """

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -23,7 +23,7 @@ from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
 from hermite.text.formulas import named_axes, parse_several
-from hermite.text.messages import not_a_choice, shown
+from hermite.text.messages import not_a_choice, require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from hermite.text.formulas import Expression
 
 MOST_AXES = 3
-
+#: Points, shape (n, axes), to values, shape (n,).
 PointFunction: TypeAlias = Callable[[Array], Array]
-"""Points, shape (n, axes), to values, shape (n,)."""
-
 _RULE = (
     "Argument `f` must be a vectorised function f(z1, …) of {axes} arrays, or f(z) of one of shape (n, {axes}), "
     "with n finite real values"
@@ -50,16 +48,12 @@ RESOLUTION = 0.01
 #: Largest degree of polynomials that are known exactly.
 POLYNOMIAL_DEGREE = 15
 
-#: From the directions known and the rest to the first degree that tells of the rest, and its matrix Λ_k.
-Search: TypeAlias = Callable[[Array, Array], "tuple[int, Array] | None"]
 Kind = Literal["generative", "information"]
 
+#: Largest degree looked at, but for polynomials in `kind="information"`.
 HIGHEST_DEGREE = 6
-"""Largest degree looked at, but for polynomials in `kind="information"`."""
-
+#: λ_k² up to this size counts as zero where it comes from cells.
 THRESHOLD = 2e-3
-"""λ_k² up to this size counts as zero where it comes from cells."""
-
 _EXACT_THRESHOLD = 1e-12
 #: Directions whose part of Λ_k is less than this of the largest are left to later steps, or are errors of cells.
 _SMALLEST_PART = 0.02
@@ -166,18 +160,26 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     (2, 3)
     """
     axes = _checked_axes(axes)
-    if kind not in get_args(Kind):
-        raise ValueError(not_a_choice("Argument `kind`", kind, get_args(Kind)))
+    require(kind in get_args(Kind), not_a_choice("Argument `kind`", kind, get_args(Kind)))
     link = single_link(f, axes)
     if link is not None:
-        return _of_one_direction(link, kind)
+        expansion = expand(link)
+        if kind == "generative":
+            degree, strength = generative_exponent(expansion)
+        else:
+            degree = expansion.information_exponent
+            strength = float(coefficient_shares(expansion)[degree])
+        return Leap(degree, (LeapStep(degree, np.eye(1), strength),), kind, complete=True)
+    search: Callable[[Array, Array], tuple[int, Array] | None]
     function, count = point_function(f, axes)
     label = ranked(function, count)
     exact = kind == "information" and polynomial_rows(function, np.eye(count), 0) is not None
     if exact:
-        search = _by_coefficients(function)
+        search = partial(_by_coefficients, function)
+    elif kind == "generative":
+        search = partial(_by_cells, label, label_rows)
     else:
-        search = _by_cells(label, label_rows) if kind == "generative" else _by_cells(function, value_rows)
+        search = partial(_by_cells, function, value_rows)
     known, steps, settled = np.empty((0, count)), list[LeapStep](), False
     while not settled:
         rest = _complement(known)
@@ -204,50 +206,36 @@ def _checked_axes(axes: Any) -> int | None:
     if number is None:
         msg = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
         raise TypeError(msg)
-    if not 1 <= number <= MOST_AXES:
-        msg = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
-        raise ValueError(msg)
+    require(1 <= number <= MOST_AXES, f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}.")
     return number
 
 
-def _of_one_direction(link: object, kind: Kind) -> Leap:
-    expansion = expand(link)
-    if kind == "generative":
-        degree, strength = generative_exponent(expansion)
-    else:
-        degree = expansion.information_exponent
-        strength = float(coefficient_shares(expansion)[degree])
-    return Leap(degree, (LeapStep(degree, np.eye(1), strength),), kind, complete=True)
+def _by_coefficients(function: PointFunction, known: Array, rest: Array) -> tuple[int, Array] | None:
+    """Return the first degree of a polynomial that tells of the directions left, and its matrix Λ_k."""
+    rows = polynomial_rows(function, np.concatenate([known, rest]), len(known)) or {}
+    for degree in range(1, POLYNOMIAL_DEGREE + 1):
+        of_degree = {alpha: row for alpha, row in rows.items() if sum(alpha) == degree}
+        if sum(float(row @ row) for row in of_degree.values()) > _EXACT_THRESHOLD:
+            return degree, direction_matrix(of_degree, len(rest), degree)
+    return None
 
 
-def _by_coefficients(function: PointFunction) -> Search:
-    def search(known: Array, rest: Array) -> tuple[int, Array] | None:
-        rows = polynomial_rows(function, np.concatenate([known, rest]), len(known)) or {}
-        for degree in range(1, POLYNOMIAL_DEGREE + 1):
-            of_degree = {alpha: row for alpha, row in rows.items() if sum(alpha) == degree}
-            if sum(float(row @ row) for row in of_degree.values()) > _EXACT_THRESHOLD:
-                return degree, direction_matrix(of_degree, len(rest), degree)
-        return None
-
-    return search
-
-
-def _by_cells(function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]]) -> Search:
-    def search(known: Array, rest: Array) -> tuple[int, Array] | None:
-        coarse, fine, slices = _GRIDS[len(known), len(rest)]
-        # In several dimensions the second grid is turned, so that the two favour no direction together.
-        turned = np.linalg.qr(np.random.default_rng(7).standard_normal((len(rest), len(rest))))[0] @ rest
-        bases = [rest, turned] if len(rest) > 1 else [rest]
-        grids = [cells_of(function, known, basis, coarse, slices) for basis in bases]
-        for degree in range(1, HIGHEST_DEGREE + 1):
-            matrices = [direction_matrix(rows_of(cells, degree), len(rest), degree) for cells in grids]
-            # A grid adds an error to a λ_k² of zero, which depends on its orientation to the function.
-            if min(float(np.trace(matrix)) for matrix in matrices) > THRESHOLD:
-                cells = cells_of(function, known, rest, fine, slices)
-                return degree, direction_matrix(rows_of(cells, degree), len(rest), degree)
-        return None
-
-    return search
+def _by_cells(
+    function: PointFunction, rows_of: Callable[[Cells, int], dict[MultiIndex, Array]], known: Array, rest: Array
+) -> tuple[int, Array] | None:
+    """Return the same of any function, from cells."""
+    coarse, fine, slices = _GRIDS[len(known), len(rest)]
+    # In several dimensions the second grid is turned, so that the two favour no direction together.
+    turned = np.linalg.qr(np.random.default_rng(7).standard_normal((len(rest), len(rest))))[0] @ rest
+    bases = [rest, turned] if len(rest) > 1 else [rest]
+    grids = [cells_of(function, known, basis, coarse, slices) for basis in bases]
+    for degree in range(1, HIGHEST_DEGREE + 1):
+        matrices = [direction_matrix(rows_of(cells, degree), len(rest), degree) for cells in grids]
+        # A grid adds an error to a λ_k² of zero, which depends on its orientation to the function.
+        if min(float(np.trace(matrix)) for matrix in matrices) > THRESHOLD:
+            cells = cells_of(function, known, rest, fine, slices)
+            return degree, direction_matrix(rows_of(cells, degree), len(rest), degree)
+    return None
 
 
 def _is_settled(label: PointFunction, known: Array) -> bool:
@@ -327,13 +315,11 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
         )
         raise TypeError(msg)
     required, name = _required_arguments(f), callable_name(f)
-    if axes is None and (required is None or required < 2):
-        msg = f"Argument `axes` must be given for a callable of one array, but is not for {name!r}."
-        raise ValueError(msg)
+    has_count = axes is not None or (required is not None and required >= 2)
+    require(has_count, f"Argument `axes` must be given for a callable of one array, but is not for {name!r}.")
     count = axes or required or 0
-    if count > MOST_AXES:
-        msg = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
-        raise ValueError(msg)
+    too_many = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
+    require(count <= MOST_AXES, too_many)
     rows = (lambda points: f(*points.T.copy())) if required in (None, count) else _of_array(f, count)
     return _checked(rows, name, count), count
 
@@ -344,9 +330,8 @@ def _from_text(text: str, axes: int | None) -> tuple[PointFunction, int]:
     expression: Expression = parse_several(text)
     named = max(named_axes(text))
     count = named if axes is None else axes
-    if count < named:
-        msg = f"Argument `axes` must be at least {named} for {shown(text)}, which names z{named}, but is {axes}."
-        raise ValueError(msg)
+    too_few = f"Argument `axes` must be at least {named} for {shown(text)}, which names z{named}, but is {axes}."
+    require(count >= named, too_few)
     formula = compile_formula(expression, tuple(sympy.symbols(f"z1:{count + 1}", real=True)))
     return _checked(lambda points: formula(points.T), text, count), count
 
@@ -391,12 +376,13 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
         except Exception as error:
             msg = f"{rule}, but {shown(name)} failed on {len(points)} points: {error}"
             raise TypeError(msg) from error
-        if raw.dtype.kind not in "fiub" or raw.shape != (len(points),):
-            msg = f"{rule}, but {shown(name)} returns {raw.dtype} of shape {raw.shape} for {len(points)} points."
-            raise TypeError(msg)
+        returned = f"{raw.dtype} of shape {raw.shape} for {len(points)} points"
+        is_real = raw.dtype.kind in "fiub" and raw.shape == (len(points),)
+        require(is_real, f"{rule}, but {shown(name)} returns {returned}.", TypeError)
         values = raw.astype(np.float64)
-        if not np.isfinite(values).all():
-            where = int(np.argmin(np.isfinite(values)))
+        finite = np.isfinite(values)
+        if not finite.all():
+            where = int(np.argmin(finite))
             msg = f"{rule}, but {shown(name)} is {values[where]} near {np.round(points[where], 4).tolist()}."
             raise ValueError(msg)
         return values
@@ -410,8 +396,6 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
 def multi_indices(axes: int, degree: int) -> list[MultiIndex]:
     """Return all multi-indices of a total degree.
 
-    Examples
-    --------
     >>> multi_indices(2, 2)
     [(0, 2), (1, 1), (2, 0)]
     """
@@ -472,11 +456,8 @@ class Cells:
 
     def integrals(self, degree: int) -> dict[MultiIndex, Array]:
         """Return ∫ h_α γ over each cell, for all α of a degree."""
-        moments = interval_moments(self.ends, degree)
-        return {
-            alpha: reduce(np.multiply.outer, [moments[k] for k in alpha]).ravel()
-            for alpha in multi_indices(self.axes, degree)
-        }
+        moments, indices = interval_moments(self.ends, degree), multi_indices(self.axes, degree)
+        return {alpha: reduce(np.multiply.outer, [moments[k] for k in alpha]).ravel() for alpha in indices}
 
     @cached_property
     def mass(self) -> Array:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from hermite.text.messages import suggestion
+from hermite.text.messages import require, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -212,12 +212,10 @@ class PlainParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the parser's message, with the flag or the choice that was meant where one was misspelt."""
-        flag = re.search(r"unrecognized arguments: ([^\s=]+)", message)
-        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
         hint = ""
-        if flag:
+        if flag := re.search(r"unrecognized arguments: ([^\s=]+)", message):
             hint = flag_suggestion(flag[1], self._flags)
-        elif choice:
+        elif choice := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message):
             hint = suggestion(choice[1], re.findall(r"[^\s',]+", choice[2]))
         raise UsageError(f"{message}.{hint}" if hint else message)
 
@@ -240,8 +238,7 @@ def command_parser(module: str, description: str, epilog: str, kind: type[Kind])
 
 def require_usage(condition: object, sentence: str) -> None:
     """Raise UsageError with a sentence unless a condition holds."""
-    if not condition:
-        raise UsageError(sentence)
+    require(condition, sentence, UsageError)
 
 
 def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
@@ -280,7 +277,11 @@ def _is_own_process() -> bool:
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; tell a mistake of the user, or an interruption, on stderr."""
     try:
-        _check_directory()
+        Path.cwd()  # without which libraries cannot be imported
+    except OSError as error:
+        say(f"error: The current directory must exist, but does not ({error.strerror}).")
+        return EXIT_USAGE
+    try:
         code = _done(command)
     except UsageError as error:
         say(f"error: {error}")
@@ -306,15 +307,6 @@ def _done(command: Callable[[], int]) -> int:
 
         tell(PROGRAM)
         return EXIT_DONE
-
-
-def _check_directory() -> None:
-    """Refuse a current directory that has been removed, where libraries cannot be imported."""
-    try:
-        Path.cwd()
-    except OSError as error:
-        msg = f"The current directory must exist, but does not ({error.strerror})."
-        raise UsageError(msg) from None
 
 
 def say(text: str) -> None:

@@ -30,8 +30,6 @@ def require(condition: object, sentence: str, error: type[Exception] = ValueErro
 def shown(value: object) -> str:
     """Return the representation of a value in one line, cut if it is long.
 
-    Examples
-    --------
     >>> shown("four"), shown([1.0, 2.0])
     ("'four'", '[1.0, 2.0]')
     >>> shown(10**5000)
@@ -55,8 +53,6 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
 
     A choice is near if `difflib` finds it so, or if the word is a part of it; `mark` stands around it.
 
-    Examples
-    --------
     >>> suggestion("tahn", ["tanh", "relu"]), suggestion("corr", ["overlaps", "correlation"], mark="`")
     (" Did you mean 'tanh'?", ' Did you mean `correlation`?')
     """
@@ -73,8 +69,6 @@ def suggestion(word: object, choices: Iterable[str], mark: str = "'") -> str:
 def not_a_choice(name: str, value: object, choices: Iterable[str], *, quoted: bool = True) -> str:
     """Return the sentence that a value is none of the choices, with the one that was meant where it was misspelt.
 
-    Examples
-    --------
     >>> not_a_choice("Argument `keep`", "ful", ["full", "summary"])
     "Argument `keep` must be one of 'full', 'summary', but is 'ful'. Did you mean 'full'?"
     """
@@ -88,8 +82,6 @@ def renamed(sentence: str, names: Mapping[str, str]) -> str:
 
     What begins with two dashes is an option.
 
-    Examples
-    --------
     >>> renamed("Argument `width` must be at most `count`, but is 9.", {"width": "--width", "count": "--directions"})
     'Option --width must be at most --directions, but is 9.'
     >>> renamed("Argument `x` must be a formula.", {"x": "LINK"})
@@ -107,7 +99,10 @@ def rounded(value: float, error: float) -> tuple[str, str]:
     """
     if not (math.isfinite(value) and math.isfinite(error) and error > 0.0):
         return _short(value, 3), _short(error, 2)
-    places, power = _places(value, error)
+    lead = math.floor(math.log10(error))
+    largest = math.floor(math.log10(max(abs(value), error)))
+    power = 0 if SMALLEST_PLAIN <= largest <= LARGEST_PLAIN else largest
+    places = power - lead + (error < TWO_DIGITS * 10.0**lead)
     exponent = f"e{power:+03d}" if power else ""
     mantissas = (round(number * 10.0**-power, places) for number in (value, error))
     value_text, error_text = (f"{mantissa:.{max(places, 0)}f}{exponent}" for mantissa in mantissas)
@@ -121,14 +116,6 @@ def with_error(value: float, error: float = math.nan) -> str:
         return value_text
     mantissa, letter, power = value_text.partition("e")
     return f"({mantissa} ± {error_text.partition('e')[0]})e{power}" if letter else f"{value_text} ± {error_text}"
-
-
-def _places(value: float, error: float) -> tuple[int, int]:
-    """Return the decimals that an error leaves, and the power of ten that both numbers are divided by, mostly 0."""
-    lead = math.floor(math.log10(error))
-    places = -lead + (error < TWO_DIGITS * 10.0**lead)
-    largest = math.floor(math.log10(max(abs(value), error)))
-    return (places, 0) if SMALLEST_PLAIN <= largest <= LARGEST_PLAIN else (places + largest, largest)
 
 
 def _short(value: float, digits: int) -> str:
