@@ -1,15 +1,19 @@
-"""History of the stiff stepper: coefficients of backward differentiation with variable step and order.
+"""The stiff method: backward differentiation of order 1 to 5 with variable step, without matrices.
 
-It is kept as z_j = h^j y^(j)/j!.
-
-The method keeps the leading coefficient of the formula with equal steps (fixed leading coefficient), so that a change
-of step needs no interpolation.
+Its history is z_j = h^j y^(j)/j!. It keeps the leading coefficient of the formula with equal steps (fixed leading
+coefficient), so that a change of step needs no interpolation.
 
 References
 ----------
 K. R. Jackson and R. Sacks-Davis, ACM Trans. Math. Software 6 (1980) 295.
 P. N. Brown, G. D. Byrne and A. C. Hindmarsh, VODE, SIAM J. Sci. Stat. Comput. 10 (1989) 1038: coefficients, error
 constants, and the choice of step and order.
+P. N. Brown and A. C. Hindmarsh, Reduced storage matrix methods in stiff ODE systems, J. Appl. Math. Comput. 31 (1989)
+40: inexact Newton iteration with GMRES, and its tolerances.
+Y. Saad, Iterative Methods for Sparse Linear Systems, second edition, algorithm 9.5: GMRES, here right-preconditioned by
+a diagonal.
+P. N. Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equations, SIAM J. Sci. Stat. Comput. 11 (1990)
+450: length of the difference.
 """
 
 from __future__ import annotations
@@ -18,71 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.integrators.step_kernels import (
-    ACCEPTED,
-    AGE,
-    CONSTANT,
-    CONSTANT_DOWN,
-    CONSTANT_SAVED,
-    CONSTANT_UP,
-    DIAGONALS,
-    EVALUATIONS,
-    FAILED_ITERATIONS,
-    FAILURES,
-    FIXED_ORDER,
-    FIXED_STEP,
-    GROWTH,
-    HAS_PRODUCT,
-    HESSENBERG,
-    ITERATIONS,
-    LARGEST_STEP,
-    MAX_KRYLOV,
-    MAX_ORDER,
-    NEXT_ORDER,
-    ORDER,
-    PAST_STEPS,
-    PENDING,
-    POLYNOMIAL,
-    PRODUCTS,
-    RATE,
-    READY,
-    REJECTED,
-    ROW_CORRECTION,
-    ROW_DIAGONAL,
-    ROW_DIRECTION,
-    ROW_FILTER,
-    ROW_KRYLOV,
-    ROW_NOISE,
-    ROW_NORDSIECK,
-    ROW_PRODUCT,
-    ROW_RESIDUAL,
-    ROW_SAVED,
-    ROW_SLOPE,
-    ROW_SOLUTION,
-    ROW_START,
-    ROW_STATE,
-    ROW_TRIAL,
-    ROW_WEIGHT,
-    RTOL,
-    SAVED_CONSTANT,
-    SCALE,
-    SMALLEST_STEP,
-    SMALLEST_STEP_AT_ZERO,
-    STATUS_EVENT,
-    STATUS_MAX_STEPS,
-    STATUS_NOT_FINITE,
-    STATUS_REACHED,
-    STATUS_STEP_TOO_SMALL,
-    STEP,
-    TIME,
-    TIME_START,
-    UNRESOLVED,
-    WAIT,
-    copy_row,
-    events_passed,
-    saving_steps,
-    unowned_arrays,
-)
+from dynamics.integrators import step_kernels as slots
+from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
 
@@ -92,6 +33,40 @@ if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
     from hermite.arrays import Integers, Matrix, Vector
 
+
+# Rows for the linear solve: residual b, solution x, diagonal of J, error weights, weighted inverse of the
+# preconditioner, f(y), J z, z, and the Krylov basis.
+ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = range(3, 11)
+ROW_KRYLOV, MAX_KRYLOV, MAX_ORDER = 11, 10, 5
+# Rows after that: correction y − y_predicted, the correction before a choice of order, what rounding does to the
+# solution of a step per unit of its length, and the Nordsieck array.
+ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = range(ROW_KRYLOV + MAX_KRYLOV + 1, ROW_KRYLOV + MAX_KRYLOV + 5)
+# Slots of `scalars`: step length in the Nordsieck array, rate of convergence, error constant of the saved correction,
+# error constants (lower order, this order, higher order, saved correction), largest growth, past step lengths,
+# coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`, and the Hessenberg
+# matrix.
+SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = range(6, 14)
+PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
+# Slots of `counters`; UNRESOLVED counts accepted steps since the time last moved.
+ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
+# Behind those that are stored: whether the system has a product with its Jacobian.
+HAS_PRODUCT = 16
+_CARRIED = (slots.ROW_STATE, slots.ROW_START, ROW_DIAGONAL, *range(ROW_SAVED, ROW_NORDSIECK + MAX_ORDER + 1))
+LAYOUT = Layout(
+    rows=ROW_NORDSIECK + MAX_ORDER + 1,
+    scalars=HESSENBERG + (MAX_KRYLOV + 1) * (MAX_KRYLOV + 3),
+    counters=16,
+    carried=_CARRIED,
+    kept=_CARRIED,
+    statistics=STATISTICS
+    | {
+        "linear_iterations": PRODUCTS,
+        "nonlinear_iterations": ITERATIONS,
+        "nonlinear_failures": FAILED_ITERATIONS,
+        "diagonal_evaluations": DIAGONALS,
+        "order": ORDER,
+    },
+)
 
 # Bias of the error estimates of lower or same and of higher order, and the bounds of a growth worth a change of step.
 BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
@@ -231,10 +206,10 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
             growth = 1.0 / ((BIAS_SAME * down) ** (1.0 / q) + 1e-6)
             if growth > best:
                 best, order = growth, q - 1
-        if q < MAX_ORDER and counters[ACCEPTED] > q:
+        if q < MAX_ORDER and counters[slots.ACCEPTED] > q:
             quotient = scalars[CONSTANT_SAVED] / scalars[SAVED_CONSTANT]
             quotient *= (scalars[SCALE] / scalars[PAST_STEPS + 2]) ** (q + 1.0)
-            trial = vectors[ROW_TRIAL]
+            trial = vectors[slots.ROW_TRIAL]
             for i in range(n):
                 trial[i] = vectors[ROW_CORRECTION, i] - quotient * vectors[ROW_SAVED, i]
             up = weighted_norm(trial, weight) * scalars[CONSTANT_UP]
@@ -249,20 +224,14 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
         copy_row(vectors[ROW_SAVED], vectors[ROW_CORRECTION])
         scalars[SAVED_CONSTANT] = scalars[CONSTANT_SAVED]
     counters[NEXT_ORDER] = order
-    scalars[STEP] = scalars[SCALE] * min(best, scalars[GROWTH])
+    scalars[slots.STEP] = scalars[SCALE] * min(best, scalars[GROWTH])
     scalars[GROWTH] = LARGEST_GROWTH
 
 
-# Matrix-free solution of (1 − γ J) x = b by GMRES, right-preconditioned by a diagonal.
-#
-# Products with the Jacobian are differences of the right-hand side.  One costs a single evaluation, half of what an
+# Products with the Jacobian are differences of the right-hand side. One costs a single evaluation, half of what an
 # analytic product costs for the overlap equations, and its relative error of 1e-7 is far below what the solve needs,
 # unless the step exceeds the fastest relaxation by a factor of 1e5 or more: what is slow is then lost in the rounding
 # of what is fast, and the product of the system is taken instead, if it has one.
-#
-# References ---------- Y. Saad, Iterative Methods for Sparse Linear Systems, second edition, algorithm 9.5. P. N.
-# Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equations, SIAM J. Sci. Stat. Comput. 11 (1990)
-# 450: length of the difference.
 
 
 @kernel
@@ -359,7 +328,7 @@ def solve_linear(
     do not suffice, the nonlinear iteration notices by itself.
     """
     n = vectors.shape[1]
-    y, solution, filter_row = vectors[ROW_TRIAL], vectors[ROW_SOLUTION], vectors[ROW_FILTER]
+    y, solution, filter_row = vectors[slots.ROW_TRIAL], vectors[ROW_SOLUTION], vectors[ROW_FILTER]
     h = matrix(scalars, HESSENBERG, MAX_KRYLOV + 1, MAX_KRYLOV + 3)
     total = 0.0
     for i in range(n):
@@ -392,15 +361,7 @@ def solve_linear(
     for i in range(n):
         solution[i] *= filter_row[i]
     counters[PRODUCTS] += count
-    counters[EVALUATIONS] += count if reach > 0.0 else 0
-
-
-# The nonlinear equation of one step of the stiff stepper.
-#
-# References
-# ----------
-# P. N. Brown and A. C. Hindmarsh, Reduced storage matrix methods in stiff ODE systems, J. Appl. Math. Comput. 31 (1989)
-# 40: inexact Newton iteration with GMRES, and its tolerances.
+    counters[slots.EVALUATIONS] += count if reach > 0.0 else 0
 
 
 # Bounds of the nonlinear iteration, as in CVODE but for the linear one, 0.05 there. What the linear solver leaves of a
@@ -440,7 +401,7 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
     It also has when nothing is left but rounding: that of a rate, 1e-15, is a million tolerances of 1e-12 if γ = 1e9.
     """
     n = vectors.shape[1]
-    y, e, f = vectors[ROW_TRIAL], vectors[ROW_CORRECTION], vectors[ROW_SLOPE]
+    y, e, f = vectors[slots.ROW_TRIAL], vectors[ROW_CORRECTION], vectors[ROW_SLOPE]
     weight, step, residual = vectors[ROW_WEIGHT], vectors[ROW_SOLUTION], vectors[ROW_RESIDUAL]
     inverse = 1.0 / scalars[POLYNOMIAL + 1]
     gamma = h * inverse
@@ -455,17 +416,17 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
         scalars[RATE] = 1.0
         add_scaled(vectors[ROW_NOISE], vectors[ROW_NOISE], -0.5)
     counters[AGE] += 1
-    noise = set_filter(vectors, gamma) * ROUNDING / scalars[RTOL]
-    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[RTOL])
+    noise = set_filter(vectors, gamma) * ROUNDING / scalars[slots.RTOL]
+    reach = max(1.0, SMALLEST_DIFFERENCE / scalars[slots.RTOL])
     if noise > LARGEST_NOISE * reach and counters[HAS_PRODUCT] == 1:
         reach = 0.0
     # Differences are less accurate than the right-hand side, so that what they leave is no sign of its rounding.
-    rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[RTOL]) if reach == 0.0 else 0.0
+    rounding = min(ROUNDINGS * noise, LARGEST_ROUNDING / scalars[slots.RTOL]) if reach == 0.0 else 0.0
     previous = largest = 0.0
     smallest = np.inf
     for iteration in range(MAX_ITERATIONS):
         rhs(t, y, f, system)
-        counters[EVALUATIONS] += 1
+        counters[slots.EVALUATIONS] += 1
         counters[ITERATIONS] += 1
         for i in range(n):
             residual[i] = gamma * f[i] - inverse * vectors[ROW_NORDSIECK + 1, i] - e[i]
@@ -492,9 +453,6 @@ def solve_step(t: float, h: float, vectors: Matrix, scalars: Vector, counters: I
     return True
 
 
-# Stiff stepper: backward differentiation of order 1 to 5 with variable step, without matrices.
-
-
 # Failures and accepted steps in a row that end a run whose steps are below the resolution of the time. Escapes take up
 # to some thousand steps; those of a solution that is infinite at a finite time never end.
 MOST_FAILURES, MOST_UNRESOLVED = 50, 50_000
@@ -507,15 +465,15 @@ def accept(h: float, vectors: Matrix, scalars: Vector, counters: Integers, syste
     for j in range(q + 1):
         add_scaled(vectors[ROW_NORDSIECK + j], vectors[ROW_CORRECTION], scalars[POLYNOMIAL + j])
     normalise(vectors[ROW_NORDSIECK], system)
-    copy_row(vectors[ROW_START], vectors[ROW_STATE])
-    copy_row(vectors[ROW_STATE], vectors[ROW_NORDSIECK])
+    copy_row(vectors[slots.ROW_START], vectors[slots.ROW_STATE])
+    copy_row(vectors[slots.ROW_STATE], vectors[ROW_NORDSIECK])
     for i in range(MAX_ORDER + 1, 1, -1):
         scalars[PAST_STEPS + i] = scalars[PAST_STEPS + i - 1]
     scalars[PAST_STEPS + 1] = h
-    if counters[ACCEPTED] == 0:
+    if counters[slots.ACCEPTED] == 0:
         for i in range(2, MAX_ORDER + 2):
             scalars[PAST_STEPS + i] = h
-    counters[ACCEPTED] += 1
+    counters[slots.ACCEPTED] += 1
     counters[WAIT] -= 1
 
 
@@ -527,19 +485,19 @@ def reject(vectors: Matrix, scalars: Vector, counters: Integers, error: float) -
     """
     q = counters[ORDER]
     shift(vectors, q, -1.0)
-    counters[REJECTED] += 1
-    counters[FAILURES] += 1
+    counters[slots.REJECTED] += 1
+    counters[slots.FAILURES] += 1
     factor = 0.25
     if error < np.inf:
         factor = max(0.1, min(0.9, 1.0 / ((BIAS_SAME * error) ** (1.0 / (q + 1)) + 1e-6)))
-        if counters[FAILURES] > 1:
+        if counters[slots.FAILURES] > 1:
             factor = min(factor, 0.2)
-        if counters[FAILURES] > 3 and q > 1 and counters[FIXED_ORDER] == 0:
+        if counters[slots.FAILURES] > 3 and q > 1 and counters[FIXED_ORDER] == 0:
             counters[NEXT_ORDER] = q - 1
     else:
         counters[FAILED_ITERATIONS] += 1
         counters[AGE] = PRECONDITIONER_AGE
-    scalars[STEP] = scalars[SCALE] * factor
+    scalars[slots.STEP] = scalars[SCALE] * factor
     scalars[GROWTH] = 1.0
 
 
@@ -550,11 +508,11 @@ def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
     Steps below the resolution of the time are collected until their sum is not: after a wait of 1e13 a neuron escapes
     within a time of order 1.
     """
-    scalars[TIME_START] = scalars[TIME]
+    scalars[slots.TIME_START] = scalars[slots.TIME]
     scalars[PENDING] += h
     counters[UNRESOLVED] += 1
-    if scalars[PENDING] > SMALLEST_STEP * abs(scalars[TIME]):
-        scalars[TIME] += scalars[PENDING]
+    if scalars[PENDING] > slots.SMALLEST_STEP * abs(scalars[slots.TIME]):
+        scalars[slots.TIME] += scalars[PENDING]
         scalars[PENDING] = 0.0
         counters[UNRESOLVED] = 0
 
@@ -562,27 +520,27 @@ def pass_time(h: float, scalars: Vector, counters: Integers) -> None:
 @kernel
 def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> bool:
     """Start at order 1 with z = (y, h y') and a step that changes the state little; return whether y' is finite."""
-    y, f, weight = vectors[ROW_STATE], vectors[ROW_SLOPE], vectors[ROW_WEIGHT]
-    rhs(scalars[TIME], y, f, system)
-    counters[EVALUATIONS] += 1
+    y, f, weight = vectors[slots.ROW_STATE], vectors[ROW_SLOPE], vectors[ROW_WEIGHT]
+    rhs(scalars[slots.TIME], y, f, system)
+    counters[slots.EVALUATIONS] += 1
     for i in range(y.size):
-        weight[i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]))
+        weight[i] = 1.0 / (atol[i] + scalars[slots.RTOL] * abs(y[i]))
     speed = weighted_norm(f, weight)
     if not speed < np.inf:
         return False
     size = weighted_norm(y, weight)
     # The first step is of first order: its error is about half the square of the relative change.
     h = np.sqrt(size) / speed if speed > 1e-5 and size > 1e-5 else 1e-6
-    h = min(h, scalars[LARGEST_STEP])
-    if scalars[FIXED_STEP] > 0.0:
-        h = scalars[FIXED_STEP]
+    h = min(h, scalars[slots.LARGEST_STEP])
+    if scalars[slots.FIXED_STEP] > 0.0:
+        h = scalars[slots.FIXED_STEP]
     for i in range(y.size):
-        vectors[ROW_START, i] = y[i]
+        vectors[slots.ROW_START, i] = y[i]
         vectors[ROW_NORDSIECK, i] = y[i]
         vectors[ROW_NORDSIECK + 1, i] = h * f[i]
-    scalars[SCALE], scalars[STEP], scalars[GROWTH], scalars[RATE] = h, h, 1e4, 1.0
+    scalars[SCALE], scalars[slots.STEP], scalars[GROWTH], scalars[RATE] = h, h, 1e4, 1.0
     counters[ORDER], counters[NEXT_ORDER], counters[WAIT], counters[AGE] = 1, 1, 2, PRECONDITIONER_AGE
-    counters[READY] = 1
+    counters[slots.READY] = 1
     return True
 
 
@@ -598,23 +556,23 @@ def advance(
     system: System,
 ) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
-    y = vectors[ROW_STATE]
-    t, fixed = scalars[TIME], scalars[FIXED_STEP]
-    if counters[READY] == 0:
+    y = vectors[slots.ROW_STATE]
+    t, fixed = scalars[slots.TIME], scalars[slots.FIXED_STEP]
+    if counters[slots.READY] == 0:
         if not begin(vectors, scalars, counters, atol, system):
-            return STATUS_NOT_FINITE
+            return slots.STATUS_NOT_FINITE
         if events_passed(t, y, events, system):
-            return STATUS_EVENT
-    status = STATUS_REACHED
+            return slots.STATUS_EVENT
+    status = slots.STATUS_REACHED
     tried = 0
-    while t < target and status == STATUS_REACHED:
+    while t < target and status == slots.STATUS_REACHED:
         if tried >= max_steps:
-            return STATUS_MAX_STEPS
+            return slots.STATUS_MAX_STEPS
         tried += 1
-        h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
+        h = fixed if fixed > 0.0 else min(scalars[slots.STEP], scalars[slots.LARGEST_STEP])
         for i in range(y.size):
             noise = NOISE_WEIGHT * h * vectors[ROW_NOISE, i]
-            vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[RTOL] * abs(y[i]) + noise)
+            vectors[ROW_WEIGHT, i] = 1.0 / (atol[i] + scalars[slots.RTOL] * abs(y[i]) + noise)
         predict(vectors, scalars, counters, h)
         error = np.inf
         if solve_step(t + h, h, vectors, scalars, counters, system):
@@ -622,56 +580,36 @@ def advance(
         if error <= 1.0 or (fixed > 0.0 and error < np.inf):
             accept(h, vectors, scalars, counters, system)
             pass_time(h, scalars, counters)
-            t = scalars[TIME]
+            t = scalars[slots.TIME]
             if counters[UNRESOLVED] >= MOST_UNRESOLVED:
-                status = STATUS_STEP_TOO_SMALL
+                status = slots.STATUS_STEP_TOO_SMALL
             choose_next(vectors, scalars, counters, error)
-            counters[FAILURES] = 0
+            counters[slots.FAILURES] = 0
             if events_passed(t, y, events, system):
-                status = STATUS_EVENT
+                status = slots.STATUS_EVENT
         else:
             finite = bool(np.isfinite(weighted_norm(vectors[ROW_SLOPE], vectors[ROW_WEIGHT])))
             reject(vectors, scalars, counters, error)
-            unresolved = scalars[STEP] <= SMALLEST_STEP * abs(t) and counters[FAILURES] >= MOST_FAILURES
-            if fixed > 0.0 or unresolved or scalars[STEP] <= SMALLEST_STEP_AT_ZERO:
-                status = STATUS_STEP_TOO_SMALL if finite else STATUS_NOT_FINITE
+            unresolved = (
+                scalars[slots.STEP] <= slots.SMALLEST_STEP * abs(t) and counters[slots.FAILURES] >= MOST_FAILURES
+            )
+            if fixed > 0.0 or unresolved or scalars[slots.STEP] <= slots.SMALLEST_STEP_AT_ZERO:
+                status = slots.STATUS_STEP_TOO_SMALL if finite else slots.STATUS_NOT_FINITE
     return status
 
 
 @exact_kernel
-def write_polynomial(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers) -> None:
-    """Write Σ_j z_j ((t − t_n)/h)^j, with the same bits in all functions that it is compiled into."""
+def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Write the state at a time strictly within the last step, Σ_j z_j ((t − t_n)/h)^j."""
     # The time may have moved by several short steps at once, of which this is the last.
-    x = max((t - scalars[TIME]) / scalars[SCALE], -1.0)
+    x = max((t - scalars[slots.TIME]) / scalars[SCALE], -1.0)
     q = counters[ORDER]
     for i in range(out.size):
         value = vectors[ROW_NORDSIECK + q, i]
         for j in range(q - 1, -1, -1):
             value = vectors[ROW_NORDSIECK + j, i] + value * x
         out[i] = value
-
-
-@kernel
-def interpolate(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step."""
-    write_polynomial(t, out, vectors, scalars, counters)
     normalise(out, system)
-
-
-@entry
-def interpolate_alone(
-    t: float,
-    out: Vector,
-    vectors: Matrix,
-    scalars: Vector,
-    counters: Integers,
-    parameters: Vector,
-    sizes: Integers,
-    normalise: Callable[..., None],
-) -> None:
-    """Do the same for Python, by as few arguments as it takes: each costs some microseconds a call."""
-    write_polynomial(t, out, vectors, scalars, counters)
-    normalise(out, parameters, sizes)
 
 
 save_through = saving_steps(advance, interpolate)

@@ -1,4 +1,4 @@
-"""Coefficients of the explicit Runge-Kutta pair of order 8(5,3) by Dormand and Prince.
+"""The explicit method: the Runge-Kutta pair of order 8(5,3) by Dormand and Prince.
 
 Stage i is k_i = f(t + c_i h, y + h Σ_j w_ij k_j), c = DOP853_C and w = DOP853_WEIGHTS.  Rows 1 to 11 give the stages,
 row 12 the step, y_new = y + h Σ_j w_12,j k_j, whose derivative is stage 12; rows 13 to 15 give the additional stages
@@ -7,8 +7,8 @@ coefficients of the dense output.  All weights are one array because each furthe
 
 References
 ----------
-E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5 and
-II.6, and the program DOP853.
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, sections II.4 (step
+control), II.5 (the pair) and II.6 (dense output), and the program DOP853.
 """
 
 from __future__ import annotations
@@ -17,39 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.integrators.step_kernels import (
-    ACCEPTED,
-    DENSE_READY,
-    EVALUATIONS,
-    FAILURES,
-    FIXED_STEP,
-    LARGEST_STEP,
-    READY,
-    REJECTED,
-    ROW_DENSE,
-    ROW_END,
-    ROW_NEW,
-    ROW_STAGES,
-    ROW_START,
-    ROW_STATE,
-    ROW_TRIAL,
-    ROW_ZERO,
-    RTOL,
-    SMALLEST_STEP,
-    SMALLEST_STEP_AT_ZERO,
-    STABILITY_LIMITED,
-    STATUS_EVENT,
-    STATUS_MAX_STEPS,
-    STATUS_NOT_FINITE,
-    STATUS_REACHED,
-    STATUS_STEP_TOO_SMALL,
-    STEP,
-    TIME,
-    TIME_START,
-    copy_row,
-    events_passed,
-    unowned_arrays,
-)
+from dynamics.integrators import step_kernels as slots
+from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.system_calls import System, is_given_up, normalise, rhs
 from dynamics.kernels.jit import entry, kernel, row_part, vector
 
@@ -59,6 +28,21 @@ if TYPE_CHECKING:
     from dynamics.integrators.step_kernels import Arrays
     from hermite.arrays import Integers, Matrix, Vector
 
+
+# Rows after the common ones: new state, the 16 stages, of which END is the derivative at the end of the step, the 7
+# dense coefficients, zeros. Slot of `counters`: accepted steps whose length stability limits.
+ROW_NEW, ROW_STAGES, ROW_END, ROW_DENSE, ROW_ZERO = 3, 4, 16, 20, 27
+STABILITY_LIMITED = 6
+_CARRIED = slots.ROW_STATE, slots.ROW_START, ROW_END
+LAYOUT = Layout(
+    rows=ROW_ZERO + 1,
+    scalars=8,
+    counters=8,
+    carried=_CARRIED,
+    # Dense output adds its stages and its coefficients.
+    kept=(*_CARRIED[:2], *range(ROW_STAGES, ROW_END + 1), *range(ROW_DENSE, ROW_ZERO)),
+    statistics=STATISTICS | {"steps_limited_by_stability": STABILITY_LIMITED},
+)
 
 #: Error of the dense output in units of its last coefficient: for y' = −λ y the two are as 1.2e-3 to 1 at every h λ
 #: from 1 to 30. From h λ = 5 on, where steps damp a mode that their polynomials do not, it is up to 400 times the error
@@ -146,9 +130,6 @@ DOP853_COUNTS = np.count_nonzero(DOP853_WEIGHTS, axis=1)
 DOP853_PLACES = np.argsort(DOP853_WEIGHTS == 0.0, axis=1, kind="stable")
 
 
-# Compiled sums of the stages of the pair of order 8(5,3), and the norm of its errors.
-
-
 # Columns summed at a time, so that the target of a sum stays in the fastest cache.
 COLUMN_BLOCK = 512
 
@@ -209,14 +190,6 @@ def largest_ratio(v: Vector, before: Vector, after: Vector, atol: Vector, rtol: 
     return number_of(worst) if worst < bits_of(np.inf) else np.inf
 
 
-# Explicit stepper: Dormand-Prince of order 8(5,3).
-#
-# References
-# ----------
-# E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, sections II.4
-# (step control), II.5 (the pair) and II.6 (dense output).
-
-
 # Rows of DOP853_WEIGHTS.
 WEIGHTS_ERROR_5, WEIGHTS_DENSE = 16, 18
 
@@ -235,13 +208,13 @@ def attempt(t: float, h: float, vectors: Matrix, atol: Vector, rtol: float, syst
     The first stage is in place already.  The estimate |e_5|² / √(|e_5|² + 0.01 |e_3|²) combines both embedded
     formulas in the largest-component norm.
     """
-    y, new, error = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
+    y, new, error = vectors[slots.ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for s in range(1, 13):
         # The twelfth sum is the step itself; ROW_NEW follows ROW_TRIAL.
-        add_stages(y, stages, s, h, y.size, vectors[ROW_TRIAL + s // 12])
+        add_stages(y, stages, s, h, y.size, vectors[slots.ROW_TRIAL + s // 12])
         if s < 12:
-            rhs(t + DOP853_C[s] * h, vectors[ROW_TRIAL], vectors[ROW_STAGES + s], system)
+            rhs(t + DOP853_C[s] * h, vectors[slots.ROW_TRIAL], vectors[ROW_STAGES + s], system)
             if is_given_up(system):
                 return np.inf
     five = three = 0.0
@@ -262,7 +235,7 @@ def stability_product(vectors: Matrix, h: float) -> float:
     change = distance = 0.0
     for i in range(vectors.shape[1]):
         change += (vectors[ROW_END, i] - vectors[ROW_STAGES + 11, i]) ** 2
-        distance += (vectors[ROW_NEW, i] - vectors[ROW_TRIAL, i]) ** 2
+        distance += (vectors[ROW_NEW, i] - vectors[slots.ROW_TRIAL, i]) ** 2
     if not change < np.inf:
         return np.inf
     return float(h * np.sqrt(change / distance)) if distance > 0.0 else 0.0
@@ -284,95 +257,79 @@ def take_steps(
     The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
     the first stage of the next step.
     """
-    y, new, end = vectors[ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
-    t, rtol, fixed = scalars[TIME], scalars[RTOL], scalars[FIXED_STEP]
-    if counters[READY] == 0:
+    y, new, end = vectors[slots.ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
+    t, rtol, fixed = scalars[slots.TIME], scalars[slots.RTOL], scalars[slots.FIXED_STEP]
+    if counters[slots.READY] == 0:
         rhs(t, y, end, system)
-        counters[EVALUATIONS] += 1
+        counters[slots.EVALUATIONS] += 1
         speed = largest_ratio(end, y, y, atol, rtol, y.size)
         if not speed < np.inf:
-            return STATUS_NOT_FINITE
-        copy_row(vectors[ROW_START], y)
+            return slots.STATUS_NOT_FINITE
+        copy_row(vectors[slots.ROW_START], y)
         # A step that changes the state by a hundredth; the growth factor corrects a careful guess in a few steps.
         size = largest_ratio(y, y, y, atol, rtol, y.size)
-        scalars[STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
-        counters[READY] = 1
+        scalars[slots.STEP] = 0.01 * size / speed if size > 1e-5 and speed > 1e-5 else 1e-6
+        counters[slots.READY] = 1
         if events_passed(t, y, events, system):
-            return STATUS_EVENT
-    status = STATUS_REACHED
+            return slots.STATUS_EVENT
+    status = slots.STATUS_REACHED
     tried = 0
-    while t < target and status == STATUS_REACHED:
+    while t < target and status == slots.STATUS_REACHED:
         if tried >= max_steps:
-            return STATUS_MAX_STEPS
+            return slots.STATUS_MAX_STEPS
         tried += 1
-        h = fixed if fixed > 0.0 else min(scalars[STEP], scalars[LARGEST_STEP])
-        if counters[FAILURES] == 0:
+        h = fixed if fixed > 0.0 else min(scalars[slots.STEP], scalars[slots.LARGEST_STEP])
+        if counters[slots.FAILURES] == 0:
             copy_row(vectors[ROW_STAGES], end)
         error = attempt(t, h, vectors, atol, rtol, system)
-        counters[EVALUATIONS] += 11
+        counters[slots.EVALUATIONS] += 11
         product = np.inf
         if error <= 1.0 or (fixed > 0.0 and error < np.inf):
             normalise(new, system)
             rhs(t + h, new, end, system)
-            counters[EVALUATIONS] += 1
+            counters[slots.EVALUATIONS] += 1
             product = stability_product(vectors, h)
         factor = NOT_FINITE_FACTOR
         if error < np.inf:
             factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
         if product < np.inf:
-            copy_row(vectors[ROW_START], y)
+            copy_row(vectors[slots.ROW_START], y)
             copy_row(y, new)
-            scalars[TIME_START], scalars[TIME] = t, t + h
+            scalars[slots.TIME_START], scalars[slots.TIME] = t, t + h
             t += h
-            scalars[STEP] = h * (factor if counters[FAILURES] == 0 else min(factor, 1.0))
-            counters[FAILURES] = 0
-            counters[DENSE_READY] = 0
-            counters[ACCEPTED] += 1
+            scalars[slots.STEP] = h * (factor if counters[slots.FAILURES] == 0 else min(factor, 1.0))
+            counters[slots.FAILURES] = 0
+            counters[slots.DENSE_READY] = 0
+            counters[slots.ACCEPTED] += 1
             counters[STABILITY_LIMITED] += 1 if product > STABILITY_BOUND else 0
             if events_passed(t, y, events, system):
-                status = STATUS_EVENT
+                status = slots.STATUS_EVENT
         else:
-            counters[FAILURES] += 1
-            counters[REJECTED] += 1
-            scalars[STEP] = h * min(factor, NOT_FINITE_FACTOR if error <= 1.0 else 1.0)
-            if fixed > 0.0 or scalars[STEP] <= SMALLEST_STEP * abs(t) + SMALLEST_STEP_AT_ZERO:
-                status = STATUS_STEP_TOO_SMALL if 1.0 < error < np.inf else STATUS_NOT_FINITE
+            counters[slots.FAILURES] += 1
+            counters[slots.REJECTED] += 1
+            scalars[slots.STEP] = h * min(factor, NOT_FINITE_FACTOR if error <= 1.0 else 1.0)
+            if fixed > 0.0 or scalars[slots.STEP] <= slots.SMALLEST_STEP * abs(t) + slots.SMALLEST_STEP_AT_ZERO:
+                status = slots.STATUS_STEP_TOO_SMALL if 1.0 < error < np.inf else slots.STATUS_NOT_FINITE
     return status
-
-
-@entry
-def advance(
-    target: float,
-    max_steps: int,
-    arrays: Arrays,
-    rhs: Callable[..., None],
-    event_values: Callable[..., None],
-    normalise: Callable[..., None],
-) -> int:
-    """Take steps as `take_steps` does; return its status."""
-    arrays = unowned_arrays(arrays)
-    vectors, scalars, counters, atol, events = arrays[:5]
-    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
-    return take_steps(target, max_steps, vectors, scalars, counters, atol, events, system)
 
 
 @kernel
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute the coefficients of the dense output of the last step, with three more evaluations."""
-    t, start, trial = scalars[TIME_START], vectors[ROW_START], vectors[ROW_TRIAL]
-    stages, dense, h = vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO], scalars[TIME] - t
+    t, start, trial = scalars[slots.TIME_START], vectors[slots.ROW_START], vectors[slots.ROW_TRIAL]
+    stages, dense, h = vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO], scalars[slots.TIME] - t
     for s in range(13, 16):
         add_stages(start, stages, s, h, start.size, trial)
         rhs(t + DOP853_C[s] * h, trial, stages[s], system)
     for i in range(start.size):
-        change = vectors[ROW_STATE, i] - start[i]
+        change = vectors[slots.ROW_STATE, i] - start[i]
         dense[0, i] = change
         dense[1, i] = h * stages[0, i] - change
         dense[2, i] = 2.0 * change - h * (stages[12, i] + stages[0, i])
     for row in range(3, 7):
         add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row])
-    counters[DENSE_READY] = 1
-    counters[EVALUATIONS] += 3
+    counters[slots.DENSE_READY] = 1
+    counters[slots.EVALUATIONS] += 3
 
 
 @kernel
@@ -381,26 +338,31 @@ def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counte
 
     With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.
     """
-    if counters[DENSE_READY] == 0:
+    if counters[slots.DENSE_READY] == 0:
         prepare_dense(vectors, scalars, counters, system)
-    x = (t - scalars[TIME_START]) / (scalars[TIME] - scalars[TIME_START])
+    x = (t - scalars[slots.TIME_START]) / (scalars[slots.TIME] - scalars[slots.TIME_START])
     for i in range(out.size):
         value = vectors[ROW_DENSE + 6, i]
         for row in range(5, -1, -1):
             value = value * (x if row % 2 == 1 else 1.0 - x) + vectors[ROW_DENSE + row, i]
-        out[i] = value * x + vectors[ROW_START, i]
+        out[i] = value * x + vectors[slots.ROW_START, i]
     normalise(out, system)
 
 
+save_through = saving_steps(take_steps, write_inside)
+
+
 @entry
-def interpolate(
-    t: float,
-    out: Vector,
+def advance_through(
+    targets: Vector,
+    max_steps: int,
+    states: Matrix,
     arrays: Arrays,
     rhs: Callable[..., None],
     event_values: Callable[..., None],
     normalise: Callable[..., None],
-) -> None:
-    """Write the state at a time strictly within the last step."""
-    vectors, scalars, counters = arrays[:3]
-    write_inside(t, out, vectors, scalars, counters, (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise))
+) -> int:
+    """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
+    arrays = unowned_arrays(arrays)
+    system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
+    return save_through(targets, max_steps, states, arrays, system)

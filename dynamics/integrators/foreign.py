@@ -30,24 +30,20 @@ class ForeignStepper:
     #: Why `state` is refused.
     refusal: str
 
-    def __init__(self, method: str, system: BoundSystem, tolerances: Tolerances, num_events: int) -> None:
+    def __init__(
+        self, method: str, y0: Array, system: BoundSystem, tolerances: Tolerances, num_events: int, t0: float
+    ) -> None:
         for option in ("fixed_step", "fixed_order"):
             if getattr(tolerances, option) != 0:
                 msg = f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}."
                 raise ValueError(msg)
         self._system = system
         self._last_finite = True
+        #: Start and end of the last accepted step, dimensionless.
+        self.start = self.time = float(t0)
+        self._start_state = self._state = y0.copy()
+        self._accepted = 0
         self._times, self._now = np.full(num_events, np.nan), np.full(num_events, np.nan)
-
-    @property
-    def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
-        raise NotImplementedError
-
-    @property
-    def start(self) -> float:
-        """Start of the last accepted step, dimensionless."""
-        raise NotImplementedError
 
     @property
     def event_times(self) -> Array:
@@ -55,7 +51,17 @@ class ForeignStepper:
         return self._times.copy()
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step, shape (n,)."""
+        """Return the state at a time within the last step, shape (n,); both ends are returned exactly."""
+        check_inside(t, self.start, self.time)
+        out = np.empty(self._state.size) if out is None else out
+        if t in (self.start, self.time):
+            out[:] = self._state if t == self.time else self._start_state
+        else:
+            out[:] = self._inside(float(t))
+        return out
+
+    def _inside(self, t: float) -> Array:
+        """Return the state at a time strictly within the last step, on the polynomial of the library."""
         raise NotImplementedError
 
     def derivative(self, t: float) -> Array:
@@ -74,8 +80,13 @@ class ForeignStepper:
         del state
         self.state()
 
+    def _arrive(self, time: float, state: Array) -> None:
+        """Accept a step and record the events that it passed."""
+        self.start, self._start_state, self.time, self._state = self.time, self._state, float(time), state
+        self._accepted += 1
+        self._record_events()
+
     def _record_events(self) -> None:
-        """Record the events that the last step passed."""
         before, self._now = self._now, self._event_values(self.time)
         record_crossings(self._times, before, self._now, (self.start, self.time), self._event_values)
 
@@ -85,82 +96,48 @@ class ForeignStepper:
         return values
 
 
-# scipy's solvers as steppers, to check the compiled methods against.
-#
-# They are slower by an order of magnitude, and keep neither the constraints of the state nor a checkpoint.
-
-
 # scipy wants the end of the integration; one that no run reaches stands for none.
 NEVER = 1e300
 
 
 class ScipyStepper(ForeignStepper):
-    """Takes the steps of one of the classes of `scipy.integrate`; a fixed step or order is refused."""
+    """Takes the steps of one of the classes of `scipy.integrate`, a referee; a fixed step or order is refused.
+
+    They are slower than the compiled methods by an order of magnitude, and keep neither the constraints of the state
+    nor a checkpoint.
+    """
 
     refusal = "A scipy method cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
 
     def __init__(
-        self,
-        name: str,
-        y0: Array,
-        system: BoundSystem,
-        *,
-        tolerances: Tolerances,
-        num_events: int,
-        t0: float,
+        self, method: str, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float
     ) -> None:
         from scipy import integrate
 
-        super().__init__(f"scipy:{name}", system, tolerances, num_events)
-        self._accepted = 0
-        self._initial = (t0, y0.copy())
-        self._dense: Any = None
-        solver: Any = getattr(integrate, name)
-        self._solver = solver(
-            self._rhs,
-            t0,
-            y0,
-            NEVER,
-            rtol=tolerances.rtol,
-            atol=tolerances.absolute(y0.size),
-            max_step=tolerances.largest_step,
-        )
+        super().__init__(method, y0, system, tolerances, num_events, t0)
+        solver: Any = getattr(integrate, method.removeprefix("scipy:"))
+        limits = {"atol": tolerances.absolute(y0.size), "max_step": tolerances.largest_step}
+        self._solver = solver(self._rhs, t0, y0, NEVER, rtol=tolerances.rtol, **limits)
         self._record_events()
-
-    @property
-    def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
-        return float(self._solver.t)
-
-    @property
-    def start(self) -> float:
-        """Start of the last accepted step, dimensionless."""
-        return float(self._initial[0] if self._solver.t_old is None else self._solver.t_old)
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
-        taken = 0
+        last = self._accepted + max_steps
         while self.time < target:
-            if taken >= max_steps:
+            if self._accepted >= last:
                 return Status.MAX_STEPS
             if not self._last_finite:
                 return Status.NOT_FINITE
             self._solver.step()
             if self._solver.status == "failed":
                 return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
-            taken += 1
-            self._accepted += 1
             self._dense = self._solver.dense_output()
-            self._record_events()
+            self._arrive(self._solver.t, self._solver.y.copy())
         return Status.REACHED
 
-    def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step, shape (n,)."""
-        check_inside(t, self.start, self.time)
-        state = self._initial[1] if self._dense is None else self._dense(t)
-        out = np.empty(state.size) if out is None else out
-        out[:] = state
-        return out
+    def _inside(self, t: float) -> Array:
+        inside: Array = self._dense(t)
+        return inside
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; scipy does not count rejected steps."""
@@ -178,14 +155,6 @@ class ScipyStepper(ForeignStepper):
         self._system.rhs(t, np.ascontiguousarray(y), out)
         self._last_finite = bool(np.isfinite(out).all())
         return out
-
-    def _event_values(self, t: float) -> Array:
-        # The end of a step itself, which its polynomial meets to rounding only.
-        if t == self.time:
-            values = np.empty(self._times.size)
-            self._system.event_values(t, np.ascontiguousarray(self._solver.y), values)
-            return values
-        return super()._event_values(t)
 
 
 # Read by SUNDIALS when it makes a context: the file that its warnings go to.
@@ -242,19 +211,6 @@ def warnings_off() -> Iterator[None]:
         os.environ.pop(WARNINGS, None)
 
 
-# CVODE of SUNDIALS as a stepper: matrix-free backward differentiation of variable order; needs an extra.
-#
-# A Newton step solves (1 − γ J) x = b by GMRES, preconditioned from the left by 1 − min(γ D, ½) with D = diag J, with
-# compiled products J v where the system has them and CVODE's own differences of the right-hand side where not. For the
-# overlap flow a product costs two evaluations and a difference one; both take the same steps and much the same time.
-#
-# References
-# ----------
-# A. C. Hindmarsh et al., SUNDIALS: suite of nonlinear and differential/algebraic equation solvers, ACM Trans. Math.
-# Softw. 31 (2005) 363; D. J. Gardner et al., Enabling new flexibility in the SUNDIALS suite, ibid. (2022),
-# doi:10.1145/3539801.
-
-
 # Krylov vectors of one linear solve; the overlap flow takes two on average, and 5 vectors cost it the same work.
 KRYLOV_DIMENSION = 10
 # A growing component would make 1 − γ D vanish or change sign; the divisor is kept above one half.
@@ -273,109 +229,83 @@ def check_installed() -> None:
 class SundialsStepper(ForeignStepper):
     """Takes the internal steps of CVODE, one at a time; a fixed step or order is refused.
 
+    CVODE is matrix-free backward differentiation of variable order. A Newton step solves (1 − γ J) x = b by GMRES,
+    preconditioned from the left by 1 − min(γ D, ½) with D = diag J, with compiled products J v where the system has
+    them and CVODE's own differences of the right-hand side where not. For the overlap flow a product costs two
+    evaluations and a difference one; both take the same steps and much the same time.
+
     The tolerances bound the error of each component, as everywhere here; CVODE's own bound their root mean square only.
-    Inside the last step the state is CVODE's own polynomial, of the order of the step; both ends are returned exactly.
-    The length of the first step depends on the first target. The constraints of the state are not restored.
+    Inside the last step the state is CVODE's own polynomial, of the order of the step. The length of the first step
+    depends on the first target. The constraints of the state are not restored.
+
+    References
+    ----------
+    A. C. Hindmarsh et al., SUNDIALS: suite of nonlinear and differential/algebraic equation solvers, ACM Trans. Math.
+    Softw. 31 (2005) 363; D. J. Gardner et al., Enabling new flexibility in the SUNDIALS suite, ibid. (2022),
+    doi:10.1145/3539801.
     """
 
     refusal = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
 
-    def __init__(
-        self,
-        y0: Array,
-        system: BoundSystem,
-        *,
-        tolerances: Tolerances,
-        num_events: int,
-        t0: float,
-    ) -> None:
-        super().__init__("sundials", system, tolerances, num_events)
-        self._start = self._time = float(t0)
-        self._start_state = self._state = y0.copy()
-        # CVODE lends read-only views of its vectors, which compiled functions do not take.
-        self._point, self._vector, self._result = np.empty((3, y0.size))
-        self._diagonal, self._inverse = np.empty((2, y0.size))
-        self._gamma = np.nan
-        self._counts = dict.fromkeys(
-            ("steps_accepted", "rhs_evaluations", "jacobian_products", "preconditioner_solves", "diagonal_evaluations"),
-            0,
-        )
-        self._solver = self._made_solver(tolerances, y0.size)
-        with warnings_off():
-            self._solver.init_step(self._time, y0)
-        self._record_events()
-
-    def _made_solver(self, tolerances: Tolerances, size: int) -> Any:
+    def __init__(self, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float) -> None:
         from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
 
+        super().__init__("sundials", y0, system, tolerances, num_events, t0)
+        # CVODE lends read-only views of its vectors, which compiled functions do not take.
+        self._point, self._vector, self._result, self._diagonal, self._inverse = np.empty((5, y0.size))
+        self._gamma = np.nan
+        counted = "rhs_evaluations", "jacobian_products", "preconditioner_solves", "diagonal_evaluations"
+        self._counts = dict.fromkeys(counted, 0)
         # CVODE holds the root mean square of the weighted errors below 1, every other method the largest of them.
-        share = 1.0 / np.sqrt(size)
-        return CVODE(
+        share = 1.0 / np.sqrt(y0.size)
+        self._solver = CVODE(
             self._rhs,
             method="BDF",
             rtol=share * tolerances.rtol,
-            atol=share * tolerances.absolute(size),
+            atol=share * tolerances.absolute(y0.size),
             max_step=tolerances.largest_step if np.isfinite(tolerances.largest_step) else 0.0,
             linsolver="gmres",
             krylov_dim=KRYLOV_DIMENSION,
             precond=CVODEPrecond(self._prepare, self._precondition),
-            jactimes=CVODEJacTimes(None, self._multiply) if self._system.has_product else None,
+            jactimes=CVODEJacTimes(None, self._multiply) if system.has_product else None,
         )
-
-    @property
-    def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
-        return self._time
-
-    @property
-    def start(self) -> float:
-        """Start of the last accepted step, dimensionless."""
-        return self._start
+        with warnings_off():
+            self._solver.init_step(self.time, y0)
+        self._record_events()
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
         with silence, stopping_at(self._system.slot):
             for _ in range(max_steps):
-                if self._time >= target:
+                if self.time >= target:
                     return Status.REACHED
                 if not self._step(float(target)):
                     return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
-        return Status.REACHED if self._time >= target else Status.MAX_STEPS
+        return Status.REACHED if self.time >= target else Status.MAX_STEPS
 
     def _step(self, target: float) -> bool:
         """Take one step towards `target`; return whether it succeeded."""
-        if self._counts["steps_accepted"] == 0:
-            self._rhs(self._time, self._state, self._result)
+        if self._accepted == 0:
+            self._rhs(self.time, self._state, self._result)
             if not self._last_finite:
                 return False
         result = self._solver.step(target, "onestep")
-        if result.success and result.t == self._time:
+        if result.success and result.t == self.time:
             # After an interpolation CVODE first returns to the end of its step.
             result = self._solver.step(target, "onestep")
-        if not result.success or result.t == self._time:
+        if not result.success or result.t == self.time:
             return False
-        self._start, self._start_state = self._time, self._state
-        self._time, self._state = float(result.t), result.y
-        self._counts["steps_accepted"] += 1
-        self._record_events()
+        self._arrive(result.t, result.y)
         return True
 
-    def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step, shape (n,)."""
-        check_inside(t, self._start, self._time)
-        out = np.empty(self._state.size) if out is None else out
-        if t == self._time:
-            out[:] = self._state
-        elif t == self._start:
-            out[:] = self._start_state
-        else:
-            # Looking back, CVODE evaluates its polynomial and takes no step.
-            out[:] = self._solver.step(float(t), "normal").y
-        return out
+    def _inside(self, t: float) -> Array:
+        # Looking back, CVODE evaluates its polynomial and takes no step.
+        inside: Array = self._solver.step(t, "normal").y
+        return inside
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; evaluations include those of differences for J v."""
-        return dict(self._counts)
+        return {"steps_accepted": self._accepted, **self._counts}
 
     def _rhs(self, t: float, y: Array, out: Array) -> None:
         self._point[:] = y
@@ -383,18 +313,16 @@ class SundialsStepper(ForeignStepper):
         self._last_finite = bool(np.isfinite(out).all())
         self._counts["rhs_evaluations"] += 1
 
-    def _multiply(self, t: float, y: Array, slope: Array, v: Array, out: Array) -> None:
-        del slope
+    def _multiply(self, t: float, y: Array, _slope: Array, v: Array, out: Array) -> None:
         self._point[:] = y
         self._vector[:] = v
         self._system.jacobian_product(t, self._point, self._vector, out)
         self._counts["jacobian_products"] += 1
 
     def _prepare(
-        self, t: float, y: Array, slope: Array, jacobian_is_good: int, renewed: list[int], gamma: float
+        self, t: float, y: Array, _slope: Array, jacobian_is_good: int, renewed: list[int], gamma: float
     ) -> None:
         """Renew the diagonal unless CVODE finds the old one good enough."""
-        del slope
         renewed[0] = 0 if jacobian_is_good else 1
         if not jacobian_is_good:
             self._point[:] = y
@@ -403,9 +331,8 @@ class SundialsStepper(ForeignStepper):
         self._invert(gamma)
 
     def _precondition(
-        self, t: float, y: Array, slope: Array, r: Array, z: Array, gamma: float, delta: float, side: int
+        self, _t: float, _y: Array, _slope: Array, r: Array, z: Array, gamma: float, _delta: float, _side: int
     ) -> None:
-        del t, y, slope, delta, side
         if gamma != self._gamma:
             self._invert(gamma)
         np.multiply(r, self._inverse, out=z)

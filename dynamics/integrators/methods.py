@@ -5,15 +5,14 @@ from __future__ import annotations
 import time as clock
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from dynamics.integrators import METHODS
-from dynamics.integrators.compiled_stepper import LAYOUTS, BdfStepper, VectorStepper
+from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.stepper import Stepper, Tolerances, check_vector
 from dynamics.integrators.system_calls import BoundSystem, callbacks
-from dynamics.threads import with_slot
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dynamics.equations.interface import FlowSystem, Functions, System
+    from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device import TorchFlowStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # Stands for an event value that was not written.
 _UNTOUCHED = -1.2345678e300
 _IMPLICIT = ("bdf", "sundials")
+# A stepper that knows the seconds of its code.
+Timed = TypeVar("Timed", bound=Any)
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -90,6 +92,7 @@ def make_stepper(
     fixed_step: float = 0.0,
     largest_step: float = np.inf,
     fixed_order: int = 0,
+    unit_vectors: VectorSystem | None = None,
 ) -> Stepper:
     """Return a stepper at the initial state y(t0) = y0, shape (n,), of y' = rhs(t, y); all numbers are dimensionless.
 
@@ -98,7 +101,8 @@ def make_stepper(
 
     The functions of a system are compiled, or loaded, at first use. They receive `parameters`, `sizes` and the scratch
     `work`, which is never copied. `rtol` and `atol`, a number or one per component, bound the error of each component
-    in a step; `fixed_step` and `fixed_order` force every step and the order of ``"bdf"`` unless 0.
+    in a step; `fixed_step` and `fixed_order` force every step and the order of ``"bdf"`` unless 0. Given
+    `unit_vectors`, a compiled method shows its state [U | ln n] as overlaps [C | G | ln n].
 
     Raises TypeError, ValueError or ImportError if an argument is wrong or the method is not installed.
     """
@@ -107,53 +111,46 @@ def make_stepper(
         rtol=rtol, atol=atol, fixed_step=fixed_step, largest_step=largest_step, fixed_order=fixed_order
     )
     state = cast("Array", check_vector(y0, "y0", np.float64))
-    numbers = cast("Array", check_vector(parameters, "parameters", np.float64))
+    check_vector(parameters, "parameters", np.float64)
     integers = cast("Integers", check_vector(sizes, "sizes", np.int64))
     if method == "explicit" and fixed_order != 0:
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
-    family, _, name = method.partition(":")
-    bound = BoundSystem(
-        callbacks(functions, implicit=family in _IMPLICIT),
-        numbers,
-        with_slot(integers),
-        work,
-        has_product=functions.jacobian_product is not None,
-    )
+    bound = BoundSystem(functions, parameters, integers, work, implicit=method in _IMPLICIT)
     _check_events(state, bound, num_events, t0)
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
-    if family == "scipy":
-        # Imported here because scipy.integrate is heavy and a referee is rare.
+    # Imported here because scipy.integrate is heavy and other methods are rare.
+    if method.startswith("scipy:"):
         from dynamics.integrators.foreign import ScipyStepper
 
-        return ScipyStepper(name, state, bound, **control)
-    if family == "sundials":
+        return ScipyStepper(method, state, bound, **control)
+    if method == "sundials":
         from dynamics.integrators.foreign import SundialsStepper
 
         return SundialsStepper(state, bound, **control)
-    if family == "explicit":
-        from dynamics.integrators.compiled_stepper import ExplicitStepper
+    control["unit_vectors"] = unit_vectors
+    if method == "explicit":
+        from dynamics.integrators import explicit_kernels
 
-        return ExplicitStepper(None, LAYOUTS["explicit"], state, bound, **control)
-    from dynamics.integrators.bdf_kernels import advance_through
+        return CompiledStepper(explicit_kernels.advance_through, explicit_kernels.LAYOUT, state, bound, **control)
+    from dynamics.integrators import bdf_kernels
 
-    return BdfStepper(advance_through, LAYOUTS["bdf"], state, bound, **control)
+    control["integers"] = [bound.has_product]
+    return CompiledStepper(bdf_kernels.advance_through, bdf_kernels.LAYOUT, state, bound, **control)
 
 
 def stepper_of(
     system: System,
     method: str,
     *,
-    rtol: float,
     atol: float | Array,
     start: ArrayLike | None = None,
-    t0: float = 0.0,
-    largest_step: float = np.inf,
+    **options: Any,
 ) -> tuple[Stepper, float]:
-    """Return a stepper of a system, and the seconds spent compiling or loading its code; arguments as `make_stepper`.
+    """Return a stepper of a system, and the seconds spent compiling or loading its code.
 
     It begins at `start`, by default the initial state. `atol` is a number, which `system.absolute_tolerance` turns into
-    one per component, or these themselves.
+    one per component, or these themselves; the `options` are others of `make_stepper`.
     """
     began = clock.perf_counter()
     callbacks(system.functions, implicit=method in _IMPLICIT)
@@ -165,11 +162,9 @@ def stepper_of(
         system.parameters,
         system.sizes,
         np.empty(system.work_size),
-        rtol=rtol,
         atol=atol if isinstance(atol, np.ndarray) else system.absolute_tolerance(atol),
         num_events=system.num_events,
-        t0=t0,
-        largest_step=largest_step,
+        **options,
     )
     return stepper, seconds
 
@@ -245,9 +240,8 @@ class FlowMethod:
     def __post_init__(self) -> None:
         if self.device is not None:
             if self.name != "stiff":
-                msg = (
-                    f"Argument `device` must be None unless `method` is 'stiff' or 'auto', but is {shown(self.device)}."
-                )
+                wanted = "unless `method` is 'stiff' or 'auto'"
+                msg = f"Argument `device` must be None {wanted}, but is {shown(self.device)}."
                 raise ValueError(msg)
             from dynamics.integrators.device import load_torch
 
@@ -258,30 +252,22 @@ class FlowMethod:
             self.note = self.system.against_clusters or reason_against(self.system.problem)
             if self.note is None and self.rtol < SMALLEST_STIFF_RTOL:
                 self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
-            if self.note is not None and self.device is not None:
+        if self.note is not None:
+            if self.device is not None:
                 msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
                 raise ValueError(msg)
-            if self.note is not None:
-                self.name = "bdf"
+            self.name = "bdf"
 
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
         if self.learning_rate is not None:
             from dynamics.integrators.descent import DescentStepper, EulerStepper
 
-            descent: DescentStepper | EulerStepper
             if self.system.has_unit_vectors:
-                descent = DescentStepper(self.system.problem, self.learning_rate)
-            else:
-                descent = EulerStepper(self.system, self.learning_rate)
-            self._took(self.name, descent.compile_seconds)
-            return descent
+                return self._timed(DescentStepper(self.system.problem, self.learning_rate))
+            return self._timed(EulerStepper(self.system, self.learning_rate))
         if self.name != "stiff":
             return self._generic(self.name, rtol)
-        return self._clustered(rtol)
-
-    def _clustered(self, rtol: float) -> Stepper:
-        """Return a stepper of the method "stiff"."""
         from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 
         problem = self.system.problem
@@ -295,12 +281,10 @@ class FlowMethod:
             from dynamics.integrators.small_flow import SmallFlowStepper
 
             factor = LOCAL_TOLERANCE["small-flow"]
-            first = SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol)
+            first = self._timed(SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol))
             former = partial(LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
-            self._took(self.name, first.compile_seconds)
         else:
-            first = LargeFlowStepper(problem, rtol=rtol, atol=self.atol)
-            self._took(self.name, first.compile_seconds)
+            first = self._timed(LargeFlowStepper(problem, rtol=rtol, atol=self.atol))
             self.field_precision = "single" if first.rows.single else "double"
         return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
 
@@ -309,14 +293,13 @@ class FlowMethod:
         """Whether vectors are what is integrated, so that they exist by construction."""
         return self.name in ("stiff", "gradient-descent") or (self.name == "bdf" and self.system.has_unit_vectors)
 
-    def attributes(self, stepper: Stepper) -> dict[str, Any]:
+    def attributes(self, stepper: Any) -> dict[str, Any]:
         """Return the attributes of a dataset that tell which method ran."""
-        reason, time = getattr(stepper, "fallback_reason", None), getattr(stepper, "fallback_time", None)
-        fallback = None
+        reason, fallback = getattr(stepper, "fallback_reason", None), None
         if self.note is not None:
             fallback = f"'bdf' instead of 'stiff': {self.note}"
         elif reason is not None:
-            fallback = f"'bdf' instead of 'stiff' from t = {time:.6g} on: {reason}"
+            fallback = f"'bdf' instead of 'stiff' from t = {stepper.fallback_time:.6g} on: {reason}"
         return {
             "method": self.name,
             "device": self.device,
@@ -325,13 +308,13 @@ class FlowMethod:
             "compile_seconds": sum(self.seconds_of_code.values()),
         }
 
+    def _timed(self, stepper: Timed) -> Timed:
+        self._took(self.name, stepper.compile_seconds)
+        return stepper
+
     def _took(self, method: str, seconds: float) -> None:
         # A second stepper of a method finds it in memory.
         self.seconds_of_code[method] = max(seconds, self.seconds_of_code.get(method, 0.0))
-
-    def _largest_step(self) -> float:
-        reach = EXPLICIT_REACH / self.system.stiffness()
-        return reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf
 
     def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
         """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
@@ -339,17 +322,18 @@ class FlowMethod:
         from dynamics.equations.vectors import VectorSystem
 
         vectors = VectorSystem(self.system.problem) if name == "bdf" and self.system.has_unit_vectors else None
-        system = self.system if vectors is None else vectors
-        factor = LOCAL_TOLERANCE.get(name, 1.0)
-        atol = self.atol if vectors is None else self.atol + SMALLEST_SIZE * rtol
+        system, factor, reach = vectors or self.system, LOCAL_TOLERANCE.get(name, 1.0), np.inf
+        if name == "explicit":
+            reach = EXPLICIT_REACH / self.system.stiffness()
         stepper, seconds = stepper_of(
             system,
             name,
             rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),
-            atol=factor * system.absolute_tolerance(atol),
+            atol=factor * system.absolute_tolerance(self.atol + (0.0 if vectors is None else SMALLEST_SIZE * rtol)),
             start=None if vectors is None or start is None else vectors.pack(*start),
             t0=time,
-            largest_step=self._largest_step() if name == "explicit" else np.inf,
+            largest_step=reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf,
+            unit_vectors=vectors,
         )
         self._took(name, seconds)
-        return stepper if vectors is None else VectorStepper(stepper, vectors)
+        return stepper

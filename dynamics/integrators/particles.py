@@ -4,7 +4,7 @@ Particles know each other through the moments of their law alone. So one step of
 sweeps: guess the moments at its stages from the steps before, take every block of particles through all stages while it
 stays in the fastest cache, and repeat with the moments that come out until they agree. The stages are explicit, so that
 each sweep settles at least one more of them; two or three sweeps are enough in practice. The result is the step that
-`ExplicitStepper` takes, whose control of the step it shares, to a fraction of the tolerance. Threads share the blocks.
+the compiled method takes, whose step control it shares, to a fraction of the tolerance. Threads share the blocks.
 """
 
 from __future__ import annotations
@@ -25,15 +25,21 @@ from dynamics.equations.mean_field_kernels import (
     write_slopes,
 )
 from dynamics.integrators import step_kernels as slots
-from dynamics.integrators.compiled_stepper import LAYOUTS, ExplicitStepper
+from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.explicit_kernels import (
     CAUTION,
     DOP853_C,
     LARGEST_FACTOR,
+    LAYOUT,
     NOT_FINITE_FACTOR,
+    ROW_END,
+    ROW_NEW,
+    ROW_STAGES,
     SAFETY,
     SMALLEST_FACTOR,
+    STABILITY_LIMITED,
     add_stages,
+    advance_through,
     largest_ratio,
 )
 from dynamics.integrators.methods import stepper_of
@@ -123,7 +129,7 @@ REMEMBERED = 4
 #: The particles are summed in so many parts, whatever the number of threads, so that this changes no bit.
 PARTS = 16
 # The slot of a count that the compiled method has and sweeps have not.
-_SWEEPS = slots.STABILITY_LIMITED
+_SWEEPS = STABILITY_LIMITED
 _STATISTICS = {
     "steps_accepted": slots.ACCEPTED,
     "steps_rejected": slots.REJECTED,
@@ -146,8 +152,10 @@ def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, a
     return stepper, clock.perf_counter() - began
 
 
-class ParticleStepper(ExplicitStepper):
+class ParticleStepper(CompiledStepper):
     """Steps of order 8 by sweeps over blocks of particles, for the method "explicit"."""
+
+    leaps = False
 
     def __init__(self, system: MeanFieldSystem, *, rtol: float, atol: Array) -> None:
         self._particles = system
@@ -158,8 +166,8 @@ class ParticleStepper(ExplicitStepper):
         self._field = np.zeros((STAGES, system.coefficients.size))
         self._fields_before = self._past, self._field
         super().__init__(
-            None,
-            replace(LAYOUTS["explicit"], statistics=_STATISTICS),
+            advance_through,
+            replace(LAYOUT, statistics=_STATISTICS),
             system.initial_state,
             bound_system(system, np.empty(system.work_size)),
             tolerances=Tolerances(rtol=rtol, atol=atol),
@@ -237,7 +245,7 @@ class ParticleStepper(ExplicitStepper):
             factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
         if error <= 1.0:
             self._vectors[slots.ROW_START] = self._vectors[slots.ROW_STATE]
-            self._vectors[slots.ROW_STATE] = self._vectors[slots.ROW_NEW]
+            self._vectors[slots.ROW_STATE] = self._vectors[ROW_NEW]
             self._scalars[slots.STEP] = h * (factor if self._counters[slots.FAILURES] == 0 else min(factor, 1.0))
             self._scalars[slots.TIME_START], self._scalars[slots.TIME] = self.time, self.time + h
             self._counters[slots.FAILURES] = self._counters[slots.DENSE_READY] = 0
@@ -277,7 +285,7 @@ class ParticleStepper(ExplicitStepper):
         The stages are kept if there is an array (STAGES, n) for them. The error combines two estimates in the
         largest-component norm, as in `explicit_kernels`.
         """
-        start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[slots.ROW_NEW]
+        start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[ROW_NEW]
         parameters, sizes, scratch = self._system.numbers
         kept = np.empty((STAGES, 0)) if kept is None else kept
         count, M = self._particles.weights.size, self._particles.coefficients.size
@@ -305,6 +313,6 @@ class ParticleStepper(ExplicitStepper):
     def _interpolate_inside(self, t: float, out: Array) -> None:
         """Recompute the stages of the last step, which sweeps do not keep; the dense output is made of them."""
         if self._counters[slots.DENSE_READY] == 0:
-            self._sweep(self.time - self.start, self._field, self._vectors[slots.ROW_STAGES : slots.ROW_END])
-            self._system.rhs(self.time, self._vectors[slots.ROW_STATE], self._vectors[slots.ROW_END])
+            self._sweep(self.time - self.start, self._field, self._vectors[ROW_STAGES:ROW_END])
+            self._system.rhs(self.time, self._vectors[slots.ROW_STATE], self._vectors[ROW_END])
         super()._interpolate_inside(t, out)

@@ -40,41 +40,18 @@ from dynamics.integrators.clusters import (
     STALL_STEPS,
     STILL,
 )
-from dynamics.integrators.compiled_stepper import STATISTICS, CompiledStepper, Layout, VectorStepper
-from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, add_stages
-from dynamics.integrators.large_flow.stepper import tolerances
-from dynamics.integrators.step_kernels import (
-    ACCEPTED,
-    DENSE_READY,
-    EVALUATIONS,
-    EVENT_BEFORE,
-    EVENT_NOW,
-    EVENT_TIME,
-    READY,
-    REJECTED,
+from dynamics.integrators.compiled_stepper import CompiledStepper
+from dynamics.integrators.explicit_kernels import (
+    DOP853_DENSE_ERROR,
     ROW_DENSE,
     ROW_END,
     ROW_NEW,
     ROW_STAGES,
-    ROW_START,
-    ROW_STATE,
-    ROW_TRIAL,
     ROW_ZERO,
-    RTOL,
-    SMALLEST_STEP,
-    SMALLEST_STEP_AT_ZERO,
-    STATUS_MAX_STEPS,
-    STATUS_NOT_FINITE,
-    STATUS_REACHED,
-    STATUS_STEP_TOO_SMALL,
-    STEP,
-    TIME,
-    TIME_START,
-    copy_row,
-    events_passed,
-    saving_steps,
-    unowned_arrays,
+    add_stages,
 )
+from dynamics.integrators.large_flow.stepper import tolerances
+from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.stepper import Tolerances
 from dynamics.integrators.system_calls import (
     EVALUATION,
@@ -101,7 +78,7 @@ if TYPE_CHECKING:
 
     from dynamics.integrators.step_kernels import Arrays
     from dynamics.problem import Problem
-    from hermite.arrays import Integers, Matrix, Vector
+    from hermite.arrays import Array, Integers, Matrix, Vector
 
 # Rows and slots after those of the explicit pair. The state is [U (m, D) | ln n (m)], so that a row also holds the mean
 # velocities of m clusters, shape (m, D + 1).
@@ -266,7 +243,12 @@ def weigh_group(
 
     That is the mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of direction and norm are from the drift.
     """
-    y, before, velocity, mean = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES], vectors[ROW_MEAN]
+    y, before, velocity, mean = (
+        vectors[slots.ROW_STATE],
+        vectors[slots.ROW_START],
+        vectors[ROW_RATES],
+        vectors[ROW_MEAN],
+    )
     D = drift.size - 1
     m = y.size // (D + 1)
     value, _, _ = link_values(squares, 1.0)
@@ -307,7 +289,7 @@ def weigh_group(
 def divide_neurons(vectors: Matrix, scalars: Vector, counters: Integers, a_p: Vector, sizes: Integers) -> None:
     """Make the clusters of the next step, with hysteresis, and their mean velocities over the last one."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    y, squares = vectors[ROW_STATE], vector(scalars, SQUARES, scalars.size - SQUARES)
+    y, squares = vectors[slots.ROW_STATE], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
     value, slope, _ = link_values(squares, 1.0)
     h = scalars[LAST_STEP] if scalars[LAST_STEP] > 0.0 else 1.0
@@ -362,7 +344,7 @@ def weigh_shift(c: int, h: float, vectors: Matrix, scalars: Vector, counters: In
     """
     m, D, squares = system[SIZES][0], system[SIZES][2], vector(scalars, SQUARES, scalars.size - SQUARES)
     cluster, pole, order, first = parts(counters, m)
-    y, start, rates = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_RATES]
+    y, start, rates = vectors[slots.ROW_STATE], vectors[slots.ROW_START], vectors[ROW_RATES]
     p = cluster[order[first[c]]]
     a, shift = system[PARAMETERS][p], row_part(vectors, ROW_SHIFT, c * (D + 1), D + 1)
     drift, velocity = row_part(vectors, ROW_DRIFT, c * (D + 1), D + 1), vectors[ROW_MEAN]
@@ -417,7 +399,7 @@ def land_clusters(
     """
     system = (a_p, sizes, work, rhs_, events_, normalise_)
     m, D = sizes[0], sizes[2]
-    y, rates, felt = vectors[ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
+    y, rates, felt = vectors[slots.ROW_STATE], vectors[ROW_RATES], vectors[ROW_FIVE]
     cluster, pole, order, first = parts(counters, m)
     noticed = 0.0
     for c in range(counters[CLUSTERS]):
@@ -443,7 +425,7 @@ def land_clusters(
             y[m * D + i] -= DISPLACED_SHARE * h * (felt[m * D + i] - rates[m * D + i])
     normalise(y, system)
     rhs(0.0, y, rates, system)
-    counters[EVALUATIONS] += 2
+    counters[slots.EVALUATIONS] += 2
 
 
 @kernel
@@ -468,8 +450,8 @@ def cluster_callbacks() -> tuple[Any, Any, Any]:
 @kernel
 def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
     """Compute stage s of a step of length h from ROW_START."""
-    y, stages = vectors[ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
-    add_stages(vectors[ROW_START], stages, s, h, y.size, y)
+    y, stages = vectors[slots.ROW_TRIAL], vectors[ROW_STAGES:ROW_DENSE]
+    add_stages(vectors[slots.ROW_START], stages, s, h, y.size, y)
     rhs(0.0, y, stages[s], system)
     slow(h, y, stages[s], vectors, scalars, counters, system)
 
@@ -509,8 +491,8 @@ def leading_direction(i: int, y: Vector, both_poles: bool, counters: Integers, s
 @kernel
 def step_error(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, system: System) -> float:
     """Return the error of a step in units of the tolerance: the root mean square of the worst neuron."""
-    m, D, rtol = system[SIZES][0], system[SIZES][2], scalars[RTOL]
-    y, new, e5, e3 = vectors[ROW_START], vectors[ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
+    m, D, rtol = system[SIZES][0], system[SIZES][2], scalars[slots.RTOL]
+    y, new, e5, e3 = vectors[slots.ROW_START], vectors[ROW_NEW], vectors[ROW_FIVE], vectors[ROW_THREE]
     stages = vectors[ROW_STAGES:ROW_DENSE]
     for q in range(2):
         add_stages(vectors[ROW_ZERO], stages, 16 + q, 1.0, y.size, vectors[ROW_FIVE + q])
@@ -537,12 +519,12 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
     """Compute the state after a step of length h from ROW_START into ROW_NEW; return its error."""
     first = vectors[ROW_STAGES]
     copy_row(first, vectors[ROW_RATES_START])
-    slow(h, vectors[ROW_START], first, vectors, scalars, counters, system)
+    slow(h, vectors[slots.ROW_START], first, vectors, scalars, counters, system)
     for s in range(1, 12):
         take_stage(s, h, vectors, scalars, counters, system)
-    counters[EVALUATIONS] += 11
+    counters[slots.EVALUATIONS] += 11
     # The weights of the new state follow those of the last stage. (For a literal 12 a second copy would be compiled.)
-    add_stages(vectors[ROW_START], vectors[ROW_STAGES:ROW_DENSE], s + 1, h, first.size, vectors[ROW_NEW])
+    add_stages(vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], s + 1, h, first.size, vectors[ROW_NEW])
     return step_error(h, vectors, scalars, counters, atol, system)
 
 
@@ -550,35 +532,35 @@ def attempt(h: float, vectors: Matrix, scalars: Vector, counters: Integers, atol
 def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> float:
     """Write the coefficients of the polynomial inside the last step, unless they are there; return its error / rtol."""
     m, D, h = system[SIZES][0], system[SIZES][2], scalars[LAST_STEP]
-    y, start, dense = vectors[ROW_STATE], vectors[ROW_START], vectors[ROW_DENSE:ROW_ZERO]
+    y, start, dense = vectors[slots.ROW_STATE], vectors[slots.ROW_START], vectors[ROW_DENSE:ROW_ZERO]
     begin, end, stages = vectors[ROW_STAGES], vectors[ROW_END], vectors[ROW_STAGES:ROW_DENSE]
-    if counters[DENSE_READY] == 0:
+    if counters[slots.DENSE_READY] == 0:
         copy_row(end, vectors[ROW_RATES])
         slow(h, y, end, vectors, scalars, counters, system)
         for s in range(13, 16):
             take_stage(s, h, vectors, scalars, counters, system)
-        counters[EVALUATIONS] += 3
+        counters[slots.EVALUATIONS] += 3
         for i in range(y.size):
             dense[0, i] = y[i] - start[i]
             dense[1, i] = h * begin[i] - dense[0, i]
             dense[2, i] = 2.0 * dense[0, i] - h * (end[i] + begin[i])
         for q in range(4):
             add_stages(vectors[ROW_ZERO], stages, 18 + q, h, y.size, dense[3 + q])
-        counters[DENSE_READY] = 1
+        counters[slots.DENSE_READY] = 1
     worst = 0.0
     for i in range(m):
         total = square(dense[6, m * D + i])
         for k in range(i * D, (i + 1) * D):
             total += square(dense[6, k])
         worst = max(worst, total)
-    return float(DOP853_DENSE_ERROR * np.sqrt(worst) / scalars[RTOL])
+    return float(DOP853_DENSE_ERROR * np.sqrt(worst) / scalars[slots.RTOL])
 
 
 @pasted_kernel
 def state_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, system: System) -> None:
     """Write the state at a time strictly within the last step, whose polynomial is there."""
-    x = (t - scalars[TIME_START]) / scalars[LAST_STEP]
-    start, dense = vectors[ROW_START], vectors[ROW_DENSE:ROW_ZERO]
+    x = (t - scalars[slots.TIME_START]) / scalars[LAST_STEP]
+    start, dense = vectors[slots.ROW_START], vectors[ROW_DENSE:ROW_ZERO]
     for i in range(out.size):
         value = dense[6, i]
         for q in range(5, -1, -1):
@@ -590,9 +572,9 @@ def state_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, system
 @kernel
 def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, system: System) -> float:
     """Return the time in the last step at which an event rises to zero, by false position with the Illinois weight."""
-    low, high = scalars[TIME_START], scalars[TIME]
-    values = events[EVENT_NOW]
-    low_value, high_value = events[EVENT_BEFORE, e], values[e]
+    low, high = scalars[slots.TIME_START], scalars[slots.TIME]
+    values = events[slots.EVENT_NOW]
+    low_value, high_value = events[slots.EVENT_BEFORE, e], values[e]
     tolerance = EVENT_ACCURACY * max(abs(high), high - low)
     side = 0
     for trial in range(EVENT_TRIALS):
@@ -603,8 +585,8 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, syst
             t = 0.5 * (low + high)
         # A root within the accuracy of one end is enclosed by stepping just past it.
         t = min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
-        state_inside(t, vectors[ROW_TRIAL], vectors, scalars, system)
-        event_values(t, vectors[ROW_TRIAL], values, system)
+        state_inside(t, vectors[slots.ROW_TRIAL], vectors, scalars, system)
+        event_values(t, vectors[slots.ROW_TRIAL], values, system)
         if values[e] >= 0.0:
             high, high_value = t, values[e]
             low_value *= 0.5 if side > 0 else 1.0
@@ -613,39 +595,39 @@ def rise_of_event(e: int, vectors: Matrix, scalars: Vector, events: Matrix, syst
             low, low_value = t, values[e]
             high_value *= 0.5 if side < 0 else 1.0
             side = -1
-    event_values(scalars[TIME], vectors[ROW_STATE], values, system)
+    event_values(scalars[slots.TIME], vectors[slots.ROW_STATE], values, system)
     return float(high)
 
 
 @kernel
 def record_events(vectors: Matrix, scalars: Vector, counters: Integers, events: Matrix, system: System) -> None:
     """Write the times of events that were passed in the last step, or at the start."""
-    if not events_passed(scalars[TIME], vectors[ROW_STATE], events, system):
+    if not events_passed(scalars[slots.TIME], vectors[slots.ROW_STATE], events, system):
         return
     for e in range(events.shape[1]):
-        if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
-            events[EVENT_TIME, e] = scalars[TIME_START]
-            if scalars[TIME] > scalars[TIME_START] and events[EVENT_BEFORE, e] < 0.0:
+        if np.isnan(events[slots.EVENT_TIME, e]) and events[slots.EVENT_NOW, e] >= 0.0:
+            events[slots.EVENT_TIME, e] = scalars[slots.TIME_START]
+            if scalars[slots.TIME] > scalars[slots.TIME_START] and events[slots.EVENT_BEFORE, e] < 0.0:
                 prepare_dense(vectors, scalars, counters, system)
-                events[EVENT_TIME, e] = rise_of_event(e, vectors, scalars, events, system)
+                events[slots.EVENT_TIME, e] = rise_of_event(e, vectors, scalars, events, system)
 
 
 @pasted_kernel
 def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, events: Matrix, system: System) -> None:
     """Start with a step short enough to be linear."""
     m, D = system[SIZES][0], system[SIZES][2]
-    y, rates = vectors[ROW_STATE], vectors[ROW_RATES]
-    rhs(scalars[TIME], y, rates, system)
-    counters[EVALUATIONS] += 1
-    copy_row(vectors[ROW_START], y)
+    y, rates = vectors[slots.ROW_STATE], vectors[ROW_RATES]
+    rhs(scalars[slots.TIME], y, rates, system)
+    counters[slots.EVALUATIONS] += 1
+    copy_row(vectors[slots.ROW_START], y)
     fastest = 1e-290
     for i in range(y.size):
-        fastest = max(fastest, abs(rates[i]) * (scalars[RTOL] / atol[0] if i < m * D else 1.0))
-    scalars[STEP] = 1e-2 / fastest
+        fastest = max(fastest, abs(rates[i]) * (scalars[slots.RTOL] / atol[0] if i < m * D else 1.0))
+    scalars[slots.STEP] = 1e-2 / fastest
     cluster, _, _, _ = parts(counters, m)
     for i in range(m):
         cluster[i] = -1
-    counters[READY] = 1
+    counters[slots.READY] = 1
     record_events(vectors, scalars, counters, events, system)
 
 
@@ -658,26 +640,26 @@ def take_step(
     If `target` is inside, its polynomial is made; where that is not good enough, as with a stiff mode, the step ends at
     `target`, or after a fifth of its length if `target` comes before that.
     """
-    y, t, h = vectors[ROW_STATE], scalars[TIME], scalars[STEP]
+    y, t, h = vectors[slots.ROW_STATE], scalars[slots.TIME], scalars[slots.STEP]
     system[DIVIDE](vectors, scalars, counters, system[PARAMETERS], system[SIZES])
-    copy_row(vectors[ROW_START], y)
+    copy_row(vectors[slots.ROW_START], y)
     copy_row(vectors[ROW_RATES_START], vectors[ROW_RATES])
     before, planned, most, error = scalars[LAST_STEP], 0.0, LARGEST_FACTOR, 0.0
     scalars[STEP_BEFORE] = before
-    scalars[TIME_START] = t
+    scalars[slots.TIME_START] = t
     while True:
-        if not (h > SMALLEST_STEP * t or (t == 0.0 and h > SMALLEST_STEP_AT_ZERO)):
-            copy_row(y, vectors[ROW_START])
+        if not (h > slots.SMALLEST_STEP * t or (t == 0.0 and h > slots.SMALLEST_STEP_AT_ZERO)):
+            copy_row(y, vectors[slots.ROW_START])
             copy_row(vectors[ROW_RATES], vectors[ROW_RATES_START])
-            return STATUS_STEP_TOO_SMALL if np.isfinite(h) else STATUS_NOT_FINITE
+            return slots.STATUS_STEP_TOO_SMALL if np.isfinite(h) else slots.STATUS_NOT_FINITE
         error = attempt(h, vectors, scalars, counters, atol, system)
         if error <= 1.0:
             copy_row(y, vectors[ROW_NEW])
             normalise(y, system)
             rhs(t + h, y, vectors[ROW_RATES], system)
-            counters[EVALUATIONS] += 1
+            counters[slots.EVALUATIONS] += 1
             scalars[LAST_STEP] = h
-            counters[DENSE_READY] = 0
+            counters[slots.DENSE_READY] = 0
             system[LAND](
                 h, vectors, scalars, counters, system[PARAMETERS], system[SIZES], system[WORK], system[RHS],
                 system[EVENT_VALUES], system[NORMALISE],
@@ -688,17 +670,17 @@ def take_step(
             planned = planned if planned > 0.0 else h
             h = max(target - t, SMALLEST_FACTOR * h)
             continue
-        counters[REJECTED] += 1
+        counters[slots.REJECTED] += 1
         factor = SAFETY * error**-0.125 if error < np.inf else 0.0
         h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
         planned, most = 0.0, 1.0
-    scalars[TIME] = t + h
+    scalars[slots.TIME] = t + h
     factor = SAFETY * max(error, 1e-12) ** -0.125
-    scalars[STEP] = planned if planned > 0.0 else h * min(most, max(SMALLEST_FACTOR, factor))
-    counters[ACCEPTED] += 1
-    scalars[END_TIMES + counters[ACCEPTED] % KEPT_TIMES] = t + h
+    scalars[slots.STEP] = planned if planned > 0.0 else h * min(most, max(SMALLEST_FACTOR, factor))
+    counters[slots.ACCEPTED] += 1
+    scalars[END_TIMES + counters[slots.ACCEPTED] % KEPT_TIMES] = t + h
     record_events(vectors, scalars, counters, events, system)
-    return STATUS_REACHED
+    return slots.STATUS_REACHED
 
 
 @pasted_kernel
@@ -713,16 +695,16 @@ def advance(
     system: System,
 ) -> int:
     """Take steps until the time reaches `target`, `max_steps` were tried, or none succeeds."""
-    if counters[READY] == 0:
+    if counters[slots.READY] == 0:
         begin(vectors, scalars, counters, atol, events, system)
-    last = counters[ACCEPTED] + counters[REJECTED] + max_steps
-    while scalars[TIME] < target:
-        if counters[ACCEPTED] + counters[REJECTED] >= last:
-            return STATUS_MAX_STEPS
+    last = counters[slots.ACCEPTED] + counters[slots.REJECTED] + max_steps
+    while scalars[slots.TIME] < target:
+        if counters[slots.ACCEPTED] + counters[slots.REJECTED] >= last:
+            return slots.STATUS_MAX_STEPS
         status = take_step(target, vectors, scalars, counters, atol, events, system)
-        if status != STATUS_REACHED:
+        if status != slots.STATUS_REACHED:
             return status
-    return STATUS_REACHED
+    return slots.STATUS_REACHED
 
 
 @kernel
@@ -757,25 +739,14 @@ def advance_through(
 _ROWS = (
     slots.ROW_STATE,
     slots.ROW_START,
-    *range(slots.ROW_STAGES, slots.ROW_ZERO),
+    *range(ROW_STAGES, ROW_ZERO),
     ROW_RATES,
     ROW_RATES_START,
     ROW_DRIFT,
 )
 
 
-class _ClusterSteps(CompiledStepper):
-    """The compiled loop, which also knows whether its steps still advance the time."""
-
-    @property
-    def stalled(self) -> bool:
-        """Whether stiffness that no cluster explains has held up the run for long."""
-        accepted = self.statistics()["steps_accepted"]
-        before = END_TIMES + (accepted - STALL_STEPS) % KEPT_TIMES
-        return bool(accepted > STALL_STEPS and self.time < STALL_GAIN * self._scalars[before])
-
-
-class SmallFlowStepper(VectorStepper):
+class SmallFlowStepper(CompiledStepper):
     """Steps of a small coupled flow, for problems against which `large_flow.reason_against` finds no reason.
 
     `rtol` and `atol` are as for `LargeFlowStepper`.
@@ -795,10 +766,10 @@ class SmallFlowStepper(VectorStepper):
             carried=_ROWS,
             kept=_ROWS,
             statistics=STATISTICS,
-            scratch=3 * m + problem.num_directions + 1,
         )
         coordinate, relative, norm = tolerances(problem, rtol, atol)
-        self._steps = _ClusterSteps(
+        lag = NOTICED * LAG_TOLERANCE * relative / np.sqrt(problem.dimension)
+        super().__init__(
             advance_through,
             layout,
             system.initial_state,
@@ -806,16 +777,20 @@ class SmallFlowStepper(VectorStepper):
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,
+            constants=[lag, float(problem.activation.parity == "even"), *squares],
+            integers=[0] * (3 * m + problem.num_directions + 1),
             more_functions=more,
-            constants=[
-                NOTICED * LAG_TOLERANCE * relative / np.sqrt(problem.dimension),
-                float(problem.activation.parity == "even"),
-                *squares,
-            ],
+            unit_vectors=system,
         )
-        super().__init__(self._steps, system)
+        self._system_of_vectors = system
+
+    def vectors(self, t: float) -> tuple[Array, Array]:
+        """Return the unit vectors and ln n at a time within the last step, both ends included."""
+        return self._system_of_vectors.unpack(self._within(t))
 
     @property
     def stalled(self) -> bool:
         """Whether stiffness that no cluster explains has held up the run for long."""
-        return self._steps.stalled
+        accepted = int(self._counters[slots.ACCEPTED])
+        before = END_TIMES + (accepted - STALL_STEPS) % KEPT_TIMES
+        return bool(accepted > STALL_STEPS and self.time < STALL_GAIN * self._scalars[before])

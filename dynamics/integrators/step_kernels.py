@@ -5,6 +5,7 @@ The arrays are `vectors` (rows of length n), `scalars`, `counters` and `events`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from dynamics.integrators.system_calls import System, event_values
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hermite.arrays import Integers, Matrix, Vector
 
@@ -32,32 +33,23 @@ EVENT_TIME, EVENT_NOW, EVENT_BEFORE = 0, 1, 2
 # `advance_through` returns a status and, in units of this, how many times were passed.
 PASSED = 8
 
-# The explicit pair. Rows after the common ones: new state, the 16 stages, of which END is the derivative at the end of
-# the step, the 7 dense coefficients, zeros. Slot of `counters`: accepted steps whose length stability limits.
-ROW_NEW, ROW_STAGES, ROW_END, ROW_DENSE, ROW_ZERO = 3, 4, 16, 20, 27
-STABILITY_LIMITED = 6
 
-# BDF. Rows for the linear solve: residual b, solution x, diagonal of J, error weights, weighted inverse of the
-# preconditioner, f(y), J z, z, and the Krylov basis.
-ROW_RESIDUAL, ROW_SOLUTION, ROW_DIAGONAL, ROW_WEIGHT, ROW_FILTER, ROW_SLOPE, ROW_PRODUCT, ROW_DIRECTION = range(3, 11)
-ROW_KRYLOV, MAX_KRYLOV, MAX_ORDER = 11, 10, 5
-# Rows after that: correction y − y_predicted, the correction before a choice of order, what rounding does to the
-# solution of a step per unit of its length, and the Nordsieck array.
-ROW_CORRECTION, ROW_SAVED, ROW_NOISE, ROW_NORDSIECK = range(ROW_KRYLOV + MAX_KRYLOV + 1, ROW_KRYLOV + MAX_KRYLOV + 5)
-# Slots of `scalars`: step length in the Nordsieck array, rate of convergence, error constant of the saved correction,
-# error constants (lower order, this order, higher order, saved correction), largest growth, past step lengths,
-# coefficients of the correction polynomial, time of steps too short for the resolution of `TIME`, and the Hessenberg
-# matrix.
-SCALE, RATE, SAVED_CONSTANT, CONSTANT_DOWN, CONSTANT, CONSTANT_UP, CONSTANT_SAVED, GROWTH = range(6, 14)
-PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
-# Slots of `counters`; UNRESOLVED counts accepted steps since the time last moved.
-ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
-# Behind those that are stored: whether the system has a product with its Jacobian.
-HAS_PRODUCT = 16
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Sizes of the arrays of a compiled method, and what their rows and slots are for."""
+
+    rows: int
+    scalars: int
+    counters: int
+    #: Rows of `vectors` that a step finds and changes.
+    carried: tuple[int, ...]
+    #: Rows from which a run goes on, `carried` and those that dense output reads; all others are scratch.
+    kept: tuple[int, ...]
+    #: Name of each public count and its slot in `counters`.
+    statistics: Mapping[str, int]
 
 
-# What every compiled method uses: limits of a step, a vector copy, events.
-
+STATISTICS = {"steps_accepted": ACCEPTED, "steps_rejected": REJECTED, "rhs_evaluations": EVALUATIONS}
 
 STATUS_REACHED, STATUS_MAX_STEPS, STATUS_STEP_TOO_SMALL, STATUS_NOT_FINITE, STATUS_EVENT = 0, 1, 2, 3, 4
 
@@ -98,9 +90,6 @@ def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
         if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:
             passed = True
     return passed
-
-
-# Steps of a compiled method through saved times, whose states are kept.
 
 
 def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) -> Callable[..., int]:

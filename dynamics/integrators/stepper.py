@@ -37,39 +37,31 @@ class Stepper(Protocol):
     @property
     def time(self) -> float:
         """End of the last accepted step, dimensionless."""
-        ...
 
     @property
     def event_times(self) -> Array:
         """Time at which each event was passed; not-a-number until then; the start if passed there."""
-        ...
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        ...
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
-        ...
 
     def derivative(self, t: float) -> Array:
         """Return y' at a time within the last step."""
-        ...
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations."""
-        ...
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit.
 
         While `advance` takes a single step in another thread, they are those before it.
         """
-        ...
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
-        ...
 
 
 class LeapingStepper(Stepper, Protocol):
@@ -77,7 +69,6 @@ class LeapingStepper(Stepper, Protocol):
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
-        ...
 
 
 def leaping(stepper: Any) -> LeapingStepper | None:
@@ -87,9 +78,7 @@ def leaping(stepper: Any) -> LeapingStepper | None:
 
 def end_threads(stepper: Any) -> None:
     """End the threads of a stepper, if it has any."""
-    close = getattr(stepper, "close", None)
-    if close is not None:
-        close()
+    getattr(stepper, "close", lambda: None)()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,20 +92,18 @@ class Tolerances:
     fixed_order: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("rtol", "largest_step"):
-            value = getattr(self, name)
-            if not value > 0.0:
-                msg = f"Argument `{name}` must be positive, but is {value}."
-                raise ValueError(msg)
         if not np.all(np.asarray(self.atol) > 0.0):
             msg = f"Argument `atol` must be positive, but has minimum {np.min(self.atol)}."
             raise ValueError(msg)
-        if not self.fixed_step >= 0.0:
-            msg = f"Argument `fixed_step` must be at least 0, but is {self.fixed_step}."
-            raise ValueError(msg)
-        if not 0 <= self.fixed_order <= 5:
-            msg = f"Argument `fixed_order` must be between 0 and 5, but is {self.fixed_order}."
-            raise ValueError(msg)
+        for name, holds, wanted in (
+            ("rtol", self.rtol > 0.0, "positive"),
+            ("largest_step", self.largest_step > 0.0, "positive"),
+            ("fixed_step", self.fixed_step >= 0.0, "at least 0"),
+            ("fixed_order", 0 <= self.fixed_order <= 5, "between 0 and 5"),
+        ):
+            if not holds:
+                msg = f"Argument `{name}` must be {wanted}, but is {getattr(self, name)}."
+                raise ValueError(msg)
 
     def absolute(self, size: int) -> Array:
         """Return the absolute tolerance as one number per component."""
@@ -124,7 +111,7 @@ class Tolerances:
         if atol.ndim > 0 and atol.shape != (size,):
             msg = f"Argument `atol` must be a number or have shape (n,) = ({size},), but has shape {atol.shape}."
             raise ValueError(msg)
-        return np.ascontiguousarray(np.broadcast_to(atol, (size,))).copy()
+        return np.full(size, atol)
 
 
 def check_vector(values: ArrayLike, name: str, dtype: type[np.float64 | np.int64]) -> NDArray[np.generic]:
@@ -170,24 +157,18 @@ def record_crossings(
     interval, whose ends are equal at the initial state, and `values_at` gives them at a time strictly within.
     """
     start, end = interval
-    for event in np.flatnonzero(np.isnan(times) & (now >= 0.0)):
-        crossed = end > start and before[event] < 0.0
-        times[event] = (
-            _rise(int(event), start, end, float(before[event]), float(now[event]), values_at) if crossed else start
-        )
+    for event in np.flatnonzero(np.isnan(times) & (now >= 0.0)).tolist():
+        times[event] = start
+        if end > start and before[event] < 0.0:
+            times[event] = _rise(event, interval, (float(before[event]), float(now[event])), values_at)
 
 
 def _rise(
-    event: int,
-    low: float,
-    high: float,
-    low_value: float,
-    high_value: float,
-    values_at: Callable[[float], Array],
+    event: int, interval: tuple[float, float], values: tuple[float, float], values_at: Callable[[float], Array]
 ) -> float:
     """Bracket the rise by false position with the Illinois weight."""
+    (low, high), (low_value, high_value), side = interval, values, 0
     tolerance = ACCURACY * max(abs(high), high - low)
-    side = 0
     for trial in range(MAX_TRIALS):
         if high - low <= tolerance:
             break

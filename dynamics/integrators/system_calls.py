@@ -7,7 +7,7 @@ In compiled code a system is the tuple (parameters, sizes, work, rhs, event_valu
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import types
@@ -17,6 +17,8 @@ from dynamics.threads import STOP, with_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
 
     from dynamics.equations import interface
     from dynamics.equations.interface import Functions
@@ -96,111 +98,85 @@ def put_back(function: Callable[..., None], y: Vector, numbers: tuple[Any, ...])
     function(y, numbers[0], numbers[1])
 
 
+# What stands for functions that a system lacks: no preconditioner, no events, no constraints. The product is never
+# called where there is none.
+
+
 @kernel
-def unit_diagonal(
-    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:  # fmt: skip
-    """Write zeros: a system without a diagonal of its Jacobian has no preconditioner."""
+def _zeros(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     for i in range(out.size):
         out[i] = 0.0
 
 
 @kernel
-def no_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:  # fmt: skip
-    """Stand for the product of a system that has none; never called."""
+def _product(t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    pass
 
 
 @kernel
-def no_events(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write nothing: a system without events."""
+def _nothing(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    pass
 
 
 @kernel
-def no_constraints(y: Vector, parameters: Vector, sizes: Integers) -> None:
-    """Leave the state of a system without constraints as it is."""
-
-
-class Callbacks(NamedTuple):
-    """The functions of a system as arguments of entries; the last two are None for methods that need none."""
-
-    rhs: Any
-    event_values: Any
-    normalise: Any
-    jacobian_diagonal: Any = None
-    jacobian_product: Any = None
-
-    def all(self) -> tuple[Any, ...]:
-        """Return those that the method receives."""
-        return tuple(each for each in self if each is not None)
+def _as_it_is(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    pass
 
 
 @lru_cache(maxsize=256)
-def callbacks(functions: Functions, *, implicit: bool) -> Callbacks:
-    """Return the functions of a system compiled for methods, or loaded; those of the Jacobian for implicit ones alone.
+def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
+    """Return the functions of a system as arguments of entries, compiled or loaded once per process for equal ones.
 
-    Once per process for equal functions.
+    They are in the order of `Functions`, those of the Jacobian for implicit methods alone.
     """
     found = (
         callback(functions.rhs, EVALUATION),
-        callback(functions.event_values or no_events, EVALUATION),
-        callback(functions.normalise or no_constraints, NORMALISATION),
+        callback(functions.event_values or _nothing, EVALUATION),
+        callback(functions.normalise or _as_it_is, NORMALISATION),
     )
     if not implicit:
-        return Callbacks(*found)
-    return Callbacks(
+        return found
+    return (
         *found,
-        callback(functions.jacobian_diagonal or unit_diagonal, EVALUATION),
-        callback(functions.jacobian_product or no_product, PRODUCT),
+        callback(functions.jacobian_diagonal or _zeros, EVALUATION),
+        callback(functions.jacobian_product or _product, PRODUCT),
     )
 
 
 class BoundSystem:
-    """A system that a stepper integrates: its compiled functions and the arrays that they receive.
-
-    Attributes
-    ----------
-    numbers : tuple of ndarray
-        Parameters, sizes with the slot of the flag behind them, and scratch.
-    functions : tuple
-        The arguments of entries, in the order of `Functions`.
-    has_product : bool
-        Whether the system has a product with its Jacobian.
-    """
+    """A system that a stepper integrates: its compiled functions and copies of its numbers; `work` is not copied."""
 
     def __init__(
-        self, compiled: Callbacks, parameters: Array, sizes: Integers, work: Array, *, has_product: bool
+        self, functions: Functions, parameters: ArrayLike, sizes: Integers, work: Array, *, implicit: bool = False
     ) -> None:
-        self.compiled, self.functions, self.has_product = compiled, compiled.all(), has_product
-        self.numbers = parameters, sizes, work
+        self.functions = callbacks(functions, implicit=implicit)
+        #: Whether there is a product with the Jacobian.
+        self.has_product = functions.jacobian_product is not None
+        self.numbers = np.array(parameters, dtype=np.float64), with_slot(sizes), work
         #: Where the functions look for `STOP`, (1,).
-        self.slot = sizes[-1:]
+        self.slot = self.numbers[1][-1:]
 
     def rhs(self, t: float, y: Array, out: Array) -> None:
         """Write y' into `out`."""
-        evaluate(self.compiled.rhs, float(t), y, out, self.numbers)
+        evaluate(self.functions[0], float(t), y, out, self.numbers)
 
     def event_values(self, t: float, y: Array, out: Array) -> None:
         """Write the event functions into `out`."""
-        evaluate(self.compiled.event_values, float(t), y, out, self.numbers)
+        evaluate(self.functions[1], float(t), y, out, self.numbers)
 
     def normalise(self, y: Array) -> None:
         """Put a state back on its constraints, in place."""
-        put_back(self.compiled.normalise, y, self.numbers)
+        put_back(self.functions[2], y, self.numbers)
 
     def jacobian_diagonal(self, t: float, y: Array, out: Array) -> None:
         """Write the diagonal of the Jacobian into `out`."""
-        evaluate(self.compiled.jacobian_diagonal, float(t), y, out, self.numbers)
+        evaluate(self.functions[3], float(t), y, out, self.numbers)
 
     def jacobian_product(self, t: float, y: Array, v: Array, out: Array) -> None:
         """Write the product of the Jacobian with `v` into `out`."""
-        evaluate_product(self.compiled.jacobian_product, float(t), y, v, out, self.numbers)
+        evaluate_product(self.functions[4], float(t), y, v, out, self.numbers)
 
 
 def bound_system(system: interface.System, work: Array, *, implicit: bool = False) -> BoundSystem:
     """Return a system bound to copies of its parameters and sizes, compiled or loaded; `work` is never copied."""
-    compiled = callbacks(system.functions, implicit=implicit)
-    has_product = system.functions.jacobian_product is not None
-    parameters = np.array(system.parameters, dtype=np.float64)
-    return BoundSystem(compiled, parameters, with_slot(system.sizes), work, has_product=has_product)
+    return BoundSystem(system.functions, system.parameters, system.sizes, work, implicit=implicit)

@@ -14,8 +14,7 @@ from toy_systems import (
     toy,
 )
 
-from dynamics.integrators import Status, make_stepper
-from dynamics.integrators import step_kernels as slots
+from dynamics.integrators import Status, bdf_kernels, make_stepper
 from dynamics.kernels.jit import kernel
 
 pytestmark = pytest.mark.kernels
@@ -66,13 +65,13 @@ def with_exact_history(order, h):
     stepper = rotation(fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
     stepper.advance(0.0, 1)  # evaluates the start
     state = stepper.state()
-    first = stepper._layout.kept.index(slots.ROW_NORDSIECK)
+    first = stepper._layout.kept.index(bdf_kernels.ROW_NORDSIECK)
     derivative = np.array([1.0, 0.0])
     for j in range(order + 1):
         state["vectors"][first + j] = h**j / math.factorial(j) * derivative
         derivative = 2.0 * np.array([-derivative[1], derivative[0]])
-    state["counters"][[slots.ORDER, slots.NEXT_ORDER, slots.WAIT]] = order, order, 2
-    state["scalars"][slots.PAST_STEPS : slots.POLYNOMIAL] = h
+    state["counters"][[bdf_kernels.ORDER, bdf_kernels.NEXT_ORDER, bdf_kernels.WAIT]] = order, order, 2
+    state["scalars"][bdf_kernels.PAST_STEPS : bdf_kernels.POLYNOMIAL] = h
     stepper.restore(state)
     return stepper
 

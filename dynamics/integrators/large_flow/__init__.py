@@ -129,9 +129,9 @@ class FallingBack:
         tried = self._tried()
         last = tried + max_steps
         passed: list[Array] = []
-        first = cast("SmallFlowStepper", self._first)  # the only one that leaps
         while True:
-            status, states = first.vectors_through(times, min(last, self._next_look) - tried)
+            first = cast("SmallFlowStepper", self._first)  # the only one that leaps
+            status, states = first.advance_through(times, min(last, self._next_look) - tried)
             passed, times = [*passed, states], times[len(states) :]
             tried = self._tried()
             if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
@@ -140,7 +140,7 @@ class FallingBack:
             elif tried >= self._next_look:
                 self._look()
             if status == Status.REACHED or not self.leaps or tried >= last:
-                return status, first.overlaps(np.concatenate(passed))
+                return status, np.concatenate(passed)
 
     def _tried(self) -> int:
         counts = self._first.statistics()
