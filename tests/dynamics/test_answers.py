@@ -214,12 +214,13 @@ def test_unknown_methods_get_the_menu(problem):
 def test_a_failing_run_raises_with_what_was_computed(problem, monkeypatch):
     from dynamics.integrators import Status, compiled_stepper
 
-    advance = compiled_stepper.CompiledStepper.advance
+    through = compiled_stepper.CompiledStepper._through
 
-    def fail_late(self, target, max_steps):
-        return advance(self, target, max_steps) if target < 10.0 else Status.NOT_FINITE
+    def fail_late(self, times, max_steps, states):
+        status, passed = through(self, times[times < 10.0], max_steps, states)
+        return (status if times[-1] < 10.0 else Status.NOT_FINITE), passed
 
-    monkeypatch.setattr(compiled_stepper.CompiledStepper, "advance", fail_late)
+    monkeypatch.setattr(compiled_stepper.CompiledStepper, "_through", fail_late)
     save_at = dynamics.SaveAt.at([0.0, 5.0, 60.0])
     with pytest.raises(
         dynamics.SolveError, match=r"stopped at t = .* \(not_finite\)\. The state stopped being"
