@@ -61,7 +61,7 @@ def runs_at_once() -> int:
     return max(_runs, 1)
 
 
-def load_blas() -> None:
+def _load_blas() -> None:
     """Load the BLAS that kernels call, scipy's, without the package around it, which takes 0.1 s longer."""
     import scipy
 
@@ -106,7 +106,7 @@ def find_blas() -> ThreadpoolController:
     A thread that loads other libraries starts after the first call: before 3.7, threadpoolctl waits for the interpreter
     while it holds the lock under which libraries are loaded, and so for ever if another thread loads one.
     """
-    load_blas()
+    _load_blas()
     return _libraries("torch" in sys.modules)
 
 
@@ -121,7 +121,7 @@ def _libraries(_with_torch: bool, /) -> ThreadpoolController:
 def has_kernels_for_small_matrices() -> bool:
     """Return whether BLAS multiplies small matrices without copying them, as OpenBLAS does with its AVX-512 kernels.
 
-    OpenBLAS is asked, not the processor: some releases take their kernels of AVX2 on AMD's Zen 5, which has AVX-512.
+    OpenBLAS is asked, since some releases take kernels of AVX2 on processors that have AVX-512.
     """
     libraries = [library for library in find_blas().info() if library["internal_api"] == "openblas"]
     return bool(libraries) and all(library["architecture"].lower() in WITH_SMALL_KERNELS for library in libraries)

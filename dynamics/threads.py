@@ -1,11 +1,9 @@
 """Work in a second thread that its caller can stop, and always waits for; threads that share the rows of a pass.
 
 While compiled code or BLAS runs, no signal reaches Python, and one evaluation of a large field takes seconds. So work
-that may take long runs in a thread of its own. Its caller looks for reasons to stop, sets a flag, and joins the thread.
-Work looks at the flag between blocks that take at most about 0.2 s each, in Python by `give_way`, in compiled code at a
-slot that `StopFlag.reaching` sets with the flag.
-
-Parts of a shared pass, which releases the interpreter lock, never share a row, so that the result does not depend on
+that may take long runs in a thread of its own, which its caller asks to stop by a flag, and joins. Work looks at the
+flag between blocks of at most about 0.2 s, in Python by `give_way`, in compiled code at a slot that
+`StopFlag.reaching` sets with the flag. Parts of a shared pass never share a row, so that the result does not depend on
 the number of threads.
 """
 
@@ -18,17 +16,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from dynamics.cores import available_cores, runs_at_once
 from hermite.arrays import Integers
 from hermite.text.command_line import heard
-
-if TYPE_CHECKING:
-    pass
-
 
 Result = TypeVar("Result")
 
@@ -118,10 +112,7 @@ def stopping_at(slot: Integers) -> Iterator[None]:
 
 
 def interruption() -> Callable[[], bool]:
-    """Return what tells, in any thread, whether this run is to end.
-
-    That is so if its caller was interrupted, or if a signal asks the command to end.
-    """
+    """Return a function of any thread that says whether this run is to end: by its caller, or by a signal."""
     asked = _asked.get()
 
     def is_interrupted() -> bool:
@@ -131,11 +122,6 @@ def interruption() -> Callable[[], bool]:
         return heard()
 
     return is_interrupted
-
-
-def is_interrupted() -> bool:
-    """Return whether the run of this thread is to end; see `interruption`."""
-    return interruption()()
 
 
 def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | None]) -> Result:
@@ -160,9 +146,9 @@ def beside(work: Callable[[], Result], reason_to_stop: Callable[[], object | Non
 def in_worker(work: Callable[[], Result]) -> Result:
     """Return what `work` returns in a second thread, for which the main thread waits; other threads do it themselves.
 
-    An exception that a handler of a signal raises, such as KeyboardInterrupt, comes in the main thread, so it comes
-    while that waits, never inside the work. The work is then asked to stop (`interruption`) and joined. What it returns
-    is returned if it stopped for KeyboardInterrupt; else the exception goes on.
+    So what a handler of a signal raises, such as KeyboardInterrupt, comes while the main thread waits, never inside the
+    work, which is then asked to stop (`interruption`) and joined. What it returns is returned if it stopped for
+    KeyboardInterrupt; else the exception goes on.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -243,9 +229,8 @@ GRAIN = 128
 class Workers:
     """Runs compiled passes over parts of the rows of a state (rows, columns), in as many threads as its size is worth.
 
-    By default that is one thread per core, and one alone for states of fewer than `smallest` numbers. Passes that are
-    long, such as all stages of a step, may be worth it from `smallest_of_long` on. While several runs share the cores,
-    such as the one whose error is estimated and the looser one beside it, each has its part of the threads.
+    By default that is one thread per core, one alone for states of fewer than `smallest` numbers, and for long passes,
+    such as all stages of a step, for fewer than `smallest_of_long`. Runs that share the cores share the threads.
     """
 
     def __init__(

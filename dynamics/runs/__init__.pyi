@@ -7,7 +7,6 @@ from .result import also_interrupted as also_interrupted
 from .result import uninterrupted as uninterrupted
 from .run_file import DEFAULT_SECONDS as DEFAULT_SECONDS
 from .run_file import Begun as Begun
-from .run_file import Rhythm as Rhythm
 from .run_file import RunFile as RunFile
 from .run_file import as_run_file as as_run_file
 from .run_file import labelled_arrays as labelled_arrays

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import json
 import platform
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -41,7 +41,7 @@ __all__ = ["__version__", "environment", "git_commit"]
 RECORDED = ("numpy", "scipy", "numba", "sympy", "xarray", "netCDF4", "torch")
 
 
-@functools.cache
+@cache
 def git_commit() -> str:
     """Return the commit of the source checkout, with "-dirty" for local changes; "" outside a checkout."""
     root = Path(__file__).resolve().parents[2]
@@ -55,25 +55,21 @@ def git_commit() -> str:
     return found.stdout.strip() if found.returncode == 0 else ""
 
 
-@functools.cache
+@cache
 def environment() -> str:
     """Return versions of Python, the libraries and the processor as one JSON string."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "processor": _processor()}
     for name in RECORDED:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return json.dumps(found, sort_keys=True)
 
 
 def _processor() -> str:
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
 
 
@@ -129,12 +125,11 @@ def dataset_arrays(
 ) -> DatasetArrays:
     """Return the arrays of a dataset, labelled as in `variables`, with attributes that say where they come from.
 
-    The problem is stored whole, so that `stored_question` gives it back, and beside it, in the attribute
-    `parameters`, `solver`: the arguments of the call, ready for JSON. Learned masses and times of a link that defines
-    none have the attribute `undefined`, which says why. Of the further attributes bool becomes 0/1, None is left out,
-    and mappings become JSON. Of a problem with Gaussian inputs the coordinate `direction` is added,
-    numbered from 1 as p is. The dims `leading`, such as ("seed",), are put in front of the variables named in
-    `with_leading`.
+    The attribute `parameters` holds the whole problem, which `stored_question` gives back, and `solver`: the arguments
+    of the call, ready for JSON. Learned masses and times of a link that defines none have the attribute `undefined`,
+    which says why. Of the further attributes bool becomes 0/1, None is left out, and mappings become JSON. A problem
+    with Gaussian inputs has the coordinate `direction` too, numbered from 1 as p is. The dims `leading`, such as
+    ("seed",), are put in front of the variables named in `with_leading`.
     """
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
@@ -189,15 +184,6 @@ def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
     return {"matched_neuron": np.full(num_directions, -1), **dict.fromkeys(names, unknown)}
 
 
-def plain_attribute(value: Any) -> Any:
-    """Return a value that netCDF attributes take: bool as 0/1, mappings as JSON, the rest as it is."""
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, dict):
-        return json.dumps(value, sort_keys=True)
-    return value
-
-
 def _labelled(
     variable: Variable, array: Any, leading: Sequence[str] = (), further: Mapping[str, str] = MappingProxyType({})
 ) -> Labelled:
@@ -207,10 +193,10 @@ def _labelled(
 def _of_learned(
     problem: Question, values: Mapping[str, Any], attributes: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the attribute of a result that names the definition of its learned masses and times, if it has such.
+    """Return the attribute that names the definition of learned masses and times, and labels of variables by name.
 
-    By variable there follow labels: why it is NaN, where the link has no part that counts, and the symbol of a mass of
-    all degrees. Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
+    Labels say why a variable is NaN, where the link has no part that counts, and the symbol of a mass of all degrees.
+    Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
     """
     names = [name for name in values if name.startswith(OF_LEARNED)]
     if not names or not isinstance(problem, Problem) or is_network(problem):
@@ -234,8 +220,7 @@ def _command() -> str:
 
 def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that say where a result comes from; the arguments are those of `make_dataset`."""
-    now = datetime.datetime.now(datetime.UTC).replace(microsecond=0).isoformat()
-    parameters = {"problem": problem.parameters(), "solver": dict(solver)}
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {
         "Conventions": "CF-1.11",
         "title": title,
@@ -245,7 +230,7 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
         "date_created": now,
         "schema_version": SCHEMA_VERSION,
         "git_commit": git_commit(),
-        "parameters": json.dumps(parameters, sort_keys=True),
+        "parameters": json.dumps({"problem": problem.parameters(), "solver": dict(solver)}, sort_keys=True),
         "environment": environment(),
     }
 
@@ -253,7 +238,9 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
 def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
     of_link = _of_the_link(problem) if isinstance(problem, Problem) else {}
-    given = {key: plain_attribute(value) for key, value in attributes.items() if value is not None}
+    given = {key: value for key, value in attributes.items() if value is not None}
+    given |= {key: int(value) for key, value in given.items() if isinstance(value, bool)}
+    given |= {key: json.dumps(value, sort_keys=True) for key, value in given.items() if isinstance(value, dict)}
     return {"git_commit": git_commit(), **of_link, **given}
 
 

@@ -1,16 +1,14 @@
 """The run loop: steps up to the next record, in chunks between which trackers may stop the run; flows and SGD alike.
 
-Compiled code ignores signals, so it runs in chunks of about a tenth of a second; between chunks Python shows progress,
-and asks the trackers and whether the run was interrupted. A step of a flow that takes longer is taken in a second
-thread, which is joined: what is urgent is then heard in the middle of the step, and the run ends with the state before
-it.
+Compiled code ignores signals, so it runs in chunks of about a tenth of a second, between which Python asks the trackers
+and whether the run was interrupted. A step of a flow that takes longer is taken in a second thread, which is joined, so
+that it can be given up; the run then ends with the state before it.
 
 Errors are estimated from the same run at a looser tolerance, in a second thread. The error of every method here falls
 with its tolerance, so two runs at tolerances ρ and 10 ρ differ by about the error of the looser one, several times that
-of the tighter one. A single difference may be small by chance, where it changes its sign or where two runs begin with
-the same steps. So a loss is taken for no more accurate than those at saved times nearby, a time for no more accurate
-than the median time, and neither for better than a part of the tolerance. The constants below are calibrated by `python
--m benchmarks.error_estimates`, whose table is in docs/solvers.md.
+of the tighter one. A single difference may be small by chance. So a loss is taken for no more accurate than those at
+saved times nearby, a time for no more accurate than the median time, and neither for better than a part of the
+tolerance. The constants are calibrated by `python -m benchmarks.error_estimates`, whose table is in docs/solvers.md.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
 from dynamics.runs.trackers import Interrupts, Tracker, UrgentTracker
-from dynamics.threads import LOOK, Stopped, beside, in_worker, is_interrupted
+from dynamics.threads import LOOK, Stopped, beside, in_worker, interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from dynamics.integrators.stepper import LeapingStepper
     from dynamics.runs.dataset import DatasetArrays
     from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import RunView, Soundness
+    from dynamics.runs.trackers import Soundness
     from hermite.arrays import Array
 
     Observer = Callable[[Array], Mapping[str, Any]]
@@ -64,10 +62,7 @@ _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE
 
 
 class Run(ABC):
-    """A run that the loop, `follow`, takes from record to record, and what trackers see of it.
-
-    A subclass takes the steps and makes the records: of a flow below, of SGD in `sgd_check.runs`.
-    """
+    """A run that `follow` takes from record to record, and what trackers see of it: a flow, or SGD in `sgd_check`."""
 
     #: Last time asked for, in the unit of `time`.
     end: float
@@ -143,8 +138,7 @@ class Run(ABC):
             while reason is None and not self.over:
                 reason = None if self.at_record else self._take_chunk()
                 if self.at_record and not (reason and reason.failed):
-                    # That a record is wrong says more than that somebody wanted an end. Urgent trackers are asked at
-                    # every record: millions of them may lie within one step.
+                    # A wrong record is the reason that says most. Millions of records may lie within one step.
                     reason = self.record() or reason or self.asked_to_stop()
         except Stopped as stopped:
             reason, self.intact = stopped.reason, True
@@ -165,7 +159,6 @@ class Run(ABC):
         return self.urgent
 
     def _take_chunk(self) -> StopReason | None:
-        """Take a chunk of steps, and show the trackers what came of it; return a reason to stop, or None."""
         self.intact = False
         failure = self.take()
         if failure is not None:
@@ -235,7 +228,6 @@ class _Flow(Run):
         return snapshot_of(self._stepper, self.result(StopReason.UNFINISHED))
 
     def result(self, reason: str) -> RunResult:
-        """Return the result of a run that ends now."""
         events = self._stepper.event_times
         return replace(
             self._begun,
@@ -255,14 +247,15 @@ class _Flow(Run):
 
     def take(self) -> StopReason | None:
         leaper, began = self._leaper(), clock.perf_counter()
+        wrong = None
         if leaper is None:
-            status, wrong = self._advance(float(self._times[len(self.records)])), None
+            status = self._advance(float(self._times[len(self.records)]))
         else:
             first = len(self.records)
             status, states = leaper.advance_through(self._times[first : first + self._most], self.steps)
             self.records.extend(self._observe(states))
-            new = self._sound is not None and len(self.records) > first
-            wrong = self._sound(self.records, first) if new and self._sound is not None else None
+            if self._sound is not None and len(self.records) > first:
+                wrong = self._sound(self.records, first)
         self.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
         failure = wrong or _FAILURES.get(status)
         return (self._why_failed(self.state()) or failure) if failure in _FAILURES.values() else failure
@@ -284,7 +277,6 @@ class _Flow(Run):
         return None if self._sound is None else self._sound(self.records)
 
     def _leaper(self) -> LeapingStepper | None:
-        """Return the stepper if it goes through many saved times at once now."""
         return leaping(self._stepper) if self._most and self.steps > 1 else None
 
     def _advance(self, time: float) -> Status:
@@ -308,11 +300,10 @@ def run(
 ) -> RunResult:
     """Take `stepper` from time 0 through increasing `times`, until the end or a reason to stop.
 
-    At each time `observe` gives the named observables of the state, which are one record; steps are not held to the
-    times. `begun` continues a run: its records are kept and its costs counted; ValueError is raised if it is not of
-    this stepper. `sound` is called after each record and says why to stop, if the records are wrong; `why_failed` is
-    called with the state at which no step succeeds, and says why, if it knows. `stopping` is called as soon as a reason
-    is found to give a step up.
+    At each time `observe` gives the named observables of the state, one record; steps are not held to the times.
+    `begun` continues a run, with its records and costs; ValueError is raised if it is not of this stepper. `sound` is
+    called after each record, `why_failed` with the state at which no step succeeds: both return a reason to stop, or
+    None. `stopping` is called as soon as a reason is found to give a step up.
     """
     if begun is not None:
         try:
@@ -337,13 +328,12 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
 class UnwatchedRun:
     """A stepper at time 0 that is to go through increasing times, all at once and without trackers.
 
-    A run that ends otherwise than at the last of the times has no result here: `run` says what came of it.
+    `states` (T, N) has fewer rows where the run ended before the last of the times, or could not go on in this way.
+    Such a run has no result here: `run` says what came of it.
     """
 
     def __init__(self, stepper: Stepper, times: Array) -> None:
-        self.stepper = stepper
-        self.times = times
-        #: States at all times, (T, N); fewer where the run ended before, or the stepper could not go on so.
+        self.stepper, self.times = stepper, times
         self.states: Array = np.empty((0, 0))
         self.seconds = 0.0
 
@@ -375,9 +365,9 @@ class UnwatchedRun:
 def results_of(
     runs: Sequence[UnwatchedRun], observe: Observer, sound: Soundness | None = None
 ) -> list[RunResult | None]:
-    """Return what came of runs through as many times each, seen by one observer; None for those that did not arrive.
+    """Return the results of runs through as many times each, seen by one observer.
 
-    Also None for those that were observed together with one that is not `sound`.
+    None stands for those that did not arrive, and for those that were observed together with one that is not `sound`.
     """
     found: list[RunResult | None] = [None] * len(runs)
     there = [at for at, run in enumerate(runs) if len(run.states) == run.times.size]
@@ -414,12 +404,10 @@ def run_with_file(
     sound: Soundness | None = None,
     why_failed: Callable[[Array], StopReason | None] = lambda _state: None,
 ) -> tuple[RunResult, DatasetArrays]:
-    """Run as `run` does, from where `file` stands, and keep the file up to date.
+    """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread, see `in_worker`.
 
-    The run is followed in a second thread for which the main thread waits: see `in_worker`.
-
-    `labelled` gives what a dataset holds of the result and of that of the looser run, if there is one; the looser run
-    has begun already, and is ended here.
+    `labelled` gives the contents of a dataset of the result and of that of the looser run, if there is one. The looser
+    run has begun already, and is ended here.
     """
 
     def now(own: Snapshot) -> tuple[DatasetArrays, Mapping[str, xr.Dataset]]:
@@ -446,6 +434,7 @@ def run_with_file(
         )
         looser = None
         if looser_run is not None:
+            is_interrupted = interruption()
             while result.stop_reason is StopReason.REACHED_END and not looser_run.ended(LOOK):
                 if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
@@ -487,7 +476,7 @@ class _Remote(Tracker):
         self._wanted = wanted
         return wanted
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Give the snapshot that was asked for, if any; stop when told to."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
@@ -511,19 +500,14 @@ class LooserRun:
         begun: Snapshot | None = None,
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
-        self._remote, self._remote_of_cut = _Remote(), _Remote()
+        asked = [(stepper, loss, begun), *([] if cut is None else [(*cut, None)])]
+        self._steppers = [each for each, _, _ in asked]
+        self._remotes = [_Remote() for _ in asked]
         self._pool = ThreadPoolExecutor(1)
-        self._stepper = stepper
-        self._steppers = [stepper] if cut is None else [stepper, cut[0]]
-        self._result = self._pool.submit(run, stepper, times, observer_of(loss), trackers=[self._remote], begun=begun)
-        self._cut: Future[RunResult] | None = None
-        if cut is not None:
-            other, loss_of_cut = cut
-            self._cut = self._pool.submit(run, other, times, observer_of(loss_of_cut), trackers=[self._remote_of_cut])
-
-    @property
-    def _runs(self) -> tuple[Future[RunResult], ...]:
-        return (self._result,) if self._cut is None else (self._result, self._cut)
+        self._runs = [
+            self._pool.submit(run, own, times, observer_of(loss_of), trackers=[remote], begun=since)
+            for (own, loss_of, since), remote in zip(asked, self._remotes, strict=True)
+        ]
 
     def ended(self, seconds: float) -> bool:
         """Return whether the looser runs have ended, after waiting for them at most so long."""
@@ -531,32 +515,28 @@ class LooserRun:
 
     def cut(self) -> RunResult | None:
         """Return the result with the link cut at a lower order, None if there is none yet."""
-        return self._cut.result() if self._cut is not None and self._cut.done() else None
+        return self._runs[1].result() if len(self._runs) > 1 and self._runs[1].done() else None
 
     def finish(self, result: RunResult) -> RunResult:
         """Return the result of the looser run, which is waited for, or stopped if the run has ended early."""
         if result.stop_reason is not StopReason.REACHED_END:
             self.stop()
-        looser = self._result.result()
+        looser = self._runs[0].result()
         self._end()
         return looser
 
     def snapshot(self) -> Snapshot:
         """Return where the looser run stands now."""
-        wanted = self._remote.snapshot()
-        both: tuple[Future[Any], ...] = (wanted, self._result)
+        wanted, looser = self._remotes[0].snapshot(), self._runs[0]
+        both: tuple[Future[Any], ...] = (wanted, looser)
         wait(both, return_when=FIRST_COMPLETED)
-        return wanted.result() if wanted.done() else snapshot_of(self._stepper, self._result.result())
+        return wanted.result() if wanted.done() else snapshot_of(self._steppers[0], looser.result())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the looser run, however the body has ended."""
-        self.cancel()
-
-    def cancel(self) -> None:
-        """Stop the looser run after the step that it is in."""
+        """Stop the looser run after the step that it is in, however the body has ended."""
         self.stop()
         self._end()
 
@@ -567,9 +547,9 @@ class LooserRun:
             end_threads(stepper)
 
     def stop(self) -> None:
-        """Ask the looser run to stop, also in the middle of a step."""
-        self._remote.stop.set()
-        self._remote_of_cut.stop.set()
+        """Ask the looser runs to stop, also in the middle of a step."""
+        for remote in self._remotes:
+            remote.stop.set()
 
 
 def observer_of(loss: Callable[[Array], float]) -> OfStates:
@@ -583,11 +563,20 @@ def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: f
     `rtol` is the tolerance of the tighter run. An event that only one of the two runs saw has an infinite error:
     whether it happens at all is not resolved.
     """
-    loss, other = (stack_records(each.records, times.size, lambda: {"loss": 0.0})["loss"] for each in (result, looser))
     events = event_errors(result.event_times, looser.event_times, rtol)
-    if looser.stop_reason is result.stop_reason is StopReason.REACHED_END:
-        events[np.isnan(result.event_times) != np.isnan(looser.event_times)] = np.inf
+    _mark_unresolved(events, result, looser)
+    loss, other = _losses(times.size, result, looser)
     return loss_errors(loss, other, times, rtol), events
+
+
+def _losses(count: int, *results: RunResult) -> list[Array]:
+    return [stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in results]
+
+
+def _mark_unresolved(errors: Array, one: RunResult, other: RunResult) -> None:
+    """Make the error of an event infinite that only one of two ended runs saw."""
+    if one.stop_reason is other.stop_reason is StopReason.REACHED_END:
+        errors[np.isnan(one.event_times) != np.isnan(other.event_times)] = np.inf
 
 
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
@@ -627,8 +616,7 @@ def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, fact
     """
     if cut is None:
         return np.full(count, np.nan), np.full(looser.event_times.size, np.nan)
-    loss, other = (stack_records(each.records, count, lambda: {"loss": 0.0})["loss"] for each in (looser, cut))
+    loss, other = _losses(count, looser, cut)
     events = np.abs(looser.event_times - cut.event_times)
-    if looser.stop_reason is cut.stop_reason is StopReason.REACHED_END:
-        events[np.isnan(looser.event_times) != np.isnan(cut.event_times)] = np.inf
+    _mark_unresolved(events, looser, cut)
     return factor * np.abs(loss - other), factor * events

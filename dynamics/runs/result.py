@@ -43,15 +43,7 @@ class StopReason(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the numerics failed, rather than somebody asking for an end."""
-        return self in {
-            StopReason.STEP_TOO_SMALL,
-            StopReason.NOT_FINITE,
-            StopReason.OVERLAP_ABOVE_ONE,
-            StopReason.NORM_NOT_POSITIVE,
-            StopReason.NOT_REALISABLE,
-            StopReason.LOSS_ROSE,
-            StopReason.SERIES_TOO_SHORT,
-        }
+        return not self.resumable and self not in {StopReason.REACHED_END, StopReason.STEADY_STATE}
 
     @property
     def resumable(self) -> bool:
@@ -119,8 +111,7 @@ class Snapshot:
 class Records:
     """Records along time, in front of the dims of each observable; NaN where no time was reached.
 
-    Arrays for `capacity` saved times are made at the first record, so that millions of records cost no object each, and
-    need not be stacked at the end. `begun` holds the first of them.
+    Arrays for `capacity` saved times are made at the first record. `begun` holds the first of the records.
     """
 
     def __init__(self, capacity: int, begun: Records | None = None) -> None:
@@ -128,11 +119,8 @@ class Records:
         #: Observables by name, each of shape (capacity, …); empty before the first record.
         self.columns: dict[str, Array] = {}
         self._count = 0
-        if begun is not None and len(begun) > 0:
-            self._allocate(begun[0])
-            for name, column in begun.columns.items():
-                self.columns[name][: len(begun)] = column[: len(begun)]
-            self._count = len(begun)
+        if begun is not None:
+            self.extend({name: column[: len(begun)] for name, column in begun.columns.items()})
 
     @classmethod
     def of(cls, columns: Mapping[str, Array], count: int) -> Records:
@@ -143,18 +131,16 @@ class Records:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a record; an observable that those before have not, since an older file has not, is NaN there."""
-        self._allocate({name: value for name, value in record.items() if name not in self.columns})
-        for name, value in record.items():
-            self.columns[name][self._count] = value
-        self._count += 1
+        self.extend({name: np.asarray(value)[None] for name, value in record.items()})
 
     def extend(self, records: Mapping[str, Array]) -> None:
         """Add records of the same observables, each observable an array with its records along the first axis."""
-        count = len(next(iter(records.values())))
+        count = len(next(iter(records.values()), ()))
         if count == 0:
             return
-        self._allocate({name: values[0] for name, values in records.items() if name not in self.columns})
         for name, values in records.items():
+            if name not in self.columns:
+                self.columns[name] = np.full((self._capacity, *values.shape[1:]), np.nan)
             self.columns[name][self._count : self._count + count] = values
         self._count += count
 
@@ -167,10 +153,6 @@ class Records:
     def so_far(self) -> Records:
         """Return the records made until now; the arrays are shared, since records never change."""
         return Records.of(self.columns, self._count)
-
-    def _allocate(self, record: Mapping[str, Any]) -> None:
-        """Make room for the observables of a record."""
-        self.columns |= {name: np.full((self._capacity, *np.shape(value)), np.nan) for name, value in record.items()}
 
     def __len__(self) -> int:
         return self._count

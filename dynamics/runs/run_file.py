@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.runs.trackers import RunView
+    from dynamics.runs.loop import Run
 
     Parts = Mapping[str, xr.Dataset]
 
@@ -39,38 +39,25 @@ LARGEST_SHARE = 0.1
 STATE, RECORD = "state_", "record_"
 
 
-class Rhythm:
-    """When it is time to write again: every so many seconds, more rarely where writing takes long."""
-
-    def __init__(self, every: float) -> None:
-        self._every = checked_number(every, "every", positive=True)
-        self._next = clock.monotonic() + self._every
-
-    def beat(self, write: Callable[[], None]) -> None:
-        """Call `write` if it is time."""
-        began = clock.monotonic()
-        if began >= self._next:
-            write()
-            ended = clock.monotonic()
-            self._next = ended + max(self._every, (ended - began) / LARGEST_SHARE)
-
-
 class Checkpoint(Tracker):
-    """A tracker that hands a snapshot of the run to `write` in the given rhythm."""
+    """A tracker that hands a snapshot of the run to `write` every so many seconds, more rarely if that takes long."""
 
     patient = True
 
     def __init__(self, write: Callable[[Any], None], every: float = DEFAULT_SECONDS) -> None:
-        self._write = write
-        self._every = every
+        self._write, self._every = write, every
 
-    def start(self, view: RunView) -> None:  # noqa: ARG002
+    def start(self, view: Run) -> None:  # noqa: ARG002
         """Start the clock."""
-        self._rhythm = Rhythm(self._every)
+        self._next = clock.monotonic() + self._every
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Write when it is time."""
-        self._rhythm.beat(lambda: self._write(view.snapshot()))
+        began = clock.monotonic()
+        if began >= self._next:
+            self._write(view.snapshot())
+            ended = clock.monotonic()
+            self._next = ended + max(self._every, (ended - began) / LARGEST_SHARE)
         return None
 
 
@@ -102,11 +89,8 @@ def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
     names = dataset.attrs["observables"].split()
     count = int(dataset.attrs["records"])
     columns = {name: (dataset[f"{RECORD}{name}"] if held is None else held[name]).to_numpy()[:count] for name in names}
-    state = {
-        str(name).removeprefix(STATE): array.to_numpy()
-        for name, array in dataset.data_vars.items()
-        if str(name).startswith(STATE)
-    }
+    arrays = {str(name): array.to_numpy() for name, array in dataset.data_vars.items()}
+    state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
     result = RunResult(
         records=Records.of(columns, count),
         solve_seconds=float(dataset.attrs["solve_seconds"]),
@@ -136,7 +120,7 @@ class Begun:
 class RunFile:
     """A netCDF file that holds the answer of a run and, until the run has ended, the state from which it goes on.
 
-    What appears under its name meanwhile is not replaced: the file then takes the first free name beside it, or another
+    It replaces nothing that appears under its name meanwhile: it then takes the first free name beside it, or another
     directory if this one is out of reach. A warning and `trouble` say so, and `target` is that place.
 
     Parameters
@@ -184,11 +168,12 @@ class RunFile:
         for name in ("overwrite", "keeps_result"):
             check_switch(name, getattr(self, name))
         self._target = None if path is None else storage.check_target(path, overwrite=self.overwrite)
-        if self._target is not None:
-            remove_torn(self._target, idle=IDLE_SECONDS)
         #: Fingerprint of the file that this run has written, goes on from or may replace; no other one of its name is
         #: replaced, such as that of a second run to which the same was allowed.
-        self._own = fingerprint(self.target) if self.has_path and self.overwrite else None
+        self._own: tuple[int, ...] | None = None
+        if self._target is not None:
+            remove_torn(self._target, idle=IDLE_SECONDS)
+            self._own = fingerprint(self._target) if self.overwrite else None
 
     @property
     def target(self) -> Path:
@@ -215,9 +200,8 @@ class RunFile:
 
     def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
         """Return what keeps the file up to date; `contents` gives dataset and parts of the checkpoint of a snapshot."""
-        if not self.has_path:
-            return []
-        return [Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)]
+        kept = Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)
+        return [kept] if self.has_path else []
 
     def keep(self, dataset: xr.Dataset, parts: Parts) -> None:
         """Write a run that has not ended; warn if that is impossible, since a run of hours is worth more than a file.

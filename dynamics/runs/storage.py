@@ -1,11 +1,9 @@
-"""Datasets to netCDF files and back: compressed, written whole or not at all, never over a file that must stay.
+"""Datasets to netCDF files (docs/files.md) and back, and to tables of rows and columns for programs without netCDF.
 
-What the files hold is written down in docs/files.md. Every file that a run leaves goes through `write_file`, or through
-`write_somewhere` where nobody could ask again. Nothing that is read from a file is executed or unpickled. netCDF
-follows every link, makes an object of every group and trusts every shape, so that a small file can take all memory,
-read other files, or end the process: so `check_structure` refuses what this program has not written.
-
-Answers are also written as tables of rows and columns, for programs that know no netCDF.
+Files are written whole or not at all, never over a file that must stay: by `write_file`, or by `write_somewhere` where
+a user cannot be asked again. Nothing that is read from a file is executed or unpickled. netCDF follows every link,
+makes an object of every group and trusts every shape, so that a small file can take all memory, read other files, or
+end the process: so `check_structure` refuses what this program has not written.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ import time as clock
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -120,10 +119,9 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
     """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
 
-    That is one beside the target, in the current directory, or in the one for temporary files: an answer that took
-    hours must not be lost because a disk is full, or because something else has taken its name. Return where the file
-    is, and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError
-    is raised for the target.
+    That is beside the target, in the current directory, or in the one for temporary files: an answer that took hours
+    must not be lost to a full disk or a taken name. Return where the file is, and one sentence that says why and where
+    if that is not the target, else "". If no place takes it, StorageError is raised for the target.
     """
     try:
         write_file(target, write, replaces=replaces)
@@ -166,10 +164,9 @@ def remove_torn(target: Path, idle: float = 0.0) -> None:
 
 def names_directory(path: object) -> bool:
     """Return whether this is the path of a directory."""
-    try:
+    with suppress(OSError):  # a name that is too long
         return isinstance(path, (str, os.PathLike)) and Path(path).is_dir()
-    except OSError:  # a name that is too long
-        return False
+    return False
 
 
 def _is_taken(target: Path, *, replaces: bool) -> bool:
@@ -196,14 +193,15 @@ def _fill(temporary: Path, write: Write) -> None:
         raise OSError(*error.args) from error
     with temporary.open("rb") as stream:
         os.fsync(stream.fileno())
-    temporary.chmod(0o666 & ~_umask())
+    mask = os.umask(0)
+    os.umask(mask)
+    temporary.chmod(0o666 & ~mask)
 
 
 def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
     """Give a file its name, unless something that must not be replaced has taken the name meanwhile."""
     if not replaces:
-        # A link fails where the name is taken: nothing can come between, as between a test and a move. Some file
-        # systems have none.
+        # Unlike a test and a move, a link fails where the name is taken meanwhile. Some file systems have none.
         with suppress(OSError):
             os.link(temporary, target)
             return
@@ -211,12 +209,6 @@ def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
         msg = "something else has that name now"
         raise OSError(msg)
     temporary.replace(target)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 #: A comparison of many widths has some twenty groups, in four levels; an answer has some fifty variables.
@@ -372,15 +364,10 @@ def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) ->
     import xarray as xr
 
     tree = result if isinstance(result, xr.DataTree) else xr.DataTree(result)
-
-    def write(path: Path) -> None:
-        with ONE_THREAD:
-            _write(tree, path, COMPRESSION if compress else {})
-
-    return write
+    return partial(_write, tree, COMPRESSION if compress else {})
 
 
-def _write(tree: xr.DataTree, path: Path, compression: Mapping[str, Any]) -> None:
+def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> None:
     """Write all groups; the rows of large variables at times that were not reached take neither place nor time."""
     import netCDF4
     import xarray as xr
@@ -393,16 +380,17 @@ def _write(tree: xr.DataTree, path: Path, compression: Mapping[str, Any]) -> Non
     }
     others = {group: dataset.drop_vars(early[group]) for group, dataset in datasets.items()}
     encoding = {group: _encoding(dataset, compression) for group, dataset in others.items()}
-    if len(others) > 1:
-        xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
-    else:
-        others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
-    if any(early.values()):
-        with netCDF4.Dataset(path, "a") as file:
-            for group, names in early.items():
-                place = file if group == ROOT else file[group]
-                for name in names:
-                    _write_reached(place, str(name), datasets[group][name], compression)
+    with ONE_THREAD:
+        if len(others) > 1:
+            xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
+        else:
+            others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
+        if any(early.values()):
+            with netCDF4.Dataset(path, "a") as file:
+                for group, names in early.items():
+                    place = file if group == ROOT else file[group]
+                    for name in names:
+                        _write_reached(place, str(name), datasets[group][name], compression)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -432,7 +420,10 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     import xarray as xr
 
     source = as_path(path)
-    if not _is_file(source):
+    is_file = False
+    with suppress(OSError):  # a name that is too long
+        is_file = source.is_file()
+    if not is_file:
         msg = f"Argument `path` must name an existing file, but is {shown(str(source))}."
         raise StorageError(msg)
     try:
@@ -447,13 +438,6 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
         raise StorageError(msg) from error
     _check_schema(source, loaded)
     return loaded
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is too long
-        return False
 
 
 def _check_schema(source: Path, tree: xr.DataTree) -> None:
@@ -582,8 +566,13 @@ def to_table(answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | Non
     ['time', 'loss']
     """
     import pandas as pd
+    import xarray as xr
 
-    dataset = _checked_dataset(answer)
+    given: object = answer
+    if not isinstance(given, (xr.Dataset, xr.DataTree)):
+        msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
+        raise TypeError(msg)
+    dataset = main_part(given)
     rows = _natural_rows(dataset) if per is None else _checked_rows(per, dataset)
     dataset = dataset.drop_vars(
         name
@@ -601,20 +590,7 @@ def to_table(answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | Non
 
 def csv_writer(result: xr.Dataset | xr.DataTree) -> Write:
     """Return what fills a file with the table of a result, one line per row under the names of the columns."""
-
-    def write(path: Path) -> None:
-        to_table(result).to_csv(path, index=False)
-
-    return write
-
-
-def _checked_dataset(answer: object) -> xr.Dataset:
-    import xarray as xr
-
-    if not isinstance(answer, (xr.Dataset, xr.DataTree)):
-        msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
-        raise TypeError(msg)
-    return main_part(answer)
+    return lambda path: to_table(result).to_csv(path, index=False)
 
 
 def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:

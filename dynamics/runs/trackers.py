@@ -1,8 +1,4 @@
-"""What watches a run: trackers (progress bar, steady state, wall-clock budget, interruption, callback), and checks.
-
-A tracker sees the run between compiled chunks and may ask it to stop; it never changes the solution. Checks of
-soundness look at every recorded state.
-"""
+"""Trackers, which see a run between compiled chunks and may ask it to stop, and checks of every recorded state."""
 
 from __future__ import annotations
 
@@ -24,7 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.runs.result import Records, Snapshot
+    from dynamics.runs.loop import Run
+    from dynamics.runs.result import Records
     from hermite.arrays import Array
 
 
@@ -60,46 +57,21 @@ def _kind_of_bar() -> Any:
     return Bar
 
 
-class RunView(Protocol):
-    """The run as a tracker sees it."""
-
-    @property
-    def time(self) -> float:
-        """Flow time reached."""
-
-    @property
-    def end(self) -> float:
-        """Last requested time."""
-
-    def state(self) -> Array:
-        """Return the state at `time`."""
-
-    def derivative(self) -> Array:
-        """Return y' at `time`."""
-
-    def statistics(self) -> dict[str, int]:
-        """Return the integrator's counters."""
-
-    def snapshot(self) -> Snapshot:
-        """Return the records, and a copy of the integrator's state, from which a run can go on."""
-
-
 class Tracker(Protocol):
-    """What watches a run: anything with these three methods. A subclass needs the second alone.
+    """What watches a run: anything with these three methods; a subclass needs the second alone.
 
-    One with an attribute `patient` that is true need not see every saved time: many of a small flow may lie within one
-    chunk of steps.
+    A tracker with a true attribute `patient` may miss saved times: many of a small flow may lie in one chunk of steps.
     """
 
-    def start(self, view: RunView) -> None:
+    def start(self, view: Run) -> None:
         """Prepare; called once, at the start of the run."""
         del view
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Look at the run; return a reason to stop, or None. Called after every chunk of steps."""
         ...
 
-    def finish(self, view: RunView) -> None:
+    def finish(self, view: Run) -> None:
         """Clean up; always called."""
         del view
 
@@ -108,7 +80,7 @@ class Tracker(Protocol):
 class UrgentTracker(Protocol):
     """A tracker that is asked in the middle of a long step, too."""
 
-    def urgent(self, view: RunView) -> StopReason | None:
+    def urgent(self, view: Run) -> StopReason | None:
         """Return a reason to give the step up, or None; called about every 50 ms, from the thread of the run."""
 
 
@@ -121,17 +93,17 @@ class Progress(Tracker):
         self._settings = bar_settings(progress=True if force else None)
         self._bar: Any = None
 
-    def start(self, view: RunView) -> None:
+    def start(self, view: Run) -> None:
         """Open the bar if it is shown."""
         if not self._settings["disable"]:
             self._first = max(view.end * 1e-6, 1e-12)
             self._bar = open_bar(self._settings, **self._scale(view))
 
-    def _scale(self, view: RunView) -> dict[str, Any]:  # noqa: ARG002
+    def _scale(self, view: Run) -> dict[str, Any]:  # noqa: ARG002
         """Return the arguments of the bar that set its scale."""
         return {"total": 1.0, "bar_format": "{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]"}
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
         if self._bar is not None:
             done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
@@ -140,7 +112,7 @@ class Progress(Tracker):
             self._bar.update(min(done, 1.0) - self._bar.n)
         return None
 
-    def finish(self, view: RunView) -> None:  # noqa: ARG002
+    def finish(self, view: Run) -> None:  # noqa: ARG002
         """Show where the run ended, and close the bar."""
         if self._bar is not None:
             if self._bar.format_dict["elapsed"] >= self._settings["delay"]:
@@ -151,11 +123,10 @@ class Progress(Tracker):
 class StepProgress(Progress):
     """Progress bar that counts the steps of SGD."""
 
-    def _scale(self, view: RunView) -> dict[str, Any]:
-        """Return the arguments of the bar that set its scale."""
+    def _scale(self, view: Run) -> dict[str, Any]:
         return {"total": view.end, "initial": view.time, "unit": "step"}
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Advance the bar to the step that was reached."""
         if self._bar is not None:
             self._bar.update(view.time - self._bar.n)
@@ -170,11 +141,11 @@ class MaxRuntime(Tracker):
     def __init__(self, seconds: float) -> None:
         self.seconds = checked_number(seconds, "max_runtime", positive=True)
 
-    def start(self, view: RunView) -> None:  # noqa: ARG002
+    def start(self, view: Run) -> None:  # noqa: ARG002
         """Start the clock."""
         self._deadline = clock.monotonic() + self.seconds
 
-    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+    def check(self, view: Run) -> StopReason | None:  # noqa: ARG002
         """Stop when the budget is spent."""
         return StopReason.MAX_RUNTIME if clock.monotonic() > self._deadline else None
 
@@ -189,7 +160,7 @@ class Interrupts(Tracker):
     def __init__(self) -> None:
         self._is_interrupted = interruption()
 
-    def check(self, view: RunView) -> StopReason | None:  # noqa: ARG002
+    def check(self, view: Run) -> StopReason | None:  # noqa: ARG002
         """Stop if the run is to end."""
         return StopReason.INTERRUPTED if self._is_interrupted() else None
 
@@ -212,7 +183,7 @@ class SteadyState(Tracker):
     def __init__(self, tolerance: float = 1e-6) -> None:
         self.tolerance = checked_number(tolerance, "tolerance", positive=True)
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Extrapolate the velocity to the end."""
         still = 0 < view.time < view.end and (view.end - view.time) * np.abs(view.derivative()).max() < self.tolerance
         return StopReason.STEADY_STATE if still else None
@@ -239,7 +210,7 @@ class Callback(Tracker):
     def __init__(self, function: Callable[[float, Array], object]) -> None:
         self.function = function
 
-    def check(self, view: RunView) -> StopReason | None:
+    def check(self, view: Run) -> StopReason | None:
         """Call the function."""
         try:
             stop = bool(self.function(view.time, view.state()))
@@ -283,9 +254,8 @@ class Soundness:
     each up to a multiple of the tolerance; and a series that stands for a link must be accurate.
     """
 
-    #: Accuracy that was asked for; 0 for a method without.
+    #: Accuracy that was asked for (0 for a method without), and the size of a loss, such as E f*².
     rtol: float
-    #: Size of a loss, such as E f*².
     scale: float
     #: Whether the loss may not rise: it may under steps of finite size.
     falls: bool
@@ -313,12 +283,12 @@ class Soundness:
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
         """Yield for every reason which of the new records are wrong; the reason that says most comes first."""
         slack = TOLERATED * self.rtol + 1e-9
-        for name in OVERLAPS:
-            if name in new:
-                yield _extreme(np.max, np.abs(new[name]), 0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
-        for name in MASSES:
-            if name in new:
-                least = _extreme(np.min, new[name], 1.0)
+        flat = {name: new[name].reshape(len(new[name]), -1) for name in (*OVERLAPS, *MASSES) if name in new}
+        for name, values in flat.items():
+            if name in OVERLAPS:
+                yield np.max(np.abs(values), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
+            else:
+                least = np.min(values, axis=1, initial=1.0)
                 yield (least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE
         if "gram_margin" in new:
             yield new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE
@@ -334,11 +304,6 @@ def _rise(loss: Array) -> Array:
     rise[..., 0] = -np.inf
     np.subtract(loss[..., 1:], loss[..., :-1], out=rise[..., 1:])
     return rise
-
-
-def _extreme(of: Callable[..., Array], values: Array, initial: float) -> Array:
-    """Return the largest or smallest number of every record."""
-    return of(values.reshape(len(values), -1), axis=1, initial=initial)
 
 
 def outgrown(series_error: float) -> StopReason | None:

@@ -61,8 +61,7 @@ drift, with the noise of their start, and keep M within the unit ball.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -70,10 +69,10 @@ from dynamics.cores import available_cores, one_blas_thread
 from dynamics.problem import is_frame
 from dynamics.theory import rate_limits
 from hermite import polynomials
-from sgd_check.engines.diffusion_kernels import Settings, take_diffusion_steps, write_step_law
+from sgd_check.engines.diffusion_kernels import take_diffusion_steps, write_step_law
 from sgd_check.engines.projected import reduced_factor
-from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.seeded_runs import AXES, LENGTHS, RunThreads, generators
+from sgd_check.engines.registry import EngineOptions, Measurement, measured
+from sgd_check.engines.seeded_runs import AXES, LENGTHS, RunThreads, attributes_of, generators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,8 +83,7 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
     from hermite.arrays import Array, Integers
-
-    Link = tuple[Array, Array, Array, Array, Array]
+    from sgd_check.engines.diffusion_kernels import Law, Link, Scratch, Span
 
 
 #: Links that are no polynomials are cut here at the latest: the tails of longer series are not theirs.
@@ -112,34 +110,42 @@ class StepLaw(NamedTuple):
 class StepLaws:
     """The laws of one step of SGD for one problem and batch size, at any weights.
 
-    The kernels take `teacher` θ_p (P, r), `coefficients` a (P,), and as `link` the tables of `diffusion_kernels`
-    for `series`, the link that is simulated. `free_axes` is d − D, the number of axes beyond the visible ones.
+    The kernels take as `link` the tables of `diffusion_kernels` for `series`, the link that is simulated. `free_axes`
+    is d − D, the number of axes beyond the visible ones.
     """
 
     def __init__(self, problem: Problem, batch_size: int) -> None:
         rows = problem.teacher.directions
-        self.teacher: Array = np.eye(problem.num_directions) if rows is None else np.array(rows)
-        self.coefficients: Array = np.array(problem.teacher.coefficients)
         self.series: Series = series_of(problem.activation)
         self.link: Link = link_tables(self.series.coefficients)
         self.free_axes: int = problem.dimension - problem.teacher.span - problem.width
+        self._teacher: Array = np.eye(problem.num_directions) if rows is None else np.array(rows)
+        self._a, self._m = problem.teacher.coefficients, problem.width
         self._noise, self._batch = problem.label_noise, float(batch_size)
 
-    def law(
-        self, drift_tolerance: float = 0.0, noise_tolerance: float = 0.0, cap: float = 0.0
-    ) -> tuple[Array, Array, Link, Settings]:
+    def law(self, drift_tolerance: float = 0.0, noise_tolerance: float = 0.0, cap: float = 0.0) -> Law:
         """Return the arguments that kernels take together; squared norms may grow to `cap`."""
-        settings = (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
-        return self.teacher, self.coefficients, self.link, settings
+        return self.link, (drift_tolerance, noise_tolerance, self._noise, self._batch, float(self.free_axes), cap)
+
+    def scratch(self) -> Scratch:
+        """Return the memory of a thread, with the teacher's part of all vectors filled in."""
+        m, (P, r), rows = self._m, self._teacher.shape, self.link[1].shape[0]
+        M, D = m + P, r + m
+        V, w, Q = np.zeros((M, D)), np.zeros(M), np.eye(M)
+        V[m:, :r], w[m:], Q[m:, m:] = self._teacher, -self._a, self._teacher @ self._teacher.T
+        np.fill_diagonal(Q, 1.0)
+        shapes = (rows, M), (4, M), (rows, M, M), (rows, M, M), (5, M), (M, M), (2, rows)
+        bench: Any = tuple(np.zeros(shape) for shape in shapes)
+        return (V, w, np.zeros(m), Q), bench, (np.empty((m, D)), np.zeros((m * D, m * D)), np.empty((m, m)))
 
     def at(self, weights: Array) -> StepLaw:
         """Return the law at weights (m, D) whose first coordinates are on the teacher's axes."""
         m, D = weights.shape
-        mean, lower = np.empty((m, D)), np.zeros((m * D, m * D))
-        beyond, ratio = np.empty((m, m)), np.empty(1)
-        write_step_law(np.ascontiguousarray(weights, dtype=np.float64), self.law(), mean, lower, beyond, ratio)
+        scratch = self.scratch()
+        ratio = write_step_law(np.ascontiguousarray(weights), self.law(), scratch, np.empty((2, m)))
+        mean, lower, beyond = scratch[2]
         full = np.tril(lower) + np.tril(lower, -1).T
-        return StepLaw(mean, full.reshape(m, D, m, D), beyond, float(ratio[0]))
+        return StepLaw(mean, full.reshape(m, D, m, D), beyond, float(ratio))
 
 
 class Series(NamedTuple):
@@ -262,8 +268,8 @@ def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | F
 class DiffusionEngine:
     """A batch of diffusions, one per seed; see the module's docstring.
 
-    Every seed has two generators of its own (SFC64), consumed in the order of its diffusion steps alone, so that the
-    bits of a seed depend neither on the other seeds nor on the number of threads.
+    The bits of a seed depend neither on the other seeds nor on the number of threads: its two generators are consumed
+    in the order of its diffusion steps alone.
     """
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
@@ -273,7 +279,7 @@ class DiffusionEngine:
         self._laws = StepLaws(problem, options.batch_size)
         self._kurtosis = excess_kurtosis(problem, options.batch_size)
         start = np.ascontiguousarray(reduced_factor(problem.reduced_weights(), span).T)
-        weight = float(np.sum(self._laws.coefficients) + np.sum(start**2))
+        weight = float(np.sum(problem.teacher.coefficients) + np.sum(start**2))
         self._law = self._laws.law(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
         self._weights = np.repeat(start[None], count, axis=0)
         self._running = np.ones(count, dtype=bool)
@@ -290,17 +296,10 @@ class DiffusionEngine:
         self._tally = np.zeros((count, 2))
         self._steps = 0
         self._threads = RunThreads(min(count, available_cores()))
+        self._scratches = [self._laws.scratch() for _ in range(self._threads.count)]
         self._stopped = False
-        self.attributes: dict[str, str | int | float] = {
-            "device": "cpu",
-            "dtype": "float64",
-            "simulated_link": self._laws.series.name,
-            "link_noise_ratio": self._laws.series.noise_ratio,
-            "numba_version": metadata.version("numba"),
-            "random_numbers": f"SFC64 of numpy {np.__version__}",
-            "threads": self._threads.count,
-            "noise_kurtosis": self._kurtosis,
-        }
+        self.attributes = attributes_of(self._laws.series.name, self._threads.count)
+        self.attributes |= {"link_noise_ratio": self._laws.series.noise_ratio, "noise_kurtosis": self._kurtosis}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -347,26 +346,22 @@ class DiffusionEngine:
         else:
             span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
         count = self._threads.count if self._threads.shared else 1
-        shares = [active[k::count].copy() for k in range(count)]
-        ended = all(self._threads.each(lambda share: self._advance_seeds(share, span, given_up), shares))
+        shares = [(active[k::count].copy(), self._scratches[k]) for k in range(count)]
+        ended = all(self._threads.each(lambda share: self._advance_seeds(*share, span, given_up), shares))
         self._steps += steps
         self._running[active] &= np.isfinite(self._weights[active, 0, 0])
         return ended
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        squared_norm = np.sum(self._weights**2, axis=2)
-        unit = self._weights / np.sqrt(squared_norm)[:, :, None]
-        on_axes = unit[:, :, : self._span]
-        overlap = np.ascontiguousarray(on_axes) if self._directions is None else on_axes @ self._directions.T
-        return Measurement(overlap, unit @ unit.transpose(0, 2, 1) if student else None, squared_norm)
+        return measured(self._weights, self._span, self._directions, student=student)
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN and step them no more."""
         self._weights[stopped] = np.nan
         self._running &= ~stopped
 
-    def _advance_seeds(self, seeds: Integers, span: tuple[int, float, Array], given_up: Callable[[], bool]) -> bool:
+    def _advance_seeds(self, seeds: Integers, scratch: Scratch, span: Span, given_up: Callable[[], bool]) -> bool:
         runs = (self._weights, self._left, self._used, self._levels, self._tally)
         pending = seeds
         while pending.size:
@@ -374,7 +369,7 @@ class DiffusionEngine:
                 return False
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)
-            take_diffusion_steps(pending, runs, (self._normals, self._gammas), span, self._law)
+            take_diffusion_steps(pending, runs, (self._normals, self._gammas), span, self._law, scratch)
             pending = pending[self._left[pending] > 0]
         return True
 
@@ -401,24 +396,18 @@ class DiffusionEngine:
 def _check_size(problem: Problem) -> None:
     """Refuse problems that the projected engine simulates faster, or that have too few dimensions."""
     m, span = problem.width, problem.teacher.span
-    msg = ""
     if m > MOST_NEURONS:
-        msg = (
-            f"Argument `engine` must be 'projected' for more than {MOST_NEURONS} neurons, but is 'diffusion' "
-            f"with width {m}."
-        )
+        other, need, found = "projected", f"for more than {MOST_NEURONS} neurons", f"width {m}"
     elif m * (span + m) > MOST_COORDINATES:
-        msg = (
-            f"Argument `engine` must be 'projected' where width · (width + teacher axes) exceeds {MOST_COORDINATES}, "
-            f"but is 'diffusion' with {m * (span + m)}."
-        )
+        need = f"where width · (width + teacher axes) exceeds {MOST_COORDINATES}"
+        other, found = "projected", str(m * (span + m))
     elif problem.dimension < span + m:
-        msg = (
-            f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {span + m}, "
-            f"but is 'diffusion' with dimension {problem.dimension}."
-        )
-    if msg:
-        raise ValueError(msg)
+        need = f"for a dimension below width + teacher axes = {span + m}"
+        other, found = "torch", f"dimension {problem.dimension}"
+    else:
+        return
+    msg = f"Argument `engine` must be {other!r} {need}, but is 'diffusion' with {found}."
+    raise ValueError(msg)
 
 
 #: Largest 4 a_1 h of a step of the diffusion.
@@ -435,14 +424,8 @@ class FrameDiffusion:
         start = problem.reduced_weights()[:, : problem.num_directions] / np.sqrt(self._n)
         self._M = np.repeat(start[None], len(options.seeds), axis=0)
         self._generators = [generators(seed, (AXES,))[0] for seed in options.seeds]
-        self.attributes: dict[str, str | int | float] = {
-            "device": "cpu",
-            "dtype": "float64",
-            "simulated_link": problem.activation.name,
-            "random_numbers": f"SFC64 of numpy {np.__version__}",
-            "threads": 1,
-            "diffusion_steps": 0,
-        }
+        self.attributes = attributes_of(problem.activation.name, 1) | {"diffusion_steps": 0}
+        del self.attributes["numba_version"]
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context that holds BLAS to one thread: the matrices are small."""

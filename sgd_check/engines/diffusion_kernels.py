@@ -20,49 +20,52 @@ from dynamics.kernels.jit import entry, kernel
 from hermite.arrays import Cube, Integers, Matrix, Vector
 
 Link = tuple[Vector, Matrix, Vector, Matrix, Matrix]
+#: V, w, ρ and Q.
 Vectors = tuple[Matrix, Vector, Vector, Matrix]
+#: Smoothed link, its neighbours, powers of the rest products, sums over nodes, and three small ones.
 Bench = tuple[Matrix, Matrix, Cube, Cube, Matrix, Matrix, Matrix]
+#: Mean gradient G (m, D), lower half of its covariance on the visible axes (m D, m D), and that on each other (m, m).
+Moments = tuple[Matrix, Matrix, Matrix]
+Scratch = tuple[Vectors, Bench, Moments]
+#: Tolerances of drift and noise, label noise, batch size, number of axes beyond the visible ones, largest Σ n_i.
+Settings = tuple[float, float, float, float, float, float]
+Law = tuple[Link, Settings]
+#: Steps of a span, and their learning rate, or the sums of η and η² over the steps before each, (2, steps + 1).
+Span = tuple[int, float, Matrix]
+#: Weights, steps left, diffusion steps whose random numbers are spent, levels and tallies of all runs.
+Runs = tuple[Cube, Integers, Integers, Cube, Matrix]
+#: Normals and gammas (runs, steps, numbers).
+Draws = tuple[Cube, Cube]
 
 # Two neurons whose directions differ by less than this are one: their second axis would be rounding.
 SAME_DIRECTION = 1e-9
+# A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
+SMALLEST_PIVOT = 1e-13
+# Steps shrink by this factor until the drift is resolved.
+SHRINKING = 0.7
+# How far noise may carry an overlap within a step, in standard deviations.
+REACH = 3.0
+# Learning rates may rise by this factor within a step.
+LARGEST_RISE = 1.1
 
 
 @kernel
-def make_vectors(teacher: Matrix, a: Vector, m: int) -> Vectors:
-    """Return V, w, ρ and Q, with the teacher's part filled in."""
-    P, r = teacher.shape
-    V, w, Q = np.zeros((m + P, r + m)), np.zeros(m + P), np.zeros((m + P, m + P))
-    for x in range(m + P):
-        Q[x, x] = 1.0
-    for p in range(P):
-        w[m + p] = -a[p]
-        for c in range(r):
-            V[m + p, c] = teacher[p, c]
-        for q in range(p):
-            for c in range(r):
-                Q[m + p, m + q] += teacher[p, c] * teacher[q, c]
-            Q[m + q, m + p] = Q[m + p, m + q]
-    return V, w, np.zeros(m), Q
+def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
+    """g, g' and g'' at q, for g(s) = Σ_j c_j² s^j."""
+    value = slope = bend = 0.0
+    for j in range(squares.size - 1, -1, -1):
+        bend = bend * q + 2.0 * slope
+        slope = slope * q + value
+        value = value * q + squares[j]
+    return value, slope, bend
 
 
 @kernel
-def make_bench(link: Link, M: int) -> Bench:
-    """Return scratch: smoothed link, its neighbours, powers of the rest products, sums over nodes, and small ones."""
-    rows = link[1].shape[0]
-    return (
-        np.zeros((rows, M)),
-        np.zeros((4, M)),
-        np.zeros((rows, M, M)),
-        np.zeros((rows, M, M)),
-        np.zeros((5, M)),
-        np.zeros((M, M)),
-        np.zeros((2, rows)),
-    )
+def write_mean_gradient(W: Matrix, vectors: Vectors, squares: Vector, G: Matrix) -> None:
+    """Write u_i, n_i, ρ_i and Q at the weights W (m, D), and the mean gradient.
 
-
-@kernel
-def write_vectors(W: Matrix, vectors: Vectors) -> None:
-    """Write u_i, n_i, ρ_i and Q at the weights W (m, D)."""
+    E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib].
+    """
     V, w, rho, Q = vectors
     m, D = W.shape
     for i in range(m):
@@ -79,24 +82,6 @@ def write_vectors(W: Matrix, vectors: Vectors) -> None:
             for c in range(D):
                 product += V[x, c] * V[y, c]
             Q[x, y] = Q[y, x] = min(max(product, -1.0), 1.0)
-
-
-@kernel
-def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
-    """g, g' and g'' at q, for g(s) = Σ_j c_j² s^j."""
-    value = slope = bend = 0.0
-    for j in range(squares.size - 1, -1, -1):
-        bend = bend * q + 2.0 * slope
-        slope = slope * q + value
-        value = value * q + squares[j]
-    return value, slope, bend
-
-
-@kernel
-def write_mean_gradient(vectors: Vectors, squares: Vector, G: Matrix) -> None:
-    """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]."""
-    V, w, rho, Q = vectors
-    m, D = G.shape
     for i in range(m):
         for c in range(D):
             G[i, c] = 0.0
@@ -229,18 +214,21 @@ def sum_over_nodes(i: int, j: int, noise: float, vectors: Vectors, link: Link, b
 
 
 @kernel
-def write_covariance(
-    noise: float, batch: float, G: Matrix, vectors: Vectors, link: Link, bench: Bench,
-    covariance: Matrix, beyond: Matrix
-) -> None:  # fmt: skip
-    """Lower half of Cov[Σ_b e ∇/B] in the D visible axes, (m D, m D), and per other axis ρ_iρ_j E[e² σ'_iσ'_j]/B."""
-    V, _, rho, _ = vectors
+def write_covariance(law: Law, scratch: Scratch, levels: Matrix) -> None:
+    """Write the covariance of the mean gradient of a batch, given its mean.
+
+    That is the lower half of Cov[Σ_b e ∇/B] on the visible axes, and ρ_iρ_j E[e² σ'_iσ'_j]/B on each other axis. To
+    `levels` go, per η², the relative variance of w_i in one step, and the largest of it on one visible axis.
+    """
+    link, settings = law
+    vectors, bench, (G, covariance, beyond) = scratch
+    V, w, rho, _ = vectors
     m, D = G.shape
-    M = V.shape[0]
+    M, batch = V.shape[0], settings[3]
     half = np.empty((M, D))
     for i in range(m):
         for j in range(i, m):
-            plain = sum_over_nodes(i, j, noise, vectors, link, bench)
+            plain = sum_over_nodes(i, j, settings[2], vectors, link, bench)
             found = bench[5]
             size = rho[i] * rho[j]
             beyond[i, j] = beyond[j, i] = size * plain / batch
@@ -256,26 +244,13 @@ def write_covariance(
                     for x in range(M):
                         total += V[x, p] * half[x, q]
                     covariance[j * D + q, i * D + p] = (size * total - G[i, p] * G[j, q]) / batch
-
-
-Settings = tuple[float, float, float, float, float, float]
-#: Teacher (P, r), coefficients a (P,), link and settings of a law.
-Law = tuple[Matrix, Vector, Link, Settings]
-#: Steps of a span, and their learning rate, or the sums of η and η² over the steps before each, (2, steps + 1).
-Span = tuple[int, float, Matrix]
-#: Weights, steps left, diffusion steps whose random numbers are spent, levels and tallies of all runs.
-Runs = tuple[Cube, Integers, Integers, Cube, Matrix]
-#: Normals and gammas (runs, steps, numbers).
-Draws = tuple[Cube, Cube]
-
-# A pivot below this share of its diagonal is rounding of 0: the variables before it determine this one.
-SMALLEST_PIVOT = 1e-13
-# Steps shrink by this factor until the drift is resolved.
-SHRINKING = 0.7
-# How far noise may carry an overlap within a step, in standard deviations.
-REACH = 3.0
-# Learning rates may rise by this factor within a step.
-LARGEST_RISE = 1.1
+    for i in range(m):
+        trace, largest = settings[4] * beyond[i, i], 0.0
+        for c in range(i * D, (i + 1) * D):
+            trace += covariance[c, c]
+            largest = max(largest, covariance[c, c])
+        levels[0, i] = trace / w[i]
+        levels[1, i] = largest / w[i]
 
 
 @kernel
@@ -305,21 +280,6 @@ def fastest_rate(i: int, reach: float, vectors: Vectors, squares: Vector) -> flo
             value, slope, bend = kernel_and_slopes(squares, most)
             total += abs(w[b]) * (4.0 * value + 2.0 * most * slope + (1.0 - least * least) * bend)
     return float(total)
-
-
-@kernel
-def write_levels(G: Matrix, C: Matrix, K: Matrix, free: float, w: Vector, levels: Matrix) -> None:
-    """Per η²: relative variance of w_i in one step, and the largest of it on one visible axis."""
-    m, D = G.shape
-    for i in range(m):
-        trace = free * K[i, i]
-        largest = 0.0
-        for c in range(D):
-            variance = C[i * D + c, i * D + c]
-            trace += variance
-            largest = max(largest, variance)
-        levels[0, i] = trace / w[i]
-        levels[1, i] = largest / w[i]
 
 
 @kernel
@@ -378,8 +338,7 @@ def move_by_mean(W: Matrix, total: float, share: float, vectors: Vectors, square
     for i in range(m):
         for c in range(D):
             ahead[i, c] = W[i, c] - share * total * G[i, c]
-    write_vectors(ahead, vectors)
-    write_mean_gradient(vectors, squares, G)
+    write_mean_gradient(ahead, vectors, squares, G)
     for i in range(m):
         for c in range(D):
             W[i, c] -= 0.5 * total * G[i, c]
@@ -430,9 +389,7 @@ def move_by_noise(W: Matrix, total: float, C: Matrix, K: Matrix, normals: Vector
         W[x // D, x % D] += size * moved
     write_factor(K)
     rows = np.zeros((m, m + new))
-    for i in range(m):
-        for j in range(m):
-            rows[i, j] = W[i, r + j]
+    rows[:, :m] = W[:, r:]
     place = m * D
     for k in range(m):
         for j in range(min(k + 1, new)):
@@ -456,74 +413,56 @@ def sums_of_rates(first: int, count: int, span: Span) -> tuple[float, float]:
 
 
 @entry
-def write_step_law(W: Matrix, law: Law, G: Matrix, C: Matrix, K: Matrix, ratio: Vector) -> None:
-    """Write the mean E[e ∇], the lower half of its covariance, that of one other axis, and `step_ratio` at η = 1."""
-    teacher, a, link, settings = law
-    m = W.shape[0]
-    vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
-    levels = np.empty((2, m))
-    write_vectors(W, vectors)
-    write_mean_gradient(vectors, link[0], G)
-    write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
-    write_levels(G, C, K, settings[4], vectors[1], levels)
-    ratio[0] = step_ratio(1.0, G, levels, vectors, link[0])
+def write_step_law(W: Matrix, law: Law, scratch: Scratch, levels: Matrix) -> float:
+    """Write the moments of one step to `scratch` and the `levels` of its noise; return `step_ratio` at η = 1."""
+    vectors, _, (G, _, _) = scratch
+    write_mean_gradient(W, vectors, law[0][0], G)
+    write_covariance(law, scratch, levels)
+    return step_ratio(1.0, G, levels, vectors, law[0][0])
 
 
 @kernel
-def take_step(
-    seed: int, runs: Runs, draws: Draws, span: Span, law: Law, vectors: Vectors, bench: Bench,
-    moments: tuple[Matrix, Matrix, Matrix]
-) -> int:  # fmt: skip
+def take_step(seed: int, runs: Runs, draws: Draws, span: Span, law: Law, scratch: Scratch) -> int:
     """Take one diffusion step of a run and return how many steps of SGD it stands for."""
-    _, _, link, settings = law
-    G, C, K = moments
+    vectors, _, (G, C, K) = scratch
     W, remaining, used, levels, tally = runs[0][seed], runs[1][seed], runs[2][seed], runs[3][seed], runs[4][seed]
-    first, squares = span[0] - remaining, link[0]
-    write_vectors(W, vectors)
-    write_mean_gradient(vectors, squares, G)
+    first, squares = span[0] - remaining, law[0][0]
+    write_mean_gradient(W, vectors, squares, G)
     if levels[0, 0] < 0.0:
-        write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
-        write_levels(G, C, K, settings[4], vectors[1], levels)
+        write_covariance(law, scratch, levels)
     now, _ = sums_of_rates(first, 1, span)
-    taken = choose_span(remaining, now, settings, G, levels, vectors, squares)
+    taken = choose_span(remaining, now, law[1], G, levels, vectors, squares)
     total, square = sums_of_rates(first, taken, span)
     while taken > 1 and total > LARGEST_RISE * now * taken:
         taken = (taken + 1) // 2
         total, square = sums_of_rates(first, taken, span)
     share = 0.25 - 0.5 / taken
     move_by_mean(W, total, share, vectors, squares, G)
-    write_vectors(W, vectors)
-    write_mean_gradient(vectors, squares, G)
-    write_covariance(settings[2], settings[3], G, vectors, link, bench, C, K)
-    write_levels(G, C, K, settings[4], vectors[1], levels)
+    write_mean_gradient(W, vectors, squares, G)
+    write_covariance(law, scratch, levels)
     tally[0] = max(tally[0], step_ratio(total / taken, G, levels, vectors, squares))
     tally[1] += 1.0
     move_by_noise(W, square, C, K, draws[0][seed, used], draws[1][seed, used])
-    write_vectors(W, vectors)
-    write_mean_gradient(vectors, squares, G)
+    write_mean_gradient(W, vectors, squares, G)
     move_by_mean(W, total, share, vectors, squares, G)
     return taken
 
 
 @entry
-def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, law: Law) -> None:
+def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, law: Law, scratch: Scratch) -> None:
     """Bring every run named in `seeds` to the end of its span, or to the end of its random numbers.
 
     A run that is not finite, or whose squared norms exceed the cap of the settings, turns to NaN and has no step left.
     """
-    teacher, a, link, settings = law
     weights, left, used, _, _ = runs
-    m, D = weights.shape[1], weights.shape[2]
-    vectors, bench = make_vectors(teacher, a, m), make_bench(link, m + a.size)
-    moments = np.empty((m, D)), np.zeros((m * D, m * D)), np.empty((m, m))
     for seed in seeds:
         while left[seed] > 0 and used[seed] < draws[0].shape[1]:
-            left[seed] -= take_step(seed, runs, draws, span, law, vectors, bench, moments)
+            left[seed] -= take_step(seed, runs, draws, span, law, scratch)
             used[seed] += 1
             square = 0.0
-            for i in range(m):
-                for c in range(D):
+            for i in range(weights.shape[1]):
+                for c in range(weights.shape[2]):
                     square += weights[seed, i, c] * weights[seed, i, c]
-            if not square <= settings[5]:
+            if not square <= law[1][5]:
                 weights[seed, :, :] = np.nan
                 left[seed] = 0

@@ -4,49 +4,41 @@ On Gaussian data a step uses the projections of x on the teacher's axes and on t
 its length. So a neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular
 factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample
 (v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
-O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A minibatch has the Bartlett factor of a Wishart
+O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A batch has the Bartlett factor of a Wishart
 matrix on its new axes.
 
 *Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. In a class, the d_c
-axes of one eigenvalue, a step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at
+axes of one eigenvalue s, a step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at
 most, and of the rest its length alone: one triangular factor and one χ of d_c − r_c − m axes for every class with more
-than m axes beside the teacher's, the coordinates themselves for any other. A batch has a Bartlett factor in place of
-each χ.
+than m axes beside the teacher's, the coordinates themselves for any other. Isotropic inputs are one class, s = 1.
 
-A teacher f* is the data (a, β, θ, groups, links) with the coefficients a (units,), biases β (units,) and directions θ
-(units, r) of units that are sorted by their links; θ has no row where unit p looks at axis p. Row l of `groups` holds
-the first unit of link l and the place of that link in `links`, the last row the numbers of units and of entries of
-`links`. Of a polynomial there are no units, and `links` is its program.
+*A teacher* f* is (a, β, θ, groups, links): coefficients a (units,), biases β (units,) and directions θ (units, r) of
+units that are sorted by their links; θ has no row where unit p looks at axis p. Row l of `groups` holds the first unit
+of link l and the place of that link in `links`, the last row the numbers of units and of entries of `links`. Of a
+polynomial there are no units, and `links` is its program.
 
-State: W (D, m), column i the coordinates of neuron i: on the teacher's axes, then row i of a lower-triangular factor of
-the rest, so that W[r + j, i] = 0 for j > i. A step draws the sample in those axes and in new ones,
+*State*: W (D, m), column i the whitened coordinates of neuron i: on the teacher's axes, on those of classes with at
+most m more, then for every other class on the m rows of its factor, so that W[first + j, i] = 0 for j > i. A step draws
+the sample in those axes and in new ones,
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
 
-and turns the axes so that the new ones are empty again. A student says what g and H are, `weigh_homogeneous` or
-`weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is what lets d drop out. Rows of
-`work`: z, |w|, σ, σ', g, h, and one to carry columns.
-
-On inputs of covariance Σ W holds whitened coordinates: the teacher's axes, those of classes (axes of one eigenvalue)
-that have at most m more, then for every other class the m rows of its triangular factor. The step is Σ times that of
-isotropic inputs, with the eigenvalue s of a row in front of g − 1 and h; axes are turned within a class alone.
-Isotropic inputs are one class of eigenvalue 1. `axes` holds the eigenvalues (D,) of the rows, the first row of each
-factor, behind all other rows, and the numbers of new axes of the factors.
+with s in front of g − 1 and h, and turns the axes within each class so that the new ones are empty. A student says what
+g and H are, `weigh_homogeneous` or `weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is
+what lets d drop out. `axes` holds the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of
+new axes of the factors. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
 
 *Draws* are `samples`, `gammas` and `labels` (steps, B). A row of samples has B samples of D numbers N(0, 1), then for B
 > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the squares of those on it,
 for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m), scratch of links, H (B,
 m) and `stack`, see `turn_batch`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
 
-*Turns.* A step leaves the neurons with entries on axes new in its samples; a rotation of all axes beyond the teacher's
-brings the factor of the neurons back to lower-triangular form. One sample takes two sweeps of Givens rotations, O(m²)
-operations.
-
-With H the B×m matrix of the h_ib, the new axes of a batch carry Hᵀ N, N a B×s matrix of N(0, 1) with s the number of
-axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for B ≤ m, N is replaced by its
-Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the law of Tᵀ N'
-with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular form; a step
-costs O(B m (m + r) + m³) operations.
+*Turns.* A rotation of all axes beyond the teacher's brings the factor of the neurons back to lower-triangular form. One
+sample takes two sweeps of Givens rotations, O(m²) operations. The new axes of a batch carry Hᵀ N, N a B×s matrix of
+N(0, 1) with s the number of axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for
+B ≤ m, N is replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m,
+Hᵀ N has the law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the
+triangular form; a step costs O(B m (m + r) + m³) operations.
 
 *Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b, e the error of a
 sample, all taken before the step, and η/B its rate, a step is
@@ -74,10 +66,10 @@ import numpy as np
 
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import is_frame, is_network
-from hermite.arrays import Integers, Matrix, Vector
+from hermite.arrays import Array, Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program, run_program
-from sgd_check.engines.registry import EngineOptions, Measurement
+from sgd_check.engines.registry import EngineOptions, Measurement, measured
 from sgd_check.engines.sampled_links import (
     both_at,
     sampled_link,
@@ -86,13 +78,12 @@ from sgd_check.engines.sampled_links import (
     write_both,
     write_values,
 )
-from sgd_check.engines.seeded_runs import BLOCK_NUMBERS, SeededRuns
+from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array
 
 
 Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
@@ -101,12 +92,11 @@ Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
 CHUNK = 256
 
 
-def homogeneous_teacher(problem: Problem) -> Teacher:
+def homogeneous_teacher(problem: Problem, link: Array) -> Teacher:
     """Return the teacher Σ_p a_p σ(θ_p·x), σ being the student's own link."""
-    teacher = problem.teacher
-    directions = np.empty((0, teacher.span)) if teacher.directions is None else np.array(teacher.directions)
-    a = np.array(teacher.coefficients)
-    return _of_units(a, np.zeros(a.size), directions, [0], [sampled_link(problem.activation)[0]])
+    a, rows = np.array(problem.teacher.coefficients), problem.teacher.directions
+    directions = np.empty((0, problem.teacher.span)) if rows is None else np.array(rows)
+    return _of_units(a, np.zeros(a.size), directions, [0], [link])
 
 
 def network_teacher(problem: Problem) -> Teacher:
@@ -132,122 +122,56 @@ def _of_units(a: Array, biases: Array, directions: Array, first: list[int], link
 
 def label_scratch(teacher: Teacher, batch: int) -> int:
     """Return how many numbers of scratch `write_labels` takes."""
-    _, _, _, groups, links = teacher
+    _, _, directions, groups, links = teacher
     size = max(CHUNK // batch, 1) * batch
     if len(groups) == 0:
         return int(links[REGISTERS]) * size
-    return 2 * size + max(scratch_size(links[start:], size) for start in groups[:-1, 1].tolist())
-
-
-def write_labels(teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector) -> None:
-    """Write f*(x) + noise of all samples: sample b of row t begins in column b · axes of `samples`."""
-    write = write_labels_of_polynomial if teacher[0].size == 0 else write_labels_of_units
-    write(teacher, axes, samples, noise, labels, scratch)
+    of_links: int = max(scratch_size(links[start:], size) for start in groups[:-1, 1].tolist())
+    return int((directions.shape[1] + 2) * size + of_links)
 
 
 @entry
-def write_labels_of_polynomial(
-    teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector
+def write_labels(
+    teacher: Teacher, axes: int, samples: Matrix, noise: Vector, labels: Vector, batch: int, scratch: Vector
 ) -> None:
-    """Run the program of a polynomial for so many samples at a time."""
-    program, r = teacher[4], teacher[2].shape[1]
-    steps, batch = noise.shape
+    """Write f*(x) + noise of all samples, (steps · B,): sample b of row t begins in column b · axes of `samples`."""
+    a, biases, directions, groups, links = teacher
+    r = directions.shape[1]
     rows = max(CHUNK // batch, 1)
-    for first in range(0, steps, rows):
-        last = min(first + rows, steps)
+    for first in range(0, samples.shape[0], rows):
+        last, begin = min(first + rows, samples.shape[0]), first * batch
         size = (last - first) * batch
         for t in range(first, last):
             for b in range(batch):
                 for c in range(r):
                     scratch[c * size + (t - first) * batch + b] = samples[t, b * axes + c]
-        run_program(program, 0, scratch, size)
-        found = size * int(program[FIRST])
-        for t in range(first, last):
-            for b in range(batch):
-                labels[t, b] = noise[t, b] + scratch[found + (t - first) * batch + b]
-
-
-@entry
-def write_labels_of_units(
-    teacher: Teacher, axes: int, samples: Matrix, noise: Matrix, labels: Matrix, scratch: Vector
-) -> None:
-    """Add unit by unit for so many samples at a time."""
-    a, _, _, groups, links = teacher
-    steps, batch = noise.shape
-    rows = max(CHUNK // batch, 1)
-    for first in range(0, steps, rows):
-        last = min(first + rows, steps)
-        size = (last - first) * batch
-        z, values = vector(scratch, 0, size), vector(scratch, size, size)
-        rest = vector(scratch, 2 * size, scratch.size - 2 * size)
-        for t in range(first, last):
-            for b in range(batch):
-                labels[t, b] = noise[t, b]
+        if a.size == 0:
+            run_program(links, 0, scratch, size)
+            found = size * int(links[FIRST])
+            for n in range(size):
+                labels[begin + n] = noise[begin + n] + scratch[found + n]
+            continue
+        z, values = vector(scratch, r * size, size), vector(scratch, (r + 1) * size, size)
+        rest = vector(scratch, (r + 2) * size, scratch.size - (r + 2) * size)
+        for n in range(size):
+            labels[begin + n] = noise[begin + n]
         for g in range(groups.shape[0] - 1):
             link = vector(links, groups[g, 1], groups[g + 1, 1] - groups[g, 1])
             for p in range(groups[g, 0], groups[g + 1, 0]):
-                project(teacher, p, axes, samples, first, last, batch, z)
+                for n in range(size):
+                    along = biases[p] + (scratch[p * size + n] if directions.shape[0] == 0 else 0.0)
+                    for c in range(r if directions.shape[0] > 0 else 0):
+                        along += directions[p, c] * scratch[c * size + n]
+                    z[n] = along
                 write_values(link, z, values, rest)
-                for t in range(first, last):
-                    for b in range(batch):
-                        labels[t, b] += a[p] * values[(t - first) * batch + b]
-
-
-@kernel
-def project(
-    teacher: Teacher, p: int, axes: int, samples: Matrix, first: int, last: int, batch: int, out: Vector
-) -> None:
-    """Write θ_p·x + β_p of the samples in rows `first` to `last`."""
-    _, biases, directions, _, _ = teacher
-    for t in range(first, last):
-        for b in range(batch):
-            along = biases[p]
-            if directions.shape[0] == 0:
-                along += samples[t, b * axes + p]
-            else:
-                for c in range(directions.shape[1]):
-                    along += directions[p, c] * samples[t, b * axes + c]
-            out[(t - first) * batch + b] = along
+                for n in range(size):
+                    labels[begin + n] += a[p] * values[n]
 
 
 Draws = tuple[Matrix, Matrix, Matrix]
 Buffers = tuple[Matrix, Vector, Matrix, Matrix]
 Axes = tuple[Vector, Integers, Integers]
 Network = tuple[Vector, Vector, Vector]
-
-
-@kernel
-def lengths(W: Matrix, work: Matrix) -> None:
-    """Write |w_i| to work[1]."""
-    rho = row_part(work, 1, 0, W.shape[1])
-    for i in range(W.shape[1]):
-        rho[i] = 0.0
-    for c in range(W.shape[0]):
-        for i in range(W.shape[1]):
-            rho[i] += W[c, i] * W[c, i]
-    for i in range(W.shape[1]):
-        rho[i] = np.sqrt(rho[i])
-
-
-@kernel
-def output(W: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: Matrix, scratch: Vector) -> float:
-    """Return f(x) of the sample in row t from column `first` on; write z, σ and σ' of neurons of known lengths."""
-    m = W.shape[1]
-    z, rho = row_part(work, 0, 0, m), row_part(work, 1, 0, m)
-    value, slope = row_part(work, 2, 0, m), row_part(work, 3, 0, m)
-    for i in range(m):
-        z[i] = 0.0
-    for c in range(W.shape[0]):
-        coordinate = samples[t, first + c]
-        for i in range(m):
-            z[i] += W[c, i] * coordinate
-    for i in range(m):
-        z[i] /= rho[i]
-    write_both(link, z, value, slope, scratch)
-    total = 0.0
-    for i in range(m):
-        total += rho[i] * rho[i] * value[i]
-    return total
 
 
 @inlined_kernel
@@ -258,25 +182,32 @@ def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int
     axes, m = W.shape
     z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
     slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
-    lengths(W, work)
+    rho[:] = 0.0
+    for c in range(axes):
+        for i in range(m):
+            rho[i] += W[c, i] * W[c, i]
     for i in range(m):
+        rho[i] = np.sqrt(rho[i])
         g[i] = 1.0
     for b in range(labels.shape[1]):
-        step = rate * (output(W, samples, t, b * axes, link, work, scratch) - labels[t, b])
+        z[:] = 0.0
+        for c in range(axes):
+            coordinate = samples[t, b * axes + c]
+            for i in range(m):
+                z[i] += W[c, i] * coordinate
+        for i in range(m):
+            z[i] /= rho[i]
+        write_both(link, z, value, slope, scratch)
+        found = 0.0
+        for i in range(m):
+            found += rho[i] * rho[i] * value[i]
+        step = rate * (found - labels[t, b])
         if not abs(step) < np.inf:
             return False
         for i in range(m):
             g[i] -= step * (2.0 * value[i] - z[i] * slope[i])
             H[b, i] = step * rho[i] * slope[i]
     return True
-
-
-@kernel
-def give_up(W: Matrix) -> None:
-    """Turn the weights to NaN."""
-    for c in range(W.shape[0]):
-        for i in range(W.shape[1]):
-            W[c, i] = np.nan
 
 
 @kernel
@@ -291,9 +222,7 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
     m = W.shape[1]
     for i in range(m):
         work[6, i] = 0.0
-    square = new * new
-    before = abs(new)
-    beyond = 0.0
+    square, before, beyond = new * new, abs(new), 0.0
     for j in range(m - 1, -1, -1):
         k = first + j
         y = samples[t, k]
@@ -358,25 +287,29 @@ def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
 
 
 @kernel
-def clear_below(A: Matrix) -> None:
-    """Set the entries below the diagonal to 0."""
-    for j in range(A.shape[1]):
-        for i in range(j):
-            A[j, i] = 0.0
+def turn_batch(  # noqa: PLR0912 (loops over entries)
+    W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
+) -> None:
+    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m); H is overwritten.
 
-
-@kernel
-def fill_new_axes(H: Matrix, rows: int, gammas: Vector, below: Vector, stack: Matrix) -> None:
-    """Write Nᵀ H, of the first rows of H, to the rows of `stack` from row m on.
-
-    N is lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by row, under it.
+    The factor begins in row `first` of W. N is lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by
+    row, under it. `stack` has at least m + s' rows with s' the entries of `gammas`.
     """
-    count, m = gammas.size, H.shape[1]
+    batch, m = H.shape
+    count = gammas.size
+    for j in range(m):
+        for i in range(m):
+            stack[j, i] = W[first + j, i]
+    if count > 0 and batch > m:
+        triangular_factor(H, batch, products)
+        for j in range(m):
+            for i in range(j):
+                H[j, i] = 0.0
     for q in range(count):
         for i in range(m):
             stack[m + q, i] = 0.0
     at = 0
-    for b in range(rows):
+    for b in range(min(batch, m)):
         for q in range(min(b + 1, count)):
             if q == b:
                 factor = np.sqrt(2.0 * gammas[b])
@@ -385,27 +318,7 @@ def fill_new_axes(H: Matrix, rows: int, gammas: Vector, below: Vector, stack: Ma
                 at += 1
             for i in range(m):
                 stack[m + q, i] += factor * H[b, i]
-
-
-@kernel
-def turn_batch(
-    W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
-) -> None:
-    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m); H is overwritten.
-
-    The factor begins in row `first` of W. `stack` has at least m + s' rows with s' the entries of `gammas`; `below` and
-    `gammas` as in `fill_new_axes`.
-    """
-    batch, m = H.shape
-    for j in range(m):
-        for i in range(m):
-            stack[j, i] = W[first + j, i]
-    if gammas.size > 0:
-        if batch > m:
-            triangular_factor(H, batch, products)
-            clear_below(H)
-        fill_new_axes(H, min(batch, m), gammas, below, stack)
-    triangular_factor(stack, m + gammas.size, products)
+    triangular_factor(stack, m + count, products)
     for j in range(m):
         for i in range(m):
             W[first + j, i] = stack[j, i] if i >= j else 0.0
@@ -419,36 +332,30 @@ def weigh_class(s: float, plain: Vector, g: Vector) -> None:
 
 
 @inlined_kernel
-def move_rows(W: Matrix, count: int, s: Vector, samples: Matrix, t: int, H: Matrix, plain: Vector, g: Vector) -> None:
-    """Move the first rows of W along batch t."""
-    rows, m = W.shape
-    for c in range(count):
-        if c == 0 or s[c] != s[c - 1]:
-            weigh_class(s[c], plain, g)
-        coordinate = s[c] * samples[t, c]
-        for i in range(m):
-            W[c, i] = g[i] * W[c, i] - coordinate * H[0, i]
-        for b in range(1, H.shape[0]):
-            coordinate = s[c] * samples[t, b * rows + c]
-            for i in range(m):
-                W[c, i] -= coordinate * H[b, i]
-
-
-@inlined_kernel
-def move(W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers) -> None:
+def move(  # noqa: PLR0912 (loops over entries)
+    W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers
+) -> None:
     """Take the step of batch t, W ← g W − Hᵀ x times Σ, and turn its new axes away; `own` (B, m) is overwritten."""
     s, factors, new_axes = axes
     samples, gammas, _ = draws
     work, _, H, stack = buffers
     rows, m = W.shape
     batch = H.shape[0]
-    g, h, products, plain = (
-        row_part(work, 4, 0, m), row_part(work, 5, 0, m), row_part(work, 6, 0, m), row_part(work, 2, 0, m)
-    )  # fmt: skip
+    g, h = row_part(work, 4, 0, m), row_part(work, 5, 0, m)
+    products, plain = row_part(work, 6, 0, m), row_part(work, 2, 0, m)
     for i in range(m):
         plain[i] = g[i]
     # The rows of factors are moved while they are turned if there is one sample.
-    move_rows(W, rows if batch > 1 or factors.size == 0 else factors[0], s, samples, t, H, plain, g)
+    for c in range(rows if batch > 1 or factors.size == 0 else factors[0]):
+        if c == 0 or s[c] != s[c - 1]:
+            weigh_class(s[c], plain, g)
+        coordinate = s[c] * samples[t, c]
+        for i in range(m):
+            W[c, i] = g[i] * W[c, i] - coordinate * H[0, i]
+        for b in range(1, batch):
+            coordinate = s[c] * samples[t, b * rows + c]
+            for i in range(m):
+                W[c, i] -= coordinate * H[b, i]
     at, below = 0, batch * rows
     for q in range(factors.size):
         first, count = factors[q], new_axes[q]
@@ -474,7 +381,7 @@ def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws,
     own = np.empty(buffers[2].shape)
     for t in range(rates.size):
         if not weigh_homogeneous(W, rates[t], link, draws, t, buffers):
-            give_up(W)
+            W[:, :] = np.nan
             return t
         move(W, axes, draws, t, own, buffers)
     return rates.size
@@ -497,7 +404,7 @@ def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: D
         value, slope = both_at(link, z, scratch)
         step = rates[t] * (square * value - labels[t, 0])
         if not abs(step) < np.inf:
-            give_up(W)
+            W[:, :] = np.nan
             return t
         g, h = 1.0 - step * (2.0 * value - z * slope), step * rho * slope
         along = g * along - h * x
@@ -505,29 +412,6 @@ def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: D
         across = np.sqrt(turned * turned + 2.0 * h * h * gammas[t, 0]) if gammas.shape[1] > 0 else abs(turned)
     W[0, 0], W[1, 0] = along, across
     return rates.size
-
-
-@kernel
-def network_output(
-    W: Matrix, layers: Matrix, samples: Matrix, t: int, first: int, link: Vector, work: Matrix, scratch: Vector
-) -> float:
-    """Return Σ_i v_i σ(λ_i + b_i) of the sample in row t, from column `first` on; write λ, σ' and σ."""
-    m = W.shape[1]
-    along, inside = row_part(work, 0, 0, m), row_part(work, 5, 0, m)
-    value, slope = row_part(work, 6, 0, m), row_part(work, 3, 0, m)
-    for i in range(m):
-        along[i] = 0.0
-    for c in range(W.shape[0]):
-        coordinate = samples[t, first + c]
-        for i in range(m):
-            along[i] += W[c, i] * coordinate
-    for i in range(m):
-        inside[i] = along[i] + layers[1, i]
-    write_both(link, inside, value, slope, scratch)
-    total = 0.0
-    for i in range(m):
-        total += layers[0, i] * value[i]
-    return total
 
 
 @inlined_kernel
@@ -540,45 +424,48 @@ def weigh_network(
     work, scratch, H, _ = buffers
     axes, m = W.shape
     batch = labels.shape[1]
+    along, inside = row_part(work, 0, 0, m), row_part(work, 5, 0, m)
+    value, slope = row_part(work, 6, 0, m), row_part(work, 3, 0, m)
     for i in range(m):
         work[1, i] = 0.0
         work[2, i] = 0.0
         work[4, i] = 1.0 if radii.size > 0 else 1.0 - batch * rate * motion[4]
     for b in range(batch):
-        found = network_output(W, layers, samples, t, b * axes, link, work, scratch)
+        along[:] = 0.0
+        for c in range(axes):
+            coordinate = samples[t, b * axes + c]
+            for i in range(m):
+                along[i] += W[c, i] * coordinate
+        for i in range(m):
+            inside[i] = along[i] + layers[1, i]
+        write_both(link, inside, value, slope, scratch)
+        found = 0.0
+        for i in range(m):
+            found += layers[0, i] * value[i]
         step = rate * (motion[0] * found - labels[t, b])
         if not abs(step) < np.inf:
             return False
         for i in range(m):
-            work[1, i] += step * work[6, i]
-            work[2, i] += step * work[3, i]
-            H[b, i] = motion[1] * motion[0] * step * layers[0, i] * work[3, i]
+            work[1, i] += step * value[i]
+            work[2, i] += step * slope[i]
+            H[b, i] = motion[1] * motion[0] * step * layers[0, i] * slope[i]
         for i in range(radii.size):
-            work[4, i] += H[b, i] * work[0, i] / (radii[i] * radii[i])
+            work[4, i] += H[b, i] * along[i] / (radii[i] * radii[i])
     return True
 
 
 @kernel
-def move_layers(layers: Matrix, eta: float, motion: Vector, work: Matrix) -> None:
-    """Move v and b, both from the v before the step."""
-    for i in range(layers.shape[1]):
-        layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
-        layers[0, i] = (1.0 - eta * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
-
-
-@kernel
-def put_back(W: Matrix, radii: Vector, work: Matrix) -> None:
+def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
     """Scale the neurons to the lengths given."""
-    for i in range(radii.size):
-        work[6, i] = 0.0
+    factors[:] = 0.0
     for c in range(W.shape[0]):
         for i in range(radii.size):
-            work[6, i] += W[c, i] * W[c, i]
+            factors[i] += W[c, i] * W[c, i]
     for i in range(radii.size):
-        work[6, i] = radii[i] / np.sqrt(work[6, i])
+        factors[i] = radii[i] / np.sqrt(factors[i])
     for c in range(W.shape[0]):
         for i in range(radii.size):
-            W[c, i] *= work[6, i]
+            W[c, i] *= factors[i]
 
 
 @entry
@@ -587,15 +474,17 @@ def take_network_steps(
 ) -> int:
     """Take one step of a network per rate; `network` holds the link and the numbers `motion` and `radii`."""
     _, motion, radii = network
-    own = np.empty(buffers[2].shape)
+    own, work, batch = np.empty(buffers[2].shape), buffers[0], draws[2].shape[1]
     for t in range(rates.size):
         if not weigh_network(W, layers, rates[t], network, draws, t, buffers):
-            give_up(W)
-            give_up(layers)
+            W[:, :] = np.nan
+            layers[:, :] = np.nan
             return t
-        move_layers(layers, draws[2].shape[1] * rates[t], motion, buffers[0])
+        for i in range(W.shape[1]):
+            layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
+            layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
         move(W, axes, draws, t, own, buffers)
-        put_back(W, radii, buffers[0])
+        put_back(W, radii, row_part(work, 6, 0, W.shape[1]))
     return rates.size
 
 
@@ -617,8 +506,7 @@ def take_frame_steps(
     for t in range(rates.size):
         x = row_part(samples, t, 0, r + m)
         new = 2.0 * gammas[t, 0] if gammas.shape[1] > 0 else 0.0
-        for i in range(m):
-            z[i] = 0.0
+        z[:] = 0.0
         square = new
         for c in range(r + m):
             coordinate = x[c]
@@ -636,7 +524,7 @@ def take_frame_steps(
         outside = max(square - inside, 0.0)
         growth = b * b * outside * inside
         if not growth < np.inf:
-            give_up(W)
+            W[:, :] = np.nan
             return t
         root = np.sqrt(1.0 + growth)
         beta = b / root
@@ -662,7 +550,7 @@ class Motion(NamedTuple):
 
     `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
     the axes, the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent
-    where the steps do. Overlaps are those with `directions`, or with the axes if there are none.
+    where the steps do. Overlaps are those with `directions`, or with the axes if that is None.
     """
 
     start: dict[str, Array]
@@ -670,45 +558,30 @@ class Motion(NamedTuple):
     constants: Any
     teacher: Teacher | None
     scratch: int
-    directions: Array
+    directions: Array | None
     link_name: str
 
 
 def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     """Return the steps of a problem's student."""
-    make = network_motion if is_network(problem) else frame_motion if is_frame(problem) else homogeneous_motion
-    return make(problem, drawn)
-
-
-def homogeneous_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
-    """Return the steps of f = Σ_i |w_i|² σ(w_i·x/|w_i|)."""
+    if is_frame(problem):
+        start = {"weights": drawn.start(problem.reduced_weights())}
+        constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
+        return Motion(start, take_frame_steps, constants, None, 0, None, problem.activation.name)
+    if is_network(problem):
+        network, teacher = network_of(problem), network_teacher(problem)
+        link, link_name = sampled_link_anywhere(problem.activation)
+        start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
+        motion = np.array([network.scale, *network.rates, *network.decay])
+        radii = np.empty(0) if network.lengths is None else network.lengths
+        scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
+        return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, None, link_name)
     link, link_name = sampled_link(problem.activation)
-    teacher = homogeneous_teacher(problem)
-    weights = drawn.start(problem.reduced_weights())
+    teacher, weights = homogeneous_teacher(problem, link), drawn.start(problem.reduced_weights())
     is_lone = drawn.batch == 1 and weights.shape == (2, 1) and problem.inputs is None and teacher[2].size == 0
     scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
     take = take_lone_steps if is_lone else take_steps
-    return Motion({"weights": weights}, take, link, teacher, scratch, teacher[2], link_name)
-
-
-def network_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
-    """Return the steps of f = s Σ_i v_i σ(w_i·x + b_i), for any batch."""
-    network, teacher = network_of(problem), network_teacher(problem)
-    link, link_name = sampled_link_anywhere(problem.activation)
-    start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
-    motion = np.array([network.scale, *network.rates, *network.decay])
-    radii = np.empty(0) if network.lengths is None else network.lengths
-    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
-    none = np.empty((0, problem.teacher.span))
-    return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, none, link_name)
-
-
-def frame_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
-    """Return the steps of a frame of orthogonal neurons, on one sample each."""
-    start = {"weights": drawn.start(problem.reduced_weights())}
-    constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-    none = np.empty((0, problem.teacher.span))
-    return Motion(start, take_frame_steps, constants, None, 0, none, problem.activation.name)
+    return Motion({"weights": weights}, take, link, teacher, scratch, problem.teacher.directions, link_name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:
@@ -731,7 +604,7 @@ def reduced_factor(weights: Array, span: int) -> Array:
 
 
 class DrawnAxes:
-    """The axes on which a step draws samples, how many numbers it draws, and in what blocks.
+    """The axes on which a step draws samples, and what it draws: `drawn`.
 
     For every triangular factor there are `left` axes beyond those of the weights, of which a step takes `new` ones.
     """
@@ -763,12 +636,16 @@ class DrawnAxes:
         self.size = eigenvalues.size
         # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2. A lone number is drawn in half the time.
         shapes = [0.5 * (rest - np.arange(count, dtype=np.float64)) for rest, count in zip(left, new, strict=True)]
-        self.shapes = np.concatenate([np.empty(0), *shapes])
+        gammas = np.concatenate([np.empty(0), *shapes])
         below = sum(min(b, int(count)) for count in new for b in range(samples))
-        self.numbers = batch * self.size + (below if batch > 1 else 0)
-        self.block = max(BLOCK_NUMBERS // self.numbers, 16)
         turning = 6 * m * m if batch == 1 else 2 * m * m * (m + samples)
-        self.operations = (4 if axes is None else 8) * batch * m * self.size + turning * left.size
+        self.drawn = Drawn(
+            batch,
+            numbers=batch * self.size + (below if batch > 1 else 0),
+            shapes=float(gammas[0]) if gammas.size == 1 else gammas,
+            gammas=gammas.size,
+            operations=(4 if axes is None else 8) * batch * m * self.size + turning * left.size,
+        )
 
     def start(self, reduced: Array) -> Array:
         """Return weights at the start, (D, m), given those that a problem reduces to, (m, axes)."""
@@ -776,78 +653,44 @@ class DrawnAxes:
             return reduced_factor(reduced, self._span)
         return np.ascontiguousarray(reduced.T[self._rows])
 
-    def bench(self, scratch: int) -> Bench:
-        """Return the buffers of one thread."""
-        block, m, most = self.block, self._width, int(self.axes[2].max(initial=0))
-        return Bench(
-            np.zeros((block, self.numbers)),
-            np.zeros((block, self.shapes.size)),
-            np.zeros((block, self.batch)),
-            np.zeros((block, self.batch)),
-            (np.zeros((7, m)), np.zeros(scratch), np.zeros((self.batch, m)), np.zeros((m + most, m))),
-        )
+    def buffers(self, scratch: int) -> Buffers:
+        """Return the memory of a step of one thread."""
+        m, most = self._width, int(self.axes[2].max(initial=0))
+        return np.zeros((7, m)), np.zeros(scratch), np.zeros((self.batch, m)), np.zeros((m + most, m))
 
 
-class Bench(NamedTuple):
-    """Buffers of one thread: normals, gamma variables, label noise and labels of a block, and memory of a step."""
-
-    samples: Array
-    gammas: Array
-    noise: Array
-    labels: Array
-    buffers: Buffers
-
-
-class ProjectedEngine(SeededRuns[Bench]):
+class ProjectedEngine(SeededRuns[tuple[Array, Buffers]]):
     """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
 
     Its state has "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
     """
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        self._span, self._noise = problem.teacher.span, problem.label_noise
-        self._drawn = DrawnAxes(problem, options.batch_size)
-        self._motion = make_motion(problem, self._drawn)
-        super().__init__(
-            options.seeds,
-            self._motion.start,
-            self._drawn.block,
-            self._drawn.operations,
-            lambda: self._drawn.bench(self._motion.scratch),
-        )
-        shapes = self._drawn.shapes
-        self._shapes = float(shapes[0]) if shapes.size == 1 else shapes
-        self.attributes = self._attributes(self._motion.link_name)
+        self._span = problem.teacher.span
+        self._axes = DrawnAxes(problem, options.batch_size)
+        self._motion = make_motion(problem, self._axes)
+        super().__init__(options.seeds, self._motion.start, self._axes.drawn, problem.label_noise)
+        self.attributes = attributes_of(self._motion.link_name, self._threads.count)
+
+    def _buffers(self, block: int) -> tuple[Array, Buffers]:
+        return np.zeros((block, self._axes.batch)), self._axes.buffers(self._motion.scratch)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
-        weights, directions = self._state["weights"], self._motion.directions
         # The recorder finds runs that are not finite, such as those whose weights overflow here.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            squared_norm = np.sum(weights**2, axis=1)
-            unit = weights / np.sqrt(squared_norm)[:, None, :]
-            overlap = unit[:, : self._span].transpose(0, 2, 1)
-            overlap = overlap @ directions.T if directions.size else np.ascontiguousarray(overlap)
-            gram = unit.transpose(0, 2, 1) @ unit if student else None
-        return Measurement(overlap, gram, squared_norm)
+            weights = self._state["weights"].transpose(0, 2, 1)
+            return measured(weights, self._span, self._motion.directions, student=student)
 
     def layers(self) -> Array:
         """Return v and b of a network."""
         return self._state["layers"].copy()
 
-    def _take(self, seed: int, rates: Array, bench: Bench) -> int:
-        samples, gammas, noise, labels = (array[: rates.size] for array in bench[:4])
-        coordinates, lengths, errors = self._generators[seed]
-        coordinates.standard_normal(out=samples)
-        if gammas.size:
-            lengths.standard_gamma(self._shapes, out=gammas)
-        if self._noise > 0:
-            errors.standard_normal(out=noise)
-            noise *= self._noise
-        motion, drawn = self._motion, self._drawn
-        if motion.teacher is None:
-            labels = noise
-        else:
-            write_labels(motion.teacher, drawn.size, samples, noise, labels, bench.buffers[1])
-        own, scaled, draws = self._moved(seed), rates / drawn.batch, (samples, gammas, labels)
-        return int(motion.take(*own, scaled, motion.constants, drawn.axes, draws, bench.buffers))
+    def _take(self, own: list[Array], rates: Array, draws: Draws, buffers: tuple[Array, Buffers]) -> int:
+        motion, axes = self._motion, self._axes
+        samples, gammas, labels = draws
+        if motion.teacher is not None:
+            noise, labels = labels, buffers[0][: rates.size]
+            flat, scratch = labels.ravel(), buffers[1][1]
+            write_labels(motion.teacher, axes.size, samples, noise.ravel(), flat, axes.batch, scratch)
+        return int(motion.take(*own, rates, motion.constants, axes.axes, (samples, gammas, labels), buffers[1]))

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
@@ -30,6 +31,15 @@ class Measurement(NamedTuple):
     student_overlap: Array | None
     squared_norm: Array
     neuron_vector: Array | None = None
+
+
+def measured(weights: Array, span: int, directions: Array | None, *, student: bool) -> Measurement:
+    """Return the overlaps of weights (runs, m, D) with directions on the first `span` axes, or with these axes."""
+    squared_norm = np.sum(weights**2, axis=2)
+    unit = weights / np.sqrt(squared_norm)[:, :, None]
+    on_axes = unit[:, :, :span]
+    overlap = np.ascontiguousarray(on_axes) if directions is None else on_axes @ directions.T
+    return Measurement(overlap, unit @ unit.transpose(0, 2, 1) if student else None, squared_norm)
 
 
 @dataclass(frozen=True, kw_only=True)

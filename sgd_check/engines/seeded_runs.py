@@ -6,11 +6,12 @@ a key of its own, apart from the plain seed, which draws the start.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,18 @@ def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> Non
     }
 
 
+def attributes_of(link_name: str, threads: int) -> dict[str, str | int | float]:
+    """Return what to write down about runs of compiled steps."""
+    return {
+        "device": "cpu",
+        "dtype": "float64",
+        "simulated_link": link_name,
+        "numba_version": metadata.version("numba"),
+        "random_numbers": f"SFC64 of numpy {np.__version__}",
+        "threads": threads,
+    }
+
+
 class RunThreads:
     """So many threads, which live while the engine is running; one thread is the caller's own."""
 
@@ -95,7 +108,8 @@ BLOCK_NUMBERS = 2**14
 # Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
 THREADED_OPERATIONS = 2**15
 
-Bench = TypeVar("Bench")
+Buffers = TypeVar("Buffers")
+Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
 def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, NDArray[np.generic]]) -> None:
@@ -106,42 +120,47 @@ def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, NDA
             raise ValueError(msg)
 
 
-class SeededRuns(Generic[Bench]):
+class Drawn(NamedTuple):
+    """What a step draws for its `batch` of samples: `numbers` N(0, 1) and so many `gammas` of the `shapes` given.
+
+    It takes about so many `operations`.
+    """
+
+    batch: int
+    numbers: int
+    shapes: float | Array
+    gammas: int
+    operations: int
+
+
+class SeededRuns(ABC, Generic[Buffers]):
     """What engines share whose runs are independent and resumable; a subclass says how a block of steps is taken.
 
     Every seed has three generators of its own (SFC64): of coordinates, of lengths and of label noise. Each is consumed
     in the order of the steps alone, so that the bits of a seed depend neither on the other seeds, nor on the number of
-    threads, nor on how the run is cut.
-
-    `start` are the arrays of one run, `block` is the number of steps that are taken at a time, of so many `operations`
-    each, and `make_bench` makes the buffers of a thread.
+    threads, nor on how the run is cut. `start` are the arrays of one run.
     """
 
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        start: Mapping[str, Array],
-        block: int,
-        operations: int,
-        make_bench: Callable[[], Bench],
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], drawn: Drawn, label_noise: float) -> None:
         self._state = {name: np.repeat(array[None], len(seeds), axis=0) for name, array in start.items()}
         self._running = np.ones(len(seeds), dtype=bool)
         self._generators = [generators(seed, (AXES, LENGTHS, LABEL_NOISE)) for seed in seeds]
-        self._block, self._operations = block, operations
+        self._drawn, self._noise = drawn, label_noise
+        self._block = block = max(BLOCK_NUMBERS // drawn.numbers, 16)
         self._threads = RunThreads(min(len(seeds), available_cores()))
-        self._benches = [make_bench() for _ in range(self._threads.count)]
+        columns = drawn.numbers, drawn.gammas, drawn.batch
+        #: Per thread the draws of a block of steps, and what else its steps need.
+        self._benches = [
+            ([np.zeros((block, count)) for count in columns], self._buffers(block)) for _ in range(self._threads.count)
+        ]
 
-    def _attributes(self, link_name: str) -> dict[str, str | int | float]:
-        """Return what to write down about the runs."""
-        return {
-            "device": "cpu",
-            "dtype": "float64",
-            "simulated_link": link_name,
-            "numba_version": metadata.version("numba"),
-            "random_numbers": f"SFC64 of numpy {np.__version__}",
-            "threads": self._threads.count,
-        }
+    @abstractmethod
+    def _buffers(self, block: int) -> Buffers:
+        """Return what a thread needs beside the draws of a block of steps."""
+
+    @abstractmethod
+    def _take(self, own: list[Array], rates: Array, draws: Draws, buffers: Buffers) -> int:
+        """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context in which the seeds share threads; they end with it."""
@@ -150,7 +169,7 @@ class SeededRuns(Generic[Bench]):
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         active = np.flatnonzero(self._running).tolist()
-        if not self._threads.shared or rates.size * self._operations < THREADED_OPERATIONS:
+        if not self._threads.shared or rates.size * self._drawn.operations < THREADED_OPERATIONS:
             self._advance_seeds(active, rates, self._benches[0])
             return
         shares = [(active[k :: self._threads.count], bench) for k, bench in enumerate(self._benches)]
@@ -180,18 +199,19 @@ class SeededRuns(Generic[Bench]):
             for stream, words in zip(streams, stored, strict=True):
                 set_words(stream, words)
 
-    def _advance_seeds(self, seeds: list[int], rates: Array, bench: Bench) -> None:
+    def _advance_seeds(self, seeds: list[int], rates: Array, bench: tuple[list[Array], Buffers]) -> None:
         for seed in seeds:
+            own = [array[seed] for array in self._state.values()]
+            axes, lengths, labels = self._generators[seed]
             for first in range(0, rates.size, self._block):
                 part = rates[first : first + self._block]
-                if self._take(seed, part, bench) < part.size:
+                samples, gammas, noise = (array[: part.size] for array in bench[0])
+                axes.standard_normal(out=samples)
+                if gammas.size:
+                    lengths.standard_gamma(self._drawn.shapes, out=gammas)
+                if self._noise > 0:
+                    labels.standard_normal(out=noise)
+                    noise *= self._noise
+                if self._take(own, part / self._drawn.batch, (samples, gammas, noise), bench[1]) < part.size:
                     self._running[seed] = False
                     break
-
-    def _take(self, seed: int, rates: Array, bench: Bench) -> int:
-        """Take the steps of one run at these rates, at most a block; return how many were taken before it failed."""
-        raise NotImplementedError
-
-    def _moved(self, seed: int) -> list[Any]:
-        """Return views of the arrays of one run."""
-        return [array[seed] for array in self._state.values()]

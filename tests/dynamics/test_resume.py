@@ -213,8 +213,8 @@ def test_a_finished_looser_run_still_has_a_snapshot():
             return {"at": np.array(2.0)}
 
     runner = run.LooserRun.__new__(run.LooserRun)
-    runner._remote, runner._stepper, runner._result = run._Remote(), Ended(), Future()
-    runner._result.set_result(run.RunResult(end_time=2.0))
+    runner._remotes, runner._steppers, runner._runs = [run._Remote()], [Ended()], [Future()]
+    runner._runs[0].set_result(run.RunResult(end_time=2.0))
     found = runner.snapshot()
     assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)
 

@@ -43,7 +43,7 @@ def test_the_step_in_closed_form_is_the_polar_factor(directions, width):
     drawn, rng = DrawnAxes(asked, 1), np.random.default_rng(5)
     motion = make_motion(asked, drawn)
     W, n, a = motion.start["weights"].copy(), width**-0.5, asked.teacher.coefficients
-    buffers = drawn.bench(motion.scratch).buffers
+    buffers = drawn.buffers(motion.scratch)
     for _ in range(40):
         x, gamma, noise = rng.standard_normal(directions + width), rng.gamma(90.0), 0.5 * rng.standard_normal()
         embedded = np.append(x, np.sqrt(2.0 * gamma))
