@@ -27,22 +27,8 @@ NUMBER, LINE, SUM, PRODUCT, INVERSE, ROOT, POWER, LARGER, SMALLER, ABSOLUTE, SIG
 EXP, LOG, SIN, COS, TAN, SINH, COSH, TANH, ATAN, ERF, ERFC = range(11, 22)
 READS = {NUMBER: 0, SUM: 2, PRODUCT: 2, POWER: 2, LARGER: 2, SMALLER: 2}
 
-# Functions of one argument by their names in sympy; a further one is one line here and one in `elementary`.
-FUNCTIONS = {
-    "Abs": ABSOLUTE,
-    "sign": SIGN,
-    "exp": EXP,
-    "log": LOG,
-    "sin": SIN,
-    "cos": COS,
-    "tan": TAN,
-    "sinh": SINH,
-    "cosh": COSH,
-    "tanh": TANH,
-    "atan": ATAN,
-    "erf": ERF,
-    "erfc": ERFC,
-}
+# Functions of one argument by their names in sympy, in the order of their codes.
+FUNCTIONS = ("Abs", "sign", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc")
 
 # Places in the data of a program, and the numbers of an operation.
 REGISTERS, OPERATIONS, FIRST, SECOND, HEAD = 0, 1, 2, 3, 4
@@ -158,14 +144,21 @@ class Program:
         return self._operations[register - self._inputs] if register >= self._inputs else Operation(-1)
 
 
+def in_z(formula: Any) -> Any:
+    """Return a sympy formula in one variable as one in the real z."""
+    import sympy
+
+    return formula.xreplace(dict.fromkeys(formula.free_symbols, sympy.Symbol("z", real=True)))
+
+
 def formula_program(value: Any, *, slope: bool) -> list[float]:
-    """Return the program of a sympy formula in the real z, and of its derivative if `slope`.
+    """Return the program of a sympy formula in one variable, and of its derivative if `slope`.
 
     Raises NotImplementedError for a function that is not in `FUNCTIONS`, as the derivative of a jump.
     """
     import sympy
 
-    z = sympy.Symbol("z", real=True)
+    value, z = in_z(value), sympy.Symbol("z", real=True)
     names = sympy.numbered_symbols("t", real=True)
     shared, wanted = sympy.cse([value, value.diff(z)] if slope else [value], symbols=names)
     program, known = Program(1), {z: 0}
@@ -191,7 +184,7 @@ def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
         "Heaviside": lambda: program.line(program.apply(SIGN, parts[0]), 0.5, 0.5),
     }
     if head in FUNCTIONS:
-        return program.apply(FUNCTIONS[head], parts[0])
+        return program.apply(ABSOLUTE + FUNCTIONS.index(head), parts[0])
     if head not in writers:
         msg = f"no compiled form of {head}"
         raise NotImplementedError(msg)
@@ -265,31 +258,12 @@ def operate(code: int, x: Vector, y: Vector, a: float, b: float, out: Vector) ->
             out[j] = a
     else:
         for j in range(out.size):
-            out[j] = operated(code, x[j], y[j], a, b)
+            out[j] = operated(code, x[j], y[j])
 
 
 @kernel
-def run_once(data: Vector, at: int, registers: Vector) -> None:
-    """Run the program at a place of the data for one number in each register."""
-    for n in range(int(data[at + OPERATIONS])):
-        row = at + HEAD + WIDTH * n
-        x, y = registers[int(data[row + 2])], registers[int(data[row + 3])]
-        registers[int(data[row + 1])] = operated(int(data[row]), x, y, data[row + 4], data[row + 5])
-
-
-@kernel
-def operated(code: int, x: float, y: float, a: float, b: float) -> float:  # noqa: PLR0911 (one for each operation)
-    """Return the result of one operation on one number."""
-    if code == LINE:
-        return a * x + b
-    if code == SUM:
-        return x + a * y + b
-    if code == PRODUCT:
-        return a * x * y + b
-    if code == NUMBER:
-        return a
-    if code == LARGER:
-        return max(x, y)
+def operated(code: int, x: float, y: float) -> float:  # noqa: PLR0911, PLR0912 (one for each operation)
+    """Return the result on one number of an operation that `operate` leaves to this function."""
     if code == SMALLER:
         return min(x, y)
     if code == INVERSE:
@@ -300,12 +274,6 @@ def operated(code: int, x: float, y: float, a: float, b: float) -> float:  # noq
         return float(np.sign(x))
     if code == POWER:
         return float(x**y)
-    return elementary(code, x)
-
-
-@kernel
-def elementary(code: int, x: float) -> float:  # noqa: PLR0911 (one for each function)
-    """Return a function of the mathematical library."""
     if code == ROOT:
         return float(np.sqrt(x))
     if code == EXP:

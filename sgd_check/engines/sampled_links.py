@@ -22,7 +22,7 @@ from dynamics.kernels.jit import kernel, vector
 from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
-from sgd_check.engines.programs import FIRST, SECOND, formula_program, run_once, run_program
+from sgd_check.engines.programs import FIRST, SECOND, formula_program, in_z, run_program
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
@@ -98,20 +98,14 @@ def _series(coefficients: Any) -> Array:
 
 def _formula(expression: Any, *, slope: bool = True) -> Array:
     """Return the data of a sympy formula; NotImplementedError without a compiled form, as of the slope of a jump."""
-    name = _names().get(_in_z(expression), "")
+    name = _names().get(in_z(expression), "")
     if name in BENT_LINKS:
         return _data(BENT, list(BENT_LINKS[name]))
     if name in SMOOTH_LINKS:
         return _data(SMOOTH_LINKS[name], [])
-    value = formula_program(_in_z(expression), slope=False)
-    both = formula_program(_in_z(expression), slope=True) if slope else value
+    value = formula_program(expression, slope=False)
+    both = formula_program(expression, slope=True) if slope else value
     return _data(PROGRAM, value, both, int(max(value[0], both[0])))
-
-
-def _in_z(expression: Any) -> Any:
-    import sympy
-
-    return expression.xreplace(dict.fromkeys(expression.free_symbols, sympy.Symbol("z", real=True)))
 
 
 @lru_cache(maxsize=1)
@@ -119,7 +113,7 @@ def _names() -> dict[Any, str]:
     """Return the names of the formulas that compiled code knows."""
     import sympy
 
-    return {_in_z(sympy.sympify(FORMULAS[name])): name for name in (*BENT_LINKS, *SMOOTH_LINKS)}
+    return {in_z(sympy.sympify(FORMULAS[name])): name for name in (*BENT_LINKS, *SMOOTH_LINKS)}
 
 
 @kernel
@@ -168,7 +162,7 @@ def value_at(link: Vector, z: float, scratch: Vector) -> float:
 
 
 @kernel
-def both_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:  # noqa: PLR0911 (one for each family)
+def both_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
     """Return σ(z) and σ'(z); `scratch` holds `scratch_size` numbers."""
     family = int(link[FAMILY])
     if family == LOW:
@@ -177,19 +171,7 @@ def both_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:  # 
         return high_at(link, z)
     if family == BENT:
         return bent_at(link, z)
-    if family == ERF:
-        return erf_at(z)
-    if family == TANH:
-        return tanh_at(z)
-    if family == GELU:
-        return gelu_at(z)
-    if family == SIGMOID:
-        return sigmoid_at(z)
-    if family == SILU:
-        return silu_at(z)
-    if family == SIN:
-        return sin_at(z)
-    return rest_at(link, z, scratch)
+    return smooth_at(family, z) if family <= SIN else rest_at(link, z, scratch)
 
 
 @kernel
@@ -198,7 +180,7 @@ def rest_value_at(link: Vector, z: float, scratch: Vector) -> float:
     if link[FAMILY] != PROGRAM:
         return rest_at(link, z, scratch)[0]
     scratch[0] = z
-    run_once(link, VALUE, scratch)
+    run_program(link, VALUE, scratch, 1)
     return float(scratch[int(link[VALUE + FIRST])])
 
 
@@ -211,7 +193,7 @@ def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
         return table_at(link, z)
     at = int(link[SLOPE])
     scratch[0] = z
-    run_once(link, at, scratch)
+    run_program(link, at, scratch, 1)
     return scratch[int(link[at + FIRST])], scratch[int(link[at + SECOND])]
 
 
@@ -245,43 +227,22 @@ def bent_at(link: Vector, z: float) -> tuple[float, float]:
 
 
 @kernel
-def erf_at(z: float) -> tuple[float, float]:
-    """Return erf(z/√2) and its slope."""
-    return math.erf(ROOT_HALF * z), 2.0 * DENSITY * np.exp(-0.5 * z * z)
-
-
-@kernel
-def tanh_at(z: float) -> tuple[float, float]:
-    """Return tanh(z) and its slope."""
-    value = np.tanh(z)
-    return value, 1.0 - value * value
-
-
-@kernel
-def gelu_at(z: float) -> tuple[float, float]:
-    """Return z times the normal distribution, and its slope."""
-    share = 0.5 + 0.5 * math.erf(ROOT_HALF * z)
-    return z * share, share + z * DENSITY * np.exp(-0.5 * z * z)
-
-
-@kernel
-def sigmoid_at(z: float) -> tuple[float, float]:
-    """Return 1/(1 + e^−z) and its slope."""
-    value = 0.5 + 0.5 * np.tanh(0.5 * z)
-    return value, value * (1.0 - value)
-
-
-@kernel
-def silu_at(z: float) -> tuple[float, float]:
-    """Return z/(1 + e^−z) and its slope."""
+def smooth_at(family: int, z: float) -> tuple[float, float]:
+    """Return value and slope of erf(z/√2), tanh(z), z Φ(z), 1/(1 + e^−z), z/(1 + e^−z) or sin(z)."""
+    if family == ERF:
+        return math.erf(ROOT_HALF * z), 2.0 * DENSITY * np.exp(-0.5 * z * z)
+    if family == TANH:
+        value = np.tanh(z)
+        return value, 1.0 - value * value
+    if family == GELU:
+        share = 0.5 + 0.5 * math.erf(ROOT_HALF * z)
+        return z * share, share + z * DENSITY * np.exp(-0.5 * z * z)
+    if family == SIN:
+        return np.sin(z), np.cos(z)
     share = 0.5 + 0.5 * np.tanh(0.5 * z)
+    if family == SIGMOID:
+        return share, share * (1.0 - share)
     return z * share, share + z * share * (1.0 - share)
-
-
-@kernel
-def sin_at(z: float) -> tuple[float, float]:
-    """Return sin(z) and cos(z)."""
-    return np.sin(z), np.cos(z)
 
 
 @kernel

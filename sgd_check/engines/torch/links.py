@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import operator
-from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
+from sgd_check.engines import programs as p
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
+from sgd_check.engines.programs import formula_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
 # Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
 MONOMIAL_DEGREE = 8
-#: Functions of one name in sympy and torch.
-ELEMENTARY = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc", "sign")
 
 
 class TorchLink(Protocol):
@@ -167,36 +163,46 @@ class _PairLink(TorchLink):
 
 
 class FormulaLink(_PairLink):
-    """A sympy formula in one real variable and its derivative, node by node; NotImplementedError if torch lacks one.
+    """A sympy formula in one real variable and its derivative, by the operations of its program.
 
-    Without `slope` the derivative, which may not exist, is left out, and counts as 0.
+    Without `slope`, as of a formula whose derivative does not exist, its value alone is of use.
     """
 
     def __init__(self, expression: Any, *, slope: bool = True) -> None:
-        import sympy
-
-        z = sympy.Dummy("z", real=True)
-        sigma = expression.xreplace(dict.fromkeys(expression.free_symbols, z))
-        both = [sigma, sigma.diff(z) if slope else sympy.Integer(0)]
-        shared, (sigma, derivative) = sympy.cse(both, symbols=sympy.numbered_symbols(cls=sympy.Dummy))
-        self._z = z
-        self._shared = [(symbol, _node(value)) for symbol, value in shared]
-        self._sigma, self._slope = _node(sigma), _node(derivative)
+        self._value, self._both = (formula_program(expression, slope=wanted) for wanted in (False, slope))
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
-        return _as_tensor(self._sigma(self._scope(z)), z)
+        return _run(self._value, z)[0]
 
     def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return σ(z) and σ'(z)."""
-        scope = self._scope(z)
-        return _as_tensor(self._sigma(scope), z), _as_tensor(self._slope(scope), z)
+        return _run(self._both, z)
 
-    def _scope(self, z: torch.Tensor) -> dict[Any, Any]:
-        scope = {self._z: z}
-        for symbol, value in self._shared:
-            scope[symbol] = value(scope)
-        return scope
+
+def _run(program: list[float], z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return both results of a program, see `sgd_check.engines.programs`."""
+    registers = [z] * int(program[p.REGISTERS])
+    for at in range(p.HEAD, len(program), p.WIDTH):
+        code, to, left, right = map(int, program[at : at + 4])
+        registers[to] = _operated(code, registers[left], registers[right], *program[at + 4 : at + p.WIDTH])
+    return registers[int(program[p.FIRST])], registers[int(program[p.SECOND])]
+
+
+def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -> torch.Tensor:
+    """Return the result of one operation."""
+    if code == p.NUMBER:
+        return torch.full_like(x, a)
+    if code in (p.LINE, p.SUM, p.PRODUCT):
+        found = torch.add(x, y, alpha=a) if code == p.SUM else x * y if code == p.PRODUCT else x * a
+        found = found.mul_(a) if code == p.PRODUCT and a != 1.0 else found
+        return found.add_(b) if b else found
+    if code == p.INVERSE:
+        return torch.reciprocal(x)
+    names = {p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}
+    function = getattr(torch, names[code] if code in names else p.FUNCTIONS[code - p.ABSOLUTE].lower())
+    found: torch.Tensor = function(x, y) if p.READS.get(code) == 2 else function(x)
+    return found
 
 
 class TableLink(_PairLink):
@@ -217,50 +223,3 @@ class TableLink(_PairLink):
             value = value.mul(u).add_(torch.take(column, piece))
         slope.mul_(2.0 / PIECE_WIDTH)
         return value.addcmul_(slope, z - inside), slope
-
-
-def _as_tensor(value: Any, like: torch.Tensor) -> torch.Tensor:
-    return value if isinstance(value, torch.Tensor) else torch.full_like(like, value)
-
-
-def _node(expression: Any) -> Callable[[dict[Any, Any]], Any]:
-    """Return a function of the scope that evaluates one sympy node; numbers stay Python floats."""
-    import sympy
-
-    if expression.is_Symbol:
-        return lambda scope: scope[expression]
-    if not expression.free_symbols:
-        number = float(expression)
-        return lambda _: number
-    children = [_node(child) for child in expression.args]
-    if isinstance(expression, sympy.Pow) and expression.exp.is_number:
-        base, exponent = children[0], float(expression.exp)
-        return lambda scope: base(scope) ** exponent
-    operation = _operations().get(type(expression).__name__)
-    if operation is None:
-        msg = f"torch has no {type(expression).__name__}"
-        raise NotImplementedError(msg)
-    if type(expression).__name__ == "Heaviside":
-        children = children[:1]
-    return lambda scope: operation(*[child(scope) for child in children])
-
-
-def _operations() -> dict[str, Callable[..., Any]]:
-    """Return torch operations by the name of their sympy head; a further function is one more line."""
-    return {
-        "Add": lambda *terms: reduce(operator.add, terms),
-        "Mul": lambda *factors: reduce(operator.mul, factors),
-        "Pow": torch.pow,
-        **{name: getattr(torch, name) for name in ELEMENTARY},
-        "Abs": torch.abs,
-        "Heaviside": lambda x: 0.5 * (torch.sign(x) + 1.0),
-        "Max": lambda *terms: _extreme(torch.clamp_min, torch.maximum, terms),
-        "Min": lambda *terms: _extreme(torch.clamp_max, torch.minimum, terms),
-    }
-
-
-def _extreme(with_number: Callable[..., Any], with_tensor: Callable[..., Any], terms: tuple[Any, ...]) -> Any:
-    total, *rest = sorted(terms, key=lambda term: not isinstance(term, torch.Tensor))
-    for term in rest:
-        total = with_tensor(total, term) if isinstance(term, torch.Tensor) else with_number(total, term)
-    return total
