@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
+#: Names in torch of operations, beside functions of sympy.
+NAMES = {p.INVERSE: "reciprocal", p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}
 # Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
 MONOMIAL_DEGREE = 8
 
@@ -193,16 +195,17 @@ def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -
     """Return the result of one operation."""
     if code == p.NUMBER:
         return torch.full_like(x, a)
-    if code in (p.LINE, p.SUM, p.PRODUCT):
-        found = torch.add(x, y, alpha=a) if code == p.SUM else x * y if code == p.PRODUCT else x * a
-        found = found.mul_(a) if code == p.PRODUCT and a != 1.0 else found
-        return found.add_(b) if b else found
-    if code == p.INVERSE:
-        return torch.reciprocal(x)
-    names = {p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}
-    function = getattr(torch, names[code] if code in names else p.FUNCTIONS[code - p.ABSOLUTE].lower())
-    found: torch.Tensor = function(x, y) if p.READS.get(code) == 2 else function(x)
-    return found
+    found: torch.Tensor
+    if code == p.LINE:
+        found = x * a
+    elif code == p.SUM:
+        found = torch.add(x, y, alpha=a)
+    elif code == p.PRODUCT:
+        found = x * y if a == 1.0 else x * y * a
+    else:
+        name = p.FUNCTIONS[code - p.ABSOLUTE].lower() if code >= p.ABSOLUTE else NAMES[code]
+        found = getattr(torch, name)(*(x, y)[: p.READS.get(code, 1)])
+    return found.add_(b) if b else found
 
 
 class TableLink(_PairLink):
