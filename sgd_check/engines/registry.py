@@ -58,23 +58,27 @@ class EngineOptions:
     dtype: str = "auto"
 
 
-class Engine(Protocol):
+class Stepper(Protocol):
+    """What takes steps of independent runs side by side: any engine, and models on tokens."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which steps are taken and runs measured."""
+
+    def advance(self, rates: Array) -> None:
+        """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
+
+
+class Engine(Stepper, Protocol):
     """A batch of independent SGD runs, one per seed, from one common start: advances them, measures their overlaps."""
 
     attributes: dict[str, str | int | float]
     """What to write down about the run: device, dtype, versions, the link that was simulated."""
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context in which `advance` and `measure` are called."""
-
-    def advance(self, rates: Array) -> None:
-        """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
-
     def measure(self, *, student: bool) -> Measurement:
         """Return the overlaps of all runs; the student's own, or its neurons, only if `student`."""
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
 
 
 @runtime_checkable
@@ -177,18 +181,15 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
             raise
         msg = f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".'
         raise ImportError(msg) from error
-    _check_choice("device", options.device, declared.devices, name)
-    _check_choice("dtype", options.dtype, declared.dtypes, name)
+    for argument, given, taken in (
+        ("device", options.device, declared.devices),
+        ("dtype", options.dtype, declared.dtypes),
+    ):
+        if given not in taken:
+            names = list(map(repr, taken))
+            choice = f"one of {', '.join(names)}" if len(names) > 2 or name == "torch" else " or ".join(names)
+            where = "" if name == "torch" else f" for engine {name!r}"
+            msg = f"Argument `{argument}` must be {choice}{where}, but is {shown(given)}."
+            raise ValueError(msg)
     engine: Engine = make(problem, options)
     return engine
-
-
-def _check_choice(argument: str, given: str, taken: tuple[str, ...], engine: str) -> None:
-    """Refuse a device or a precision that an engine does not take."""
-    if given in taken:
-        return
-    names = list(map(repr, taken))
-    choice = f"one of {', '.join(names)}" if len(names) > 2 or engine == "torch" else " or ".join(names)
-    where = "" if engine == "torch" else f" for engine {engine!r}"
-    msg = f"Argument `{argument}` must be {choice}{where}, but is {shown(given)}."
-    raise ValueError(msg)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from sgd_check.engines import NetworkEngine
 from sgd_check.engines.problem_forms import network_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dynamics.equations import NetworkSystem
     from dynamics.problem import Problem
     from sgd_check.engines import Engine
     from sgd_check.runs.plan import Plan
@@ -27,8 +24,8 @@ class CrossingTracker:
     """Remember, for every entry of an array, when it first reached its threshold.
 
     Between two looks the quantity is taken as linear in log time (in time from a look at time 0). An entry that is past
-    its threshold at the first look crossed at that look's time. NaN never crosses. Thresholds broadcast with values of
-    the shape; `time` is that of the first crossing, NaN where there was none.
+    its threshold at the first look crossed then. NaN never crosses. Thresholds broadcast with values of the shape;
+    `time` is that of the first crossing, NaN where there was none.
 
     Examples
     --------
@@ -42,48 +39,41 @@ class CrossingTracker:
     def __init__(self, threshold: Array, shape: tuple[int, ...]) -> None:
         self.time: Array = np.full(shape, np.nan)
         self._threshold = np.broadcast_to(threshold, shape)
-        self._last: tuple[float, Array] | None = None
+        self._last: tuple[float, Array] = np.nan, np.full(shape, np.nan)
 
     def observe(self, time: float, values: Array) -> None:
         """Take the values at a later time than the last look."""
         new = np.isnan(self.time) & (values >= self._threshold)
-        if new.any() and self._last is None:
+        before, old = self._last
+        if new.any() and np.isnan(before):
             self.time[new] = time
-        elif new.any() and self._last is not None:
-            before, old = self._last
+        elif new.any():
             fraction = (self._threshold[new] - old[new]) / (values[new] - old[new])
             self.time[new] = before * (time / before) ** fraction if before > 0 else fraction * time
         self._last = (time, values.copy())
 
     def state(self) -> dict[str, Array]:
         """Return all that later looks depend on."""
-        before, values = (np.nan, np.full(self.time.shape, np.nan)) if self._last is None else self._last
-        return {"time": self.time.copy(), "last_time": np.array(before), "last_values": values.copy()}
+        return {"time": self.time.copy(), "last_time": np.array(self._last[0]), "last_values": self._last[1].copy()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from arrays that `state` returned."""
         self.time[...] = state["time"]
-        before, values = float(state["last_time"]), np.array(state["last_values"], dtype=np.float64)
-        self._last = None if np.isnan(before) else (before, values)
+        self._last = float(state["last_time"]), np.array(state["last_values"], dtype=np.float64)
 
 
-class Observables(Protocol):
-    """Loss and learned mass of runs, from C (…, m, P), n (…, m), and G (m, m) or spherical neurons (m, d) for it.
+class Observables(NamedTuple):
+    """Loss and learned mass of runs, of C (…, m, P) and n (…, m), of a network by axes, and of its v and b (…, m).
 
-    Of a network C is that with the teacher's axes, and second layer v (…, m) and biases b (…, m) are given too.
+    A quantity is learned from a mass of `thresholds` on, at times that are the variable `learned_time`. `learned` gives
+    the masses of every run, (runs, thresholds), of C (runs, m, P) and n (runs, m). `loss` is E(f − f*)² of one run, of
+    C, of G (m, m) or spherical neurons (m, d), and of n; NaN if it is not known in closed form.
     """
 
-    learned_time: str
-    """Variable that holds the times at which a quantity is learned."""
-
+    loss: Callable[..., float]
+    learned: Callable[..., Array]
     thresholds: Array
-    """Learned mass from which on it is, one for each."""
-
-    def loss(self, C: Array, among: Array, n: Array, /, *layers: Array) -> float:
-        """Return E(f − f*)² of one run, NaN if it is not known in closed form."""
-
-    def learned(self, C: Array, n: Array, /, *layers: Array) -> Array:
-        """Return the learned mass of every run, shape (runs, thresholds), given C (runs, m, P) and n (runs, m)."""
+    learned_time: str = "learned_time"
 
 
 def keeps_vectors(problem: Problem) -> bool:
@@ -92,111 +82,79 @@ def keeps_vectors(problem: Problem) -> bool:
 
 
 def observables_of(problem: Problem) -> Observables:
-    """Return the observables of a problem's student."""
+    """Return the observables of a problem's student: half of each a_p is to be learned, or of each component."""
     if is_network(problem):
-        return _Network(problem)
+        return _of_network(problem)
+    half, part = problem.teacher.coefficients / 2, problem.learned_part
     if is_spherical(problem):
-        return _Spherical(problem)
-    return (_Homogeneous if is_homogeneous(problem) or is_frame(problem) else _Committee)(problem)
 
+        def mean_mass(C: Array, _n: Array) -> Array:
+            return np.asarray(part.kernel(C).mean(axis=1) / part.kernel_at_one)
 
-class _Directions:
-    """Thresholds of students that learn directions: half of each a_p."""
+        return Observables(lambda C, w, _: squared_error(problem, w, C), mean_mass, half)
+    if not (is_homogeneous(problem) or is_frame(problem)):
+        return _of_committee(problem, half)
+    link, constant, a = problem.activation, teacher_term(problem), problem.teacher.coefficients
 
-    learned_time = "learned_time"
-
-    def __init__(self, problem: Problem) -> None:
-        self.thresholds: Array = problem.teacher.coefficients / 2
-
-
-class _Homogeneous(_Directions):
-    """f = Σ n_i σ(u_i·x)."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self._link, self._part, self._a = problem.activation, problem.learned_part, problem.teacher.coefficients
-        self._constant = teacher_term(problem)
-
-    def loss(self, C: Array, G: Array, n: Array, /, *_: Array) -> float:
-        return float(population_loss(self._link, self._constant, self._a, C, G, n))
-
-    def learned(self, C: Array, n: Array, /, *_: Array) -> Array:
+    def mass(C: Array, n: Array) -> Array:
         # A row vector per run, so that the product over neurons is a matrix product for all runs at once.
-        return self._part.mass(C, n[:, None, :])[:, 0]
+        return part.mass(C, n[:, None, :])[:, 0]
+
+    return Observables(lambda C, G, n: float(population_loss(link, constant, a, C, G, n)), mass, half)
 
 
-class _Committee(_Directions):
-    """f = Σ σ(w_i·x); a link whose means have no closed form has neither loss nor mass."""
+def _of_committee(problem: Problem, half: Array) -> Observables:
+    """Return the observables of f = Σ σ(w_i·x), without loss and mass where the link's means have no closed form."""
+    from dynamics.equations import CommitteeSystem
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        from dynamics.equations import CommitteeSystem
+    try:
+        system = CommitteeSystem(problem)
+    except ValueError:
+        return _unknown(half)
 
-        self._size = problem.num_directions
-        try:
-            self._system: CommitteeSystem | None = CommitteeSystem(problem)
-        except ValueError:
-            self._system = None
-
-    def loss(self, C: Array, G: Array, n: Array, /, *_: Array) -> float:
+    def loss(C: Array, G: Array, n: Array) -> float:
         length = np.sqrt(n)
-        return np.nan if self._system is None else self._system.loss(C * length[:, None], G * np.outer(length, length))
+        return system.loss(C * length[:, None], G * np.outer(length, length))
 
-    def learned(self, C: Array, n: Array, /, *_: Array) -> Array:
-        if self._system is None:
-            return np.full((n.shape[0], self._size), np.nan)
-        return np.array([self._system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)])
+    def learned(C: Array, n: Array) -> Array:
+        found = [system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)]
+        return np.array(found).reshape(len(C), half.size)
 
-
-class _Spherical(_Directions):
-    """f = (1/m) Σ σ(w_i·x), |w_i| = 1; the overlap 1 of a lone neuron with itself is a unit vector as good as any."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self._problem = problem
-
-    def loss(self, C: Array, w: Array, n: Array, /, *_: Array) -> float:  # noqa: ARG002
-        return squared_error(self._problem, w, C)
-
-    def learned(self, C: Array, n: Array, /, *_: Array) -> Array:  # noqa: ARG002
-        part = self._problem.learned_part
-        return np.asarray(part.kernel(C).mean(axis=1) / part.kernel_at_one)
+    return Observables(loss, learned, half)
 
 
-class _Network:
-    """f = s Σ v_i σ(w_i·x + b_i), which learns components of a polynomial teacher, once f_α/f*_α ≥ ½.
+def _of_network(problem: Problem) -> Observables:
+    """Return the observables of f = s Σ v_i σ(w_i·x + b_i), which learns components of a polynomial teacher.
 
-    A network whose means the theory refuses has neither loss nor components.
+    Without loss and components where theory refuses the means of the network.
     """
+    from dynamics.equations import NetworkSystem
 
-    learned_time = "component_learned_time"
+    values = np.array([component.value for component in problem.teacher.components])
+    half = np.full(values.size, 0.5)
+    try:
+        system = NetworkSystem(problem)
+    except ValueError:
+        return _unknown(half)._replace(learned_time="component_learned_time")
 
-    def __init__(self, problem: Problem) -> None:
-        from dynamics.equations import NetworkSystem
+    def packed(C: Array, G: Array, n: Array, v: Array, b: Array) -> Array:
+        length = np.sqrt(n)
+        return system.pack(v, b, C * length[:, None], G * np.outer(length, length))
 
-        self._values = np.array([component.value for component in problem.teacher.components])
-        self.thresholds: Array = np.full(self._values.size, 0.5)
-        try:
-            self._system: NetworkSystem | None = NetworkSystem(problem)
-        except ValueError:
-            self._system = None
+    def learned(C: Array, *others: Array) -> Array:
+        if not values.size:
+            return np.empty((len(C), 0))
+        apart = np.eye(C.shape[1])  # overlaps of two neurons are not in f_α
+        states = [packed(own, apart, *rest) for own, *rest in zip(C, *others, strict=True)]
+        return np.array([system.summarise(state)["component"] / values for state in states]).reshape(
+            len(C), values.size
+        )
 
-    def loss(self, C: Array, G: Array, n: Array, /, *layers: Array) -> float:
-        return np.nan if self._system is None else self._system.loss(_packed(self._system, C, G, n, *layers))
-
-    def learned(self, C: Array, n: Array, /, *layers: Array) -> Array:
-        found, system = np.full((len(n), self._values.size), np.nan), self._system
-        if system is not None and self._values.size:
-            apart = np.eye(n.shape[1])  # overlaps of two neurons are not in f_α
-            for s, (own, *rest) in enumerate(zip(C, n, *layers, strict=True)):
-                found[s] = system.summarise(_packed(system, own, apart, *rest))["component"] / self._values
-        return found
+    return Observables(lambda *given: system.loss(packed(*given)), learned, half, "component_learned_time")
 
 
-def _packed(system: NetworkSystem, C: Array, G: Array, n: Array, v: Array, b: Array) -> Array:
-    """Return the state of one run of a network."""
-    length = np.sqrt(n)
-    return system.pack(v, b, C * length[:, None], G * np.outer(length, length))
+def _unknown(thresholds: Array) -> Observables:
+    return Observables(lambda *_: np.nan, lambda C, *_: np.full((len(C), thresholds.size), np.nan), thresholds)
 
 
 # A run has blown up when a squared norm exceeds this many times the weight of teacher and start together.
@@ -213,7 +171,7 @@ class Watch:
     def __init__(self, problem: Problem, runs: int) -> None:
         network = is_network(problem)
         self._odd = not network and bool(problem.information_exponent % 2)
-        self._cap = BLOW_UP_FACTOR * (_network_weight(problem) if network else _weight(problem))
+        self._cap = BLOW_UP_FACTOR * _weight(problem)
         self._total: Callable[..., Array] = np.sum if is_frame(problem) else np.max
         level = np.array(problem.teacher.emergence_level)
         self.emergence = CrossingTracker(level, (runs, problem.num_directions))
@@ -232,14 +190,14 @@ class Watch:
 
 
 def _weight(problem: Problem) -> float:
-    """Return the weight of teacher and start together, in squared norms."""
+    """Return the weight of teacher and start together, in squared norms.
+
+    Of a network that is Σ |w_i|² + v_i² + b_i² at the start, and the weight that s Σ v_i |w_i| has to reach.
+    """
+    if is_network(problem):
+        target = float(np.sum(np.abs(problem.teacher.coefficients))) / network_of(problem).scale
+        return target + sum(float(np.sum(part**2)) for part in problem.network_start())
     return float(np.sum(problem.teacher.coefficients)) + float(np.sum(problem.start().squared_norm))
-
-
-def _network_weight(problem: Problem) -> float:
-    """Return the same of a network: Σ |w_i|² + v_i² + b_i² at the start, and what s Σ v_i |w_i| has to reach."""
-    start, teacher = problem.network_start(), float(np.sum(np.abs(problem.teacher.coefficients)))
-    return teacher / network_of(problem).scale + sum(float(np.sum(part**2)) for part in start)
 
 
 class Recorder:
@@ -270,8 +228,9 @@ class Recorder:
         self._vectors, self._layered = keeps_vectors(problem), is_network(problem)
         self._frame = is_frame(problem)
         self._components = np.array([component.value for component in problem.teacher.components])
-        shapes = _shapes(problem, self._watch.emergence.time.shape[1])
-        records = plan.recorded.size
+        #: Variable that the loss needs with C and n.
+        self._among = "neuron_vector" if self._vectors else "student_overlap"
+        shapes, records = _shapes(problem, self._watch.emergence.time.shape[1]), plan.recorded.size
         self._records = {name: np.full((seeds, records, *shape), np.nan) for name, shape in shapes.items()}
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
@@ -304,16 +263,15 @@ class Recorder:
         """Write a record; the loss of runs that blew up is NaN."""
         C, n, *layers = seen
         # Single neurons of a frame mean nothing.
-        own = {"teacher_overlap": C, "squared_norm": n, self._among: among}
-        record = {"alignment": np.sum(C**2, axis=1)} if self._frame else own
+        neurons = {"teacher_overlap": C, "squared_norm": n, self._among: among}
+        record = {"alignment": np.sum(C**2, axis=1)} if self._frame else neurons
         record |= dict(zip(("second_layer", "bias"), layers, strict=False))
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
             self._records[name][:, index] = values
         for s in np.flatnonzero(~self.blown_up):
-            self._records["loss"][s, index] = self._observables.loss(
-                C[s], among[s], n[s], *(each[s] for each in layers)
-            )
+            own = (each[s] for each in (C, among, n, *layers))
+            self._records["loss"][s, index] = self._observables.loss(*own)
 
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""
@@ -339,11 +297,6 @@ class Recorder:
             tracker.restore(own)
         for name, array in self._records.items():
             array[...] = records[name]
-
-    @property
-    def _among(self) -> str:
-        """Variable that the loss needs with C and n."""
-        return "neuron_vector" if self._vectors else "student_overlap"
 
     def _trackers(self) -> list[tuple[str, CrossingTracker]]:
         """Return the trackers that have something to track: a network whose teacher is units learns no components."""

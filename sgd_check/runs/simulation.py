@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -37,30 +37,31 @@ from sgd_check.runs.stepping import Reached, run_with_file
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
 
     import xarray as xr
 
     from dynamics.problem import SaveAt
     from sgd_check.engines import Engine
-    from sgd_check.engines.registry import Declaration
     from sgd_check.runs.plan import LearningRate, Plan
 
 RECORD_LIMIT = 16 * 2**30
 
 
 def checked_engine(problem: object, engine: str) -> str:
-    """Return the name of an engine, "auto" resolved; refuse problems that the engine does not simulate.
-
-    That is anything but a problem, a student or a field of the problem that the engine does not know.
-    """
+    """Return the name of an engine, "auto" resolved; refuse students, fields and objectives that it does not know."""
     if not isinstance(problem, Problem):
         msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
         raise TypeError(msg)
     name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
-        _check_declared(problem, name, declared)
+        check_fields(problem, declared.fields, f"for engine {name!r}")
+        if problem.objective != declared.objective:
+            msg = (
+                f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
+                f"but has {problem.objective!r}."
+            )
+            raise ValueError(msg)
     if problem.kind not in (declared.students if declared else (HOMOGENEOUS,)):
         names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
         which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
@@ -70,17 +71,6 @@ def checked_engine(problem: object, engine: str) -> str:
         )
         raise ValueError(msg)
     return name
-
-
-def _check_declared(problem: Problem, name: str, declared: Declaration) -> None:
-    """Refuse a problem with a field, or another objective, that an engine does not know."""
-    check_fields(problem, declared.fields, f"for engine {name!r}")
-    if problem.objective != declared.objective:
-        msg = (
-            f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
-            f"but has {problem.objective!r}."
-        )
-        raise ValueError(msg)
 
 
 def checked_options(
@@ -94,8 +84,7 @@ def checked_options(
     training_samples: int | None = None,
 ) -> EngineOptions:
     """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
-    chosen = checked_seeds(seeds)
-    samples = checked_integer(batch_size, "batch_size", minimum=1)
+    chosen, samples = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
         if samples != 1:
@@ -163,17 +152,6 @@ def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
     if problem.kind not in kinds:
         msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
         raise ValueError(msg)
-
-
-#: Settings that are attributes of the dataset too.
-IN_ATTRIBUTES = (
-    "engine",
-    "learning_rate",
-    "effective_learning_rate",
-    "steps",
-    "batch_size",
-    "training_samples",
-)
 
 
 def simulate(
@@ -301,18 +279,11 @@ def simulate(
     """
     engine = checked_engine(problem, engine)
     check_switch("progress", progress, optional=True)
-    options = checked_options(
-        problem,
-        seeds=seeds,
-        batch_size=batch_size,
-        device=device,
-        dtype=dtype,
-        starts=starts,
-        training_samples=training_samples,
-    )
-    rate = (
-        resolved_rate(problem, learning_rate, options.batch_size) if isinstance(learning_rate, str) else learning_rate
-    )
+    given: Any = {"seeds": seeds, "batch_size": batch_size, "device": device, "dtype": dtype}
+    options = checked_options(problem, **given, starts=starts, training_samples=training_samples)
+    rate: object = learning_rate
+    if isinstance(learning_rate, str):
+        rate = resolved_rate(problem, learning_rate, options.batch_size)
     plan = make_plan(rate, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
@@ -349,81 +320,70 @@ class Simulation:
     def run(self, file: RunFile, *, budget: float, progress: bool | None) -> xr.Dataset:
         """Take the steps, from where the file says if it does, and return the dataset, which the file then holds."""
         recorder = Recorder(self.problem, self.plan, len(self.options.seeds))
-
-        def labelled(reached: Reached, reason: str) -> xr.Dataset:
-            return self._labelled(recorder, reached, reason)
-
+        labelled = partial(self._labelled, recorder)
         # No checkpoint where the problem that comes back from a file is another one.
-        resumable = not has_callable(self.problem)
-        options: Any = {"budget": budget, "progress": progress, "resumable": resumable}
+        options: Any = {"budget": budget, "progress": progress, "resumable": not has_callable(self.problem)}
         return run_with_file(self.engine, self.plan, recorder, file, labelled, **options)
 
     @cached_property
     def _limit(self) -> float | None:
         return stability_limit(self.problem, self.options.batch_size)
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the arguments of the call, which `resume` repeats."""
-        plan, options = self.plan, self.options
-        return {
-            "engine": self.engine_name,
-            "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
-            "effective_learning_rate": plan.effective_rate,
-            **({"schedule_digest": plan.digest} if plan.digest else {}),
-            "steps": plan.steps,
-            "seeds": list(options.seeds),
-            "batch_size": options.batch_size,
-            "dtype": str(self.engine.attributes["dtype"]),
-            "device": options.device,
-            "starts": None if options.starts is None else list(options.starts),
-            "training_samples": options.training_samples,
-        }
-
-    def _attributes(self, settings: dict[str, Any], reached: Reached, reason: str) -> dict[str, Any]:
-        plan, limit, end = self.plan, self._limit, max(reached.look, 0)
-        return {
-            **self.engine.attributes,
-            **{name: settings[name] for name in IN_ATTRIBUTES},
-            **({"schedule": plan.schedule} if plan.schedule else {}),
-            "learning_rate_limit": limit,
-            "above_limit": limit is not None and plan.peak_rate > limit,
-            "stop_reason": reason,
-            "end_step": end,
-            "end_time": float(plan.times(np.array([end]))[0]),
-            "wall_seconds": reached.seconds,
-            "steps_per_second": end / max(reached.seconds, 1e-9),
-        }
-
     def _labelled(self, recorder: Recorder, reached: Reached, reason: str) -> xr.Dataset:
         """Return the records until now as a dataset."""
         from dynamics.runs import make_dataset
 
-        problem, starts, settings = self.problem, self.options.starts, self._settings()
-        times, neurons = self.plan.times(self.plan.recorded), np.arange(problem.width)
+        problem, plan, options, limit = self.problem, self.plan, self.options, self._limit
+        times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(reached.look, 0)
         components = problem.teacher.components
+        shared = {
+            "engine": self.engine_name,
+            "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+            "effective_learning_rate": plan.effective_rate,
+            "steps": plan.steps,
+            "batch_size": options.batch_size,
+            "training_samples": options.training_samples,
+        }
         return make_dataset(
             {
                 **recorder.values(),
                 **_predicted_values(problem),
-                **({} if starts is None else {"start_seed": np.array(starts, dtype=np.int64)}),
+                **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
                 **({"teacher_component": [each.value for each in components]} if components else {}),
             },
             problem=problem,
             title="Online SGD on Gaussian samples",
             coords={
                 "time": times,
-                "step": self.plan.recorded,
-                "seed": np.array(self.options.seeds, dtype=np.int64),
+                "step": plan.recorded,
+                "seed": np.array(options.seeds, dtype=np.int64),
                 "neuron": neurons,
                 **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
                 **({"component_name": [each.name for each in components]} if components else {}),
             },
+            # The arguments of the call, which `resume` repeats.
             solver={
                 "answer": "simulation",
-                **settings,
+                **shared,
+                **({"schedule_digest": plan.digest} if plan.digest else {}),
+                "seeds": list(options.seeds),
+                "dtype": str(self.engine.attributes["dtype"]),
+                "device": options.device,
+                "starts": None if options.starts is None else list(options.starts),
                 "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
             },
-            attributes=self._attributes(settings, reached, reason),
+            attributes={
+                **self.engine.attributes,
+                **shared,
+                **({"schedule": plan.schedule} if plan.schedule else {}),
+                "learning_rate_limit": limit,
+                "above_limit": limit is not None and plan.peak_rate > limit,
+                "stop_reason": reason,
+                "end_step": end,
+                "end_time": float(plan.times(np.array([end]))[0]),
+                "wall_seconds": reached.seconds,
+                "steps_per_second": end / max(reached.seconds, 1e-9),
+            },
             leading=("seed",),
             with_leading=recorder.WITH_SEED,
         )
@@ -434,7 +394,7 @@ def _predicted_values(problem: Problem) -> dict[str, Any]:
     from dynamics.runs import prediction_values
     from dynamics.theory import predict
 
-    has_one = is_correlation(problem) or (decouples(problem))
+    has_one = is_correlation(problem) or decouples(problem)
     return dict(prediction_values(predict(problem))) if has_one else {}
 
 
@@ -495,33 +455,22 @@ def resume(
         msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
         raise ValueError(msg)
     if varies:
-        _check_same_rates(make_plan(learning_rate, settings["steps"], None), begun.settings)
+        plan, mean = make_plan(learning_rate, settings["steps"], None), begun.settings["effective_learning_rate"]
+        need = ""
+        if plan.effective_rate != mean:
+            need = f"have the mean {mean} over flow time, but has {plan.effective_rate}"
+        elif begun.settings.get("schedule_digest", plan.digest) != plan.digest:  # older files know the mean alone
+            need = "be that of `simulate` at every step, but is another one of the same mean"
+        if need:
+            msg = f"Argument `learning_rate` must {need}."
+            raise ValueError(msg)
         settings["learning_rate"] = learning_rate
+    settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
-        if not isinstance(begun.problem, Problem):
-            found: xr.Dataset = resolve_name(TOKEN_SIMULATION)(
-                begun.problem, **settings, progress=progress, max_runtime=max_runtime, checkpoint=file
-            )
-            return found
-        return simulate(
-            begun.problem,
-            save_at=begun.save_at,
-            **settings,
-            progress=progress,
-            max_runtime=max_runtime,
-            checkpoint=file,
-        )
+        if isinstance(begun.problem, Problem):
+            return simulate(begun.problem, save_at=begun.save_at, **settings)
+        found: xr.Dataset = resolve_name(TOKEN_SIMULATION)(begun.problem, **settings)
+        return found
     except (TypeError, ValueError) as error:
         msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
-
-
-def _check_same_rates(plan: Plan, stored: Mapping[str, Any]) -> None:
-    """Refuse learning rates that are not those with which a simulation began; older files know their mean alone."""
-    mean = stored["effective_learning_rate"]
-    if plan.effective_rate != mean:
-        msg = f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}."
-        raise ValueError(msg)
-    if stored.get("schedule_digest", plan.digest) != plan.digest:
-        msg = "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
-        raise ValueError(msg)

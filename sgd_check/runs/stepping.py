@@ -16,33 +16,19 @@ from sgd_check.engines import ResumableEngine, SpanEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     import xarray as xr
     from numpy.typing import NDArray
 
     from dynamics.runs import Begun, RunFile
     from dynamics.runs.trackers import Tracker
-    from hermite.arrays import Array
+    from sgd_check.engines.registry import Stepper
     from sgd_check.runs.plan import Plan
 
 #: Parts of a checkpoint.
 ENGINE, RECORDER = "engine", "recorder"
 #: Why runs end that have all blown up.
 BLOWN_UP = "blown_up"
-
-
-class Stepper(Protocol):
-    """What takes the steps: any engine, and models on tokens."""
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context in which steps are taken."""
-
-    def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN for good."""
 
 
 class Recorder(Protocol):
@@ -69,7 +55,7 @@ class Reached:
     seconds: float = 0.0
 
 
-class SgdRun(Run):
+class _SgdRun(Run):
     """Runs of SGD side by side: an engine that takes the steps of a plan, and the recorder that looks at them.
 
     How steps are cut into chunks changes no bit; an engine that takes many at once is cut at looks alone.
@@ -84,35 +70,30 @@ class SgdRun(Run):
 
     @property
     def time(self) -> float:
-        """Steps that were taken."""
         return self._reached.step
 
     @property
     def over(self) -> bool:
-        """Whether the runs were looked at for the last time."""
         return not self._looks
 
     @property
     def at_record(self) -> bool:
-        """Whether the step of the next look is reached."""
         return not self.over and self._reached.step >= self._looks[-1]
 
     def take(self) -> StopReason | None:
-        """Take steps towards the next look; return why a span was given up, or None."""
-        first, look, engine, began = self._reached.step, self._looks[-1], self._engine, clock.perf_counter()
-        last = look if isinstance(engine, SpanEngine) else min(first + self.steps, look)
+        first, last, engine, began = self._reached.step, self._looks[-1], self._engine, clock.perf_counter()
         if isinstance(engine, SpanEngine):
             rates = self._plan.span(first, last)
             if not engine.advance_span(last - first, rates, lambda: self.asked_to_stop() is not None):
                 return self.urgent
         else:
+            last = min(first + self.steps, last)
             engine.advance(self._plan.rates(first, last))
             self.adapt(clock.perf_counter() - began, full=last - first == self.steps)
         self._reached = replace(self._reached, step=last)
         return None
 
     def record(self) -> str | None:
-        """Look at the runs."""
         look = self._looks.pop()
         self.intact = False
         self._engine.freeze(self._recorder.observe(look, self._engine))
@@ -121,7 +102,6 @@ class SgdRun(Run):
         return BLOWN_UP if self._recorder.blown_up.all() else None
 
     def snapshot(self) -> Reached:
-        """Return how far the runs are."""
         return replace(self._reached, seconds=clock.perf_counter() - self._began)
 
 
@@ -138,11 +118,11 @@ def run_with_file(
 ) -> xr.Dataset:
     """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
 
-    SolveInterrupted is raised with it if the caller was interrupted. The steps are taken in a second thread, for which
-    the main thread waits: see `in_worker`. `labelled` makes a dataset of what was recorded until now, and of why it
-    ended. Runs that are not `resumable` leave no checkpoint.
+    They are taken in a second thread, see `in_worker`; SolveInterrupted is raised if the caller was interrupted.
+    `labelled` makes a dataset of the records so far, and of why the runs end. Runs that are not `resumable` leave no
+    checkpoint.
     """
-    run = SgdRun(engine, plan, recorder, Reached() if file.begun is None else restored(engine, recorder, file.begun))
+    run = _SgdRun(engine, plan, recorder, Reached() if file.begun is None else restored(engine, recorder, file.begun))
 
     def parts(reached: Reached) -> dict[str, xr.Dataset]:
         return parts_of(engine, recorder, reached) if resumable and run.intact else {}

@@ -104,7 +104,7 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
             label_noise=0.3,
         )
         runs.append(engine(problem, (7,)))
-    assert runs[0]._motion.directions.size == 0
+    assert runs[0]._motion.directions is None
     assert runs[1]._motion.directions.size == 1
     before = weights_of(runs[0])
     for run in runs:
