@@ -112,11 +112,11 @@ Buffers = TypeVar("Buffers")
 Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, NDArray[np.generic]]) -> None:
-    """Raise KeyError or ValueError unless a state has the arrays of `own`, of the same shapes."""
+def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, Any]) -> None:
+    """Raise KeyError or ValueError unless a state has arrays of the names and shapes of `own`."""
     for name, array in own.items():
-        if state[name].shape != array.shape:
-            msg = f"Argument `state` must hold `{name}` of shape {array.shape}, but has {state[name].shape}."
+        if state[name].shape != tuple(array.shape):
+            msg = f"Argument `state` must hold `{name}` of shape {tuple(array.shape)}, but has {state[name].shape}."
             raise ValueError(msg)
 
 

@@ -6,17 +6,14 @@ One step on a batch of B fresh samples is
    + \sigma'_{ib}\, x_b\right], \qquad e_b = f(x_b) - f^*(x_b) - \text{noise}_b,
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
-a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; networks are stepped by
-`sgd_check.engines.torch.engine`. Steps are taken in blocks, or on a CUDA device by one Triton kernel,
-`sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). All others are taken one by one, by
-`sgd_check.engines.torch.weights`: those of the spherical student, of frames, on inputs that are not isotropic, and on
-samples that are used again.
+a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
+`sgd_check.engines.projected`. Steps are taken in blocks, or on a CUDA device by one Triton kernel,
+`sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). `sgd_check.engines.torch.weights` takes
+others one by one: of the spherical student, of frames, on inputs that are not isotropic, on samples used again.
 
-*Blocks.* Samples are drawn ahead, and weights are read and written once a block. A block of K steps is three matrix
-products (see `sgd_check.engines.torch.engine`) and K steps on small tensors. On the processor, groups of seeds are
-drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph.
-
-With the weights V at the start of a block and its samples x_1, …, x_K as rows of X, the weights after k steps are
+*Blocks.* Samples are drawn ahead, and weights are read and written once a block. On the processor, groups of seeds are
+drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph. With
+the weights V at the start of a block and its samples x_1, …, x_K as rows of X, the weights after k steps are
 
 .. math:: w_i = s_i\,\Bigl(V_i - \sum_{j \le k} c_{ij}\, x_j\Bigr), \qquad
    w_i\cdot x_{k+1} = s_i\,\Bigl(Z_{i,k+1} - \sum_{j \le k} c_{ij}\, G_{j,k+1}\Bigr), \quad Z = VX^T, \quad G = XX^T,
@@ -24,22 +21,12 @@ With the weights V at the start of a block and its samples x_1, …, x_K as rows
 so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
 passes over m d weights. This is SGD itself, no approximation. Lengths follow from
 |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
-
-*Networks* f = s Σ_i v_i σ(w_i·x + b_i). With λ_ib = w_i·x_b and the errors e_b from the parameters before the step,
-
-.. math:: w_i \leftarrow g_i w_i - \sum_b h_{ib} x_b, \qquad
-   h_{ib} = \tfrac{\eta}{B}\, \varepsilon_w s\, v_i\, \sigma'_{ib}\, e_b, \qquad g_i = 1 - \eta\kappa_w,
-
-   v_i \leftarrow (1 - \eta\kappa_v)\, v_i - \tfrac{\eta}{B}\, \varepsilon_v s \sum_b \sigma_{ib} e_b, \qquad
-   b_i \leftarrow b_i - \tfrac{\eta}{B}\, \varepsilon_b s\, v_i \sum_b \sigma'_{ib} e_b.
-
-On the sphere g_i = 1 + Σ_b h_ib λ_ib/|w_i|², the step along it, and w_i is brought back to its length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -48,7 +35,7 @@ from dynamics.integrators.device import Replay
 from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.seeded_runs import RunThreads
+from sgd_check.engines.seeded_runs import RunThreads, check_shapes
 from sgd_check.engines.torch.fused import FusedStepper, fusible
 from sgd_check.engines.torch.links import make_link, make_link_anywhere
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
@@ -88,14 +75,6 @@ def aligned(count: int) -> int:
     return -(-count // ALIGNED) * ALIGNED
 
 
-def _all_lanes(lanes: int, batch: int) -> int:
-    """Return how many lanes to keep so that the lanes that are read fill whole vectors."""
-    found = lanes
-    while found * batch % VECTOR and (found - lanes) * batch < VECTOR - 1:
-        found += 1
-    return found
-
-
 class Recursion:
     """The steps of one block, for all lanes (runs side by side) at once; lanes are the last axis but the samples.
 
@@ -113,7 +92,9 @@ class Recursion:
         self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, free: bool, like: torch.Tensor
     ) -> None:
         self._free, self._fill, self._single = free, link.fill, batch == 1
-        every = _all_lanes(lanes, batch)
+        every = lanes  # so many that those that are read fill whole vectors
+        while every * batch % VECTOR and (every - lanes) * batch < VECTOR - 1:
+            every += 1
 
         def zeros(*shape: int) -> torch.Tensor:
             return torch.zeros(shape, dtype=like.dtype, device=like.device)
@@ -128,13 +109,9 @@ class Recursion:
         # Views cost as much to make as a step's operations cost to call, so every step has its own from the start.
         self._z_of, self._c_of = all_z.unbind(0), self._all_c.unbind(0)
         self._target_of, self._rate_of = all_targets.unbind(0), self.rates.unbind(0)
-        self._z_later: list[torch.Tensor] = []
-        self._gram_later: list[torch.Tensor] = []
-        self._length_of: list[torch.Tensor] = []
-        if all_g is not None:
-            self._z_later = [all_z[k + 1 :] for k in range(steps)]
-            self._gram_later = [all_g[k, k + 1 :, None, :, None] for k in range(steps)]
-            self._length_of = [all_g[k, k, None, :, None] for k in range(steps)]
+        self._z_later = [all_z[k + 1 :] for k in range(steps)]
+        self._gram_later = [] if all_g is None else [all_g[k, k + 1 :, None, :, None] for k in range(steps)]
+        self._length_of = [] if all_g is None else [all_g[k, k, None, :, None] for k in range(steps)]
         self._functions = zeros(3, width, every, batch)
         self._parts = self._functions.unbind(0)
         self._z, self._slope = zeros(width, every, batch), zeros(width, every, batch)
@@ -143,7 +120,6 @@ class Recursion:
         self._growth = zeros(width, every, 1)
         self.layers = self.opened = zeros(0, width, lanes)
         self._one = torch.ones(1, 1, 1, dtype=like.dtype, device=like.device)
-        self._take: Callable[[int], None] = self._step_free if free else self._step
 
     def begin(self) -> None:
         """Start a block, whose arrays have been filled in."""
@@ -151,10 +127,9 @@ class Recursion:
         if not self._free:
             torch.rsqrt(self._norm, out=self._ratio)
 
-    def run(self, first: int, last: int) -> None:
-        """Take the steps first, …, last − 1 of the block: about twenty calls each, whose number is the cost."""
-        for k in range(first, last):
-            self._take(k)
+    def take(self, k: int) -> None:
+        """Take step k of the block: about twenty calls, whose number is the cost."""
+        (self._step_free if self._free else self._step)(k)
 
     def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:  # noqa: ARG002
         """Return s of the weights after the steps taken, shape (lanes, m), or None if it is one.
@@ -218,11 +193,10 @@ class NetworkRecursion(Recursion):
         self.layers, self.opened = both[:, :, :lanes, 0], self._all_opened[:, :, :lanes, 0]
         self._lengths = like.new_empty(0) if network.lengths is None else torch.from_numpy(network.lengths).to(like)
         self._slopes, self._values = torch.zeros_like(self._norm), torch.zeros_like(self._norm)
-        self._take = self._step_network
 
     def begin(self) -> None:
         """Start a block, whose arrays have been filled in."""
-        self._all_c.zero_()
+        super().begin()
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
 
@@ -233,7 +207,7 @@ class NetworkRecursion(Recursion):
             return ratio if self._network.decay[0] else None
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
 
-    def _step_network(self, k: int) -> None:
+    def take(self, k: int) -> None:
         """Take step k; the running ratio is g of the steps before, and on the sphere what brought w_i back."""
         network, rate, error = self._network, self._rate_of[k], self._error
         along, slope, second = self._z, self._slope, self._second
@@ -321,15 +295,6 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
     return block * min(max(DRAWN_NUMBERS // (aligned(dimension) * batch * block), 1), DRAWN_STEPS // block)
 
 
-def _recursion(setting: Setting, steps: int, weights: torch.Tensor) -> Recursion:
-    """Return the steps of one block for the weights (lanes, m, columns)."""
-    lanes, width, _ = weights.shape
-    sizes = (lanes, width, steps, setting.batch)
-    if setting.network is None:
-        return Recursion(*sizes, link=setting.link, free=setting.free, like=weights)
-    return NetworkRecursion(*sizes, link=setting.link, network=setting.network, like=weights)
-
-
 class BlockStepper:
     """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
 
@@ -340,12 +305,18 @@ class BlockStepper:
         self._setting, self._weights, self._streams = setting, weights, streams
         self._lanes, width, columns = weights.shape
         self._cuda = weights.device.type == "cuda"
+        #: How steps are taken: as a CUDA graph of torch's kernels, or plainly.
+        self.kernel = "graph" if self._cuda else "plain"
         batch = setting.batch
         self._steps = block_steps(width, setting.dimension, batch)
         drawn = drawn_steps(width, setting.dimension, batch, weights.device)
         self._samples = weights.new_empty(self._lanes, drawn * batch, columns)
         self._targets = weights.new_zeros(self._lanes, drawn * batch)
-        self._recursion = _recursion(setting, self._steps, weights)
+        sizes: Any = {"lanes": self._lanes, "width": width, "steps": self._steps, "batch": batch}
+        if setting.network is None:
+            self._recursion = Recursion(**sizes, link=setting.link, free=setting.free, like=weights)
+        else:
+            self._recursion = NetworkRecursion(**sizes, link=setting.link, network=setting.network, like=weights)
         rows = self._steps * batch
         # What matrix products write and read, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
@@ -365,11 +336,6 @@ class BlockStepper:
         self._shared = RunThreads(self.threads)
         moving = (weights, self._recursion.layers)
         self._whole_block = Replay(torch, weights.device, lambda: self._take(0, self._steps), moving)
-
-    @property
-    def kernel(self) -> str:
-        """How steps are taken: "graph" (a CUDA graph of torch's kernels) or "plain"."""
-        return "graph" if self._cuda else "plain"
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context in which groups of seeds share threads."""
@@ -424,10 +390,7 @@ class BlockStepper:
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from a state that `state` returned; raise ValueError if it is of other runs."""
-        if state["weights"].shape != tuple(self._weights.shape):
-            shape = state["weights"].shape
-            msg = f"Argument `state` must hold weights of shape {tuple(self._weights.shape)}, but has {shape}."
-            raise ValueError(msg)
+        check_shapes(state, {"weights": self._weights})
         self._weights.copy_(torch.from_numpy(np.array(state["weights"])))
         if self._recursion.layers.numel():
             self._recursion.layers.copy_(torch.from_numpy(np.array(state["layers"])))
@@ -461,19 +424,17 @@ class BlockStepper:
         if first == 0:
             self._each(self._project)
             self._recursion.begin()
-        self._recursion.run(first, last)
+        for k in range(first, last):
+            self._recursion.take(k)
         self._taken = last
         if last == self._steps:
             self._each(lambda lanes: self._moved(lanes, self._weights))
             self._taken = 0
 
-    def _open_samples(self) -> torch.Tensor:
-        return self._samples[:, self._rows[self._block]]
-
     def _project(self, lanes: range) -> None:
         """Write the products of weights and samples that the steps of a block need."""
         at, recursion = slice(lanes.start, lanes.stop), self._recursion
-        weights, samples, products = self._weights[at], self._open_samples()[at], self._products[at]
+        weights, samples, products = self._weights[at], self._samples[at, self._rows[self._block]], self._products[at]
         columns = samples.transpose(1, 2)
         torch.bmm(weights, columns, out=products)
         recursion.projections[:, :, at] = self._by_step(products)
@@ -495,7 +456,8 @@ class BlockStepper:
         at, recursion = slice(lanes.start, lanes.stop), self._recursion
         products = self._products[at]
         self._by_step(products).copy_(recursion.coefficients[:, :, at])
-        torch.baddbmm(self._weights[at], products, self._open_samples()[at], alpha=-1, out=out[at])
+        samples = self._samples[at, self._rows[self._block]]
+        torch.baddbmm(self._weights[at], products, samples, alpha=-1, out=out[at])
         scale = recursion.scale(out[at], at)
         if scale is not None:
             out[at].mul_(scale[..., None])
@@ -525,11 +487,22 @@ class OnlineEngine:
         self._teacher = TorchTeacher.of(problem, *where)
         link, link_name = (make_link_anywhere if network else make_link)(problem.activation, *where)
         setting = Setting(link, self._teacher, d, self._batch, free=not is_homogeneous(problem), network=network)
-        self._stepper = self._make_stepper(problem, options, setting)
+        reduced = problem.reduced_weights() if network is None else network.weights
+        start = np.zeros((m, aligned(d)))
+        start[:, : reduced.shape[1]] = reduced
+        weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(seeds, 1, 1)
+        fused = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" and network is None else None
+        if fused is None:
+            streams = make_streams(options.seeds, *where)
+            self._stepper: BlockStepper | FusedStepper = BlockStepper(setting, weights, streams)
+        else:
+            a = torch.tensor(problem.teacher.coefficients, dtype=self._dtype, device=self._device)
+            noise, free = self._teacher.noise, setting.free
+            self._stepper = FusedStepper(weights, a, d, options.seeds, link=fused, noise=noise, free=free)
         self.attributes = run_attributes(self._device, options, link_name, self._stepper.kernel, self._stepper.threads)
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context without autograd, with the threads that suit the size; torch's own are put back."""
+        """Return a context without autograd, in which runs share threads."""
         return self._stepper.running()
 
     def advance(self, rates: Array) -> None:
@@ -564,22 +537,3 @@ class OnlineEngine:
             msg = "Steps that are taken by the fused kernel cannot be continued from a checkpoint."
             raise NotImplementedError(msg)
         return self._stepper
-
-    def _make_stepper(self, problem: Problem, options: EngineOptions, setting: Setting) -> BlockStepper | FusedStepper:
-        reduced = problem.reduced_weights() if setting.network is None else setting.network.weights
-        start = np.zeros((problem.width, aligned(problem.dimension)))
-        start[:, : reduced.shape[1]] = reduced
-        weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(len(options.seeds), 1, 1)
-        fused = self._device.type == "cuda" and setting.network is None
-        link = fusible(problem, self._batch, self._dtype) if fused else None
-        if link is not None:
-            return FusedStepper(
-                weights,
-                torch.tensor(problem.teacher.coefficients, dtype=self._dtype, device=self._device),
-                setting.dimension,
-                options.seeds,
-                link=link,
-                noise=self._teacher.noise,
-                free=setting.free,
-            )
-        return BlockStepper(setting, weights, make_streams(options.seeds, self._dtype, self._device))
