@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -31,34 +32,40 @@ THREAD_VARIABLES = (
 )
 #: The kernels of OpenBLAS that use AVX-512, by its names in small letters.
 WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
-_held_to_one = _runs = _limited = 0
+#: How often the bodies of "runs", "one core" and "one thread" are entered now.
+_entered: Counter[str] = Counter()
 _limit: Any = None
 _loading, _counting = threading.Lock(), threading.Lock()
 
 
 def available_cores() -> int:
     """Return the number of cores that the caller may keep busy: 1 inside of `one_core`."""
-    if _held_to_one:
+    if _entered["one core"]:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
-def one_of_the_runs() -> Iterator[None]:
-    """Count the body among the runs that this process follows at once, each in a thread, and that share its cores."""
-    global _runs  # noqa: PLW0603 (a property of the process)
+def _counted(body: str) -> Iterator[None]:
     with _counting:
-        _runs += 1
+        _entered[body] += 1
     try:
         yield
     finally:
         with _counting:
-            _runs -= 1
+            _entered[body] -= 1
+
+
+@contextmanager
+def one_of_the_runs() -> Iterator[None]:
+    """Count the body among the runs that this process follows at once, each in a thread, and that share its cores."""
+    with _counted("runs"):
+        yield
 
 
 def runs_at_once() -> int:
     """Return how many runs share the cores now, 1 at least."""
-    return max(_runs, 1)
+    return max(_entered["runs"], 1)
 
 
 def _load_blas() -> None:
@@ -85,18 +92,18 @@ def one_blas_thread() -> Iterator[None]:
     May be entered from several threads at once: the first entry sets the limit, the last exit restores what was before.
     Kernels call the BLAS of scipy, which Numba loads with the first of them; only what is loaded can be held.
     """
-    global _limited, _limit  # noqa: PLW0603 (a property of the process)
+    global _limit  # noqa: PLW0603 (a property of the process)
     libraries = find_blas()
     with _counting:
-        if _limited == 0:
+        if not _entered["one thread"]:
             _limit = libraries.limit(limits=1, user_api="blas")
-        _limited += 1
+        _entered["one thread"] += 1
     try:
         yield
     finally:
         with _counting:
-            _limited -= 1
-            if _limited == 0:
+            _entered["one thread"] -= 1
+            if not _entered["one thread"]:
                 _limit.restore_original_limits()
 
 
@@ -133,15 +140,8 @@ def one_core() -> Iterator[None]:
 
     Kernels are compiled for one thread. May be entered from several threads at once.
     """
-    global _held_to_one  # noqa: PLW0603 (a property of the process, as the threads of BLAS are)
-    with _counting:
-        _held_to_one += 1
-    try:
-        with one_blas_thread():
-            yield
-    finally:
-        with _counting:
-            _held_to_one -= 1
+    with _counted("one core"), one_blas_thread():
+        yield
 
 
 #: Matrices of at least this many rows are worth more than one thread.

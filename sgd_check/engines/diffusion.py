@@ -345,7 +345,7 @@ class DiffusionEngine:
             span = (steps, rates, np.empty((2, 0)))
         else:
             span = (steps, 0.0, np.cumsum(np.pad([rates, rates**2], ((0, 0), (1, 0))), axis=1))
-        count = self._threads.count if self._threads.shared else 1
+        count = self._threads.living
         shares = [(active[k::count].copy(), self._scratches[k]) for k in range(count)]
         ended = all(self._threads.each(lambda share: self._advance_seeds(*share, span, given_up), shares))
         self._steps += steps

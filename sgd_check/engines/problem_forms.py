@@ -111,30 +111,17 @@ def network_of(problem: Problem) -> Network:
 
 
 def check_no_jump(problem: Problem) -> None:
-    """Refuse a link that has a jump where its argument is trained."""
-    if has_jump(problem.activation):
-        msg = (
-            f"Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
-            f"gradient at a jump, but has {problem.activation.name}."
-        )
-        raise ValueError(msg)
-
-
-def has_jump(link: HermiteExpansion) -> bool:
-    """Return whether a formula has jumps; a callable counts as having none.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> has_jump(hermite.expand("sign")), has_jump(hermite.expand("relu"))
-    (True, False)
-    """
+    """Refuse a formula that has a jump where its argument is trained; a callable counts as having none."""
     import sympy
 
+    link = problem.activation
     expression = None if link.is_polynomial else link.expression
-    if expression is None:
-        return False
-    return bool(sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta))
+    if expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta):
+        msg = (
+            f"Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
+            f"gradient at a jump, but has {link.name}."
+        )
+        raise ValueError(msg)
 
 
 def has_callable(problem: Problem) -> bool:

@@ -41,7 +41,7 @@ def generators(seed: int, keys: Iterable[int]) -> list[np.random.Generator]:
 
 
 def words_of(generator: np.random.Generator) -> NDArray[np.uint64]:
-    """Return the four words of an SFC64, and whether half of one is left over, and which."""
+    """Return the four words of an SFC64, whether half of one is left over, and which."""
     state: Any = generator.bit_generator.state
     return np.array([*state["state"]["state"].tolist(), state["has_uint32"], state["uinteger"]], dtype=np.uint64)
 
@@ -94,9 +94,9 @@ class RunThreads:
             self._pool = None
 
     @property
-    def shared(self) -> bool:
-        """Whether there are threads to share work with."""
-        return self._pool is not None
+    def living(self) -> int:
+        """How many threads there are to share work now."""
+        return 1 if self._pool is None else self.count
 
     def each(self, work: Callable[[Share], Result], shares: Iterable[Share]) -> list[Result]:
         """Return the results of the work on every share, in order."""
@@ -169,7 +169,7 @@ class SeededRuns(ABC, Generic[Buffers]):
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         active = np.flatnonzero(self._running).tolist()
-        if not self._threads.shared or rates.size * self._drawn.operations < THREADED_OPERATIONS:
+        if self._threads.living == 1 or rates.size * self._drawn.operations < THREADED_OPERATIONS:
             self._advance_seeds(active, rates, self._benches[0])
             return
         shares = [(active[k :: self._threads.count], bench) for k, bench in enumerate(self._benches)]

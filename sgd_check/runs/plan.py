@@ -141,9 +141,9 @@ MOST_TABULATED_STEPS = 10**9
 class Plan:
     """Steps, learning rates and times of one run.
 
-    `table` has the learning rates η of the steps, or the one of all; the state is kept at the steps `recorded`, and
-    emergence is looked for at the steps `observed`, which include these, 0 and the last; both increase. `schedule` is
-    what a schedule with a name calls itself, else empty.
+    `table` has the learning rates η of the steps, or the one of all. The state is kept at the increasing steps
+    `recorded`, and runs are looked at at the steps `observed`, which include these, 0 and the last. `schedule` is the
+    name of a schedule that has one, else empty.
     """
 
     steps: int
@@ -164,7 +164,10 @@ class Plan:
         """Return the flow times t = Σ η before the given steps, which increase."""
         if isinstance(self.table, float):
             return np.asarray(self.table * steps, dtype=np.float64)
-        return _sums_before(self.table, steps)
+        # Without a second table of all steps.
+        edges = np.union1d([0], steps)
+        pieces = [float(np.sum(self.table[a:b])) for a, b in pairwise(edges.tolist())]
+        return np.asarray(np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)])
 
     @property
     def peak_rate(self) -> float:
@@ -207,9 +210,9 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
-    """Return the limit of stability of the learning rate for steps of B samples, None where no formula gives one.
+    """Return the limit of stability of the learning rate for steps of B samples.
 
-    None is also returned of the spherical student, which cannot blow up.
+    None is returned where no formula gives one, and of the spherical student, which cannot blow up.
     """
     from dynamics.theory.learning_rates import needs_flow, stable_rate
 
@@ -217,14 +220,6 @@ def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
         return None if is_spherical(problem) or needs_flow(problem) else float(stable_rate(problem, batch_size))
     except ValueError:
         return None
-
-
-def _sums_before(table: Array, steps: Integers) -> Array:
-    """Return Σ table[:s] at increasing s without a second table of all steps."""
-    edges = np.union1d([0], steps)
-    pieces = [float(np.sum(table[a:b])) for a, b in pairwise(edges.tolist())]
-    sums: Array = np.concatenate([[0.0], np.cumsum(pieces)])[np.searchsorted(edges, steps)]
-    return sums
 
 
 def _tabulated(learning_rate: object, steps: int) -> Array | float:

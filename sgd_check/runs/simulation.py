@@ -178,11 +178,10 @@ def simulate(
 
     For the spherical student the step is η m times the tangential part of the gradient, and ends on the sphere; for its
     objective "correlation" it is w ← (w + η u)/|w + η u|, u the mean over the batch of the labels f*(x) + τξ times the
-    gradient of the smoothed σ(w·x) along the sphere. The neurons of the student "stiefel" take the step along the
-    tangential part of the gradient and then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y with U = W/σ0, so that
-    they stay orthogonal and of one length. A `Student` moves its layers by η ε_w, η ε_v and η ε_b times their
-    gradients, all from the parameters before the step, and by its decay; on the sphere the step of w_i is the
-    tangential part of the gradient, and |w_i| is then brought back to its starting value.
+    gradient of the smoothed σ(w·x) along the sphere. The student "stiefel" takes the step along the tangential part of
+    the gradient and then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y with U = W/σ0. A `Student` moves its
+    layers by η ε_w, η ε_v and η ε_b times their gradients, all from the parameters before the step, and by its decay;
+    on the sphere the step of w_i is the tangential part of the gradient, and |w_i| is then brought back to its start.
 
     Parameters
     ----------
@@ -194,14 +193,12 @@ def simulate(
     steps : int
         Number of SGD steps.
     seeds : int or sequence of int
-        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never
-        the start. On the processor of one machine a seed gives the same bits alone, beside others and on any number of
-        threads.
+        How many runs (seeds 0, 1, …), or the seeds themselves, distinct and below 2^32. They draw samples, never the
+        start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
     engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
-        not depend on d, for every d ≥ m + the number of axes that the teacher spans, for any `Student` too. "torch"
-        draws the samples in R^d, for every student.
-        "diffusion" is the limit of small and many steps, which takes thousands to billions of them at once, for up to
+        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d,
+        for every student. "diffusion" is the limit of small and many steps, thousands to billions at once, for up to
         four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
         "scalar" is for the objective "correlation", exact in law by a chain in the overlap alone, for every d ≥ 2, or
         3 with batches. "auto" is the first of them that takes the problem.
@@ -214,13 +211,12 @@ def simulate(
         "projected" and "diffusion" run on the processor. For "torch", "auto" takes CUDA where there is one. The samples
         of a seed differ between engines and between devices.
     dtype : {"auto", "float32", "float64"}
-        Precision of weights and samples; float32 by default for "torch", float64 alone for the others, whose dimension
+        Precision of weights and samples: float32 by default for "torch", float64 alone for the others, whose dimension
         may be so large that a step is below the rounding of float32. Records are float64.
     starts : sequence of int, optional
-        Spherical student only: seeds of the starts, one per run. Run s starts from
-        ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries share a start,
-        and networks of other widths start from the first rows of the same matrix. By default all runs start from the
-        problem's own start.
+        Spherical student only: seeds of the starts, one per run; by default all start from the problem's own start.
+        Run s starts from ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries
+        share a start, and networks of other widths start from the first rows of the same matrix.
     training_samples : int, optional
         Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
         an order of its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default
@@ -238,19 +234,22 @@ def simulate(
     -------
     Dataset
         `teacher_overlap` (seed, time, neuron, direction), `student_overlap` (seed, time, neuron, neuron_2),
-        `squared_norm` (seed, time, neuron); for the spherical student `neuron_vector` (seed, time, neuron, flow_axis),
-        the neurons in R^d, the teacher's axes first, in place of `student_overlap`, and `start_seed` (seed) where
-        `starts` are given; `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
+        `squared_norm` (seed, time, neuron), `loss` (seed, time), `emergence_time` and `learned_time` (seed, direction;
         NaN if never, and of learned times where the link has no degree from 3 on, as their attribute `undefined` says),
-        `blown_up` (seed), `censored` (seed, direction). Of a `Student` also `second_layer` and `bias`
-        (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time, component_name), f_α, and
-        `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of `learned_time`; its directions are
-        the teacher's axes, at the level of `dynamics.solve_network`. Of the student "stiefel" `alignment` (seed, time,
-        direction) and `aligned_time` (seed, direction), of the span of its neurons, stand in place of all that is per
-        neuron and of `emergence_time`. Coordinates `time` and `step`. Records that were
-        not reached, and those of a run that blew up, are NaN. `attrs["learning_rate"]` is η, or "schedule" for a
-        function of the step; `attrs["effective_learning_rate"]` is Σ η²/Σ η for both. `attrs["stop_reason"]` is
-        "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
+        `blown_up` (seed), `censored` (seed, direction); coordinates `time` and `step`. Records that were not reached,
+        and those of a run that blew up, are NaN.
+
+        The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
+        axes first, in place of `student_overlap`, and `start_seed` (seed) where `starts` are given. A `Student` also
+        has `second_layer` and `bias` (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time,
+        component_name), f_α, and `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of
+        `learned_time`; its directions are the teacher's axes, at the level of `dynamics.solve_network`. The student
+        "stiefel" has `alignment` (seed, time, direction) and `aligned_time` (seed, direction), of the span of its
+        neurons, in place of all that is per neuron and of `emergence_time`.
+
+        `attrs["learning_rate"]` is η, or "schedule" for a function of the step; `attrs["effective_learning_rate"]` is
+        Σ η²/Σ η for both. `attrs["stop_reason"]` is "reached_end", "interrupted", "max_runtime" or "blown_up" (every
+        run did).
 
     Raises
     ------

@@ -65,7 +65,7 @@ def kernel_link(expansion: HermiteExpansion) -> KernelLink | None:
 
 
 def fusible(problem: Problem, batch: int, dtype: torch.dtype) -> KernelLink | None:
-    """Return the kernels' link if they can run the problem, else None: the graph of torch's kernels takes it then.
+    """Return the kernels' link if they can run the problem, else None.
 
     They take single samples per step in single precision, teachers along the first axes, and up to 64 neurons, of
     polynomial links up to degree 64, "relu", "tanh", "erf" and "gelu". Matrix products split every factor into two

@@ -141,14 +141,11 @@ class TorchTeacher:
             if teacher.target is not None:
                 target = teacher.target
                 return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
+            given = teacher.units(problem.teacher_link)
+            links = [make_link_anywhere(unit.link, dtype, device, slope=False)[0] for unit in given]
             units = [
-                Unit(
-                    unit.coefficient,
-                    make_link_anywhere(unit.link, dtype, device, slope=False)[0],
-                    torch.tensor(unit.direction, **where),
-                    unit.bias,
-                )
-                for unit in teacher.units(problem.teacher_link)
+                Unit(unit.coefficient, link, torch.tensor(unit.direction, **where), unit.bias)
+                for unit, link in zip(given, links, strict=True)
             ]
             return cls(partial(_units, units), span, noise)
         link, _ = make_link(problem.teacher_link if is_spherical(problem) else problem.activation, dtype, device)
@@ -199,13 +196,6 @@ def _polynomial(powers: list[float], exponents: list[list[int]], axes: torch.Ten
     return total
 
 
-class Source(Protocol):
-    """Gives the batch of every step."""
-
-    def batch(self) -> Batch:
-        """Return x (lanes, B, d) and labels (lanes, B) of the next step."""
-
-
 def steps_ahead(dimension: int, batch: int) -> int:
     """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on other seeds."""
     return max(DRAWN_NUMBERS // (dimension * batch), 1)
@@ -250,15 +240,11 @@ class FixedSamples:
         if self._next == self._count:
             self._next = 0
             if self._size < self._count:
-                self._shuffle()
+                orders = np.array([generator.permutation(self._count) for generator in self._orders])
+                chosen = torch.from_numpy(orders).to(self._all[0].device)
+                lanes = torch.arange(chosen.shape[0], device=chosen.device)[:, None]
+                self._epoch = (self._all[0][lanes, chosen], self._all[1][lanes, chosen])
         rows = slice(self._next, self._next + self._size)
         self._next += self._size
         x, y = self._epoch
         return x[:, rows], y[:, rows]
-
-    def _shuffle(self) -> None:
-        orders = np.array([generator.permutation(self._count) for generator in self._orders])
-        chosen = torch.from_numpy(orders).to(self._all[0].device)
-        x, y = self._all
-        lanes = torch.arange(chosen.shape[0], device=chosen.device)[:, None]
-        self._epoch = (x[lanes, chosen], y[lanes, chosen])

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
     from sgd_check.engines.torch.links import TorchLink
-    from sgd_check.engines.torch.samples import Source
+
+    Source = FreshSamples | FixedSamples
 
 
 class Optimizer(Protocol):
@@ -60,7 +61,7 @@ class PlainSgd(Optimizer):
     """w ← w − η g."""
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take the step."""
+        """Take one step at the learning rate η."""
         weights.sub_(gradient, alpha=rate)
 
 
