@@ -1,22 +1,21 @@
 r"""Online SGD as the diffusion it tends to for small steps: many steps at once, for runs of 10^9 and more.
 
 Small steps add up to their mean and to Gaussian noise. The engine takes h steps of SGD in one: the mean of h steps
-around noise with the exact covariance of one step (below), Strang's splitting, of second
-order in the drift and exact in mean and covariance to order η³ for h = 1. The weights themselves move, in the
-coordinates that a student sees, so that S − R Rᵀ stays positive semidefinite; the noise on the d − r − m other axes
-enters through the Bartlett factor of a Wishart matrix, with its fluctuations and at a cost independent of d.
+around noise with the exact covariance of one step (below), Strang's splitting, of second order in the drift and exact
+in mean and covariance to order η³ for h = 1. The weights themselves move, in the coordinates that a student sees, so
+that S − R Rᵀ stays positive semidefinite; the noise on the d − r − m other axes enters through the Bartlett factor of a
+Wishart matrix, with its fluctuations and at a cost independent of d.
 
 Before each step, and before its noise is drawn, h is chosen from the state. Within a step the drift may change by
 `DRIFT_TOLERANCE` of itself, as bounded by the rates at which it can change wherever drift and three standard deviations
 of noise may lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Looks are hit exactly,
-so the bits of a run depend on when it is looked at; its law does not.
+so the bits of a run, not its law, depend on when it is looked at.
 
 *Where it holds.* First, one step must be small: `small_step_ratio`, the largest relative change of a weight vector
 (root mean square) or of the mean gradient in it, must stay below `SMALL_STEP`, where a diffusion step is about ten
-steps of SGD. Second, steps must be many: the noise of one has heavy tails, of excess kurtosis 4e3 for h_3, 2e5 for
-h_4 and 5e8 for h_6 while the student has found nothing (`excess_kurtosis`), and the sum of N steps has an N-th of it.
-Above `TAIL_SHARE` runs scatter less than the diffusion says, since rare samples hold much of the variance. The engine
-says before a run and after it where either fails.
+steps of SGD. Second, steps must be many: the noise of one has heavy tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4
+and 5e8 for h_6 while the student has found nothing), and the sum of N steps has an N-th of it. Above `TAIL_SHARE` runs
+scatter less than the diffusion says. The engine says before a run and after it where either fails.
 
 *The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
 x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
@@ -43,9 +42,8 @@ are Gaussian with covariance κ = Q_cc' − the part in y, and by Mehler's formu
 .. math:: E[f(z_c) g(z_{c'}) | y] = \sum_e \frac{\kappa^e}{e!} E[f^{(e)}(z_c) | y]\, E[g^{(e)}(z_{c'}) | y].
 
 Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_c and q² the variance of μ, and its
-recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and two otherwise, are
-exact for a link of degree K. All weights are positive, so that rounding stays small at every degree, and neurons that
-coincide are no special case but for the missing axis.
+recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and for neurons that
+coincide and two otherwise, are exact for a link of degree K. All weights are positive, so that rounding stays small.
 
 *Frames* of orthogonal neurons are a diffusion of their own, in large dimensions and in M = UΘᵀ alone,
 

@@ -7,14 +7,8 @@ operation writes the register `to` from the registers `left` and `right` and the
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-
-from dynamics.kernels.jit import inlined_kernel, kernel, vector
-from hermite.arrays import Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -225,73 +219,3 @@ def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:
         return total
 
     return program.data(nested(range(len(exponents)), 0))
-
-
-@kernel
-def run_program(data: Vector, at: int, registers: Vector, size: int) -> None:
-    """Run the program at a place of the data; register k begins at k · size, and the inputs are there."""
-    for n in range(int(data[at + OPERATIONS])):
-        row = at + HEAD + WIDTH * n
-        out = vector(registers, size * int(data[row + 1]), size)
-        left = vector(registers, size * int(data[row + 2]), size)
-        right = vector(registers, size * int(data[row + 3]), size)
-        operate(int(data[row]), left, right, data[row + 4], data[row + 5], out)
-
-
-@inlined_kernel
-def operate(code: int, x: Vector, y: Vector, a: float, b: float, out: Vector) -> None:
-    """Apply one operation to all numbers of a register."""
-    if code == LINE:
-        for j in range(out.size):
-            out[j] = a * x[j] + b
-    elif code == SUM:
-        for j in range(out.size):
-            out[j] = x[j] + a * y[j] + b
-    elif code == PRODUCT:
-        for j in range(out.size):
-            out[j] = a * x[j] * y[j] + b
-    elif code == LARGER:
-        for j in range(out.size):
-            out[j] = max(x[j], y[j])
-    elif code == NUMBER:
-        for j in range(out.size):
-            out[j] = a
-    else:
-        for j in range(out.size):
-            out[j] = operated(code, x[j], y[j])
-
-
-@kernel
-def operated(code: int, x: float, y: float) -> float:  # noqa: PLR0911, PLR0912 (one for each operation)
-    """Return the result on one number of an operation that `operate` leaves to this function."""
-    if code == SMALLER:
-        return min(x, y)
-    if code == INVERSE:
-        return 1.0 / x
-    if code == ABSOLUTE:
-        return abs(x)
-    if code == SIGN:
-        return float(np.sign(x))
-    if code == POWER:
-        return float(x**y)
-    if code == ROOT:
-        return float(np.sqrt(x))
-    if code == EXP:
-        return float(np.exp(x))
-    if code == LOG:
-        return float(np.log(x))
-    if code == SIN:
-        return float(np.sin(x))
-    if code == COS:
-        return float(np.cos(x))
-    if code == TAN:
-        return float(np.tan(x))
-    if code == SINH:
-        return float(np.sinh(x))
-    if code == COSH:
-        return float(np.cosh(x))
-    if code == TANH:
-        return float(np.tanh(x))
-    if code == ATAN:
-        return float(np.arctan(x))
-    return math.erf(x) if code == ERF else math.erfc(x)

@@ -68,16 +68,9 @@ from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import network_of
-from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program, run_program
+from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, measured
-from sgd_check.engines.sampled_links import (
-    both_at,
-    sampled_link,
-    sampled_link_anywhere,
-    scratch_size,
-    write_both,
-    write_values,
-)
+from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_both, write_values
 from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
 
 if TYPE_CHECKING:
@@ -109,7 +102,7 @@ def network_teacher(problem: Problem) -> Teacher:
     links = list(dict.fromkeys(unit.link for unit in given))
     units = sorted(given, key=lambda unit: links.index(unit.link))
     first = [[unit.link for unit in units].index(link) for link in links]
-    data = [sampled_link_anywhere(link, slope=False)[0] for link in links]
+    data = [sampled_link(link, anywhere=True, slope=False)[0] for link in links]
     a, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T.copy()
     return _of_units(a, biases, np.array([unit.direction for unit in units]), first, data)
 
@@ -570,7 +563,7 @@ def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
         return Motion(start, take_frame_steps, constants, None, 0, None, problem.activation.name)
     if is_network(problem):
         network, teacher = network_of(problem), network_teacher(problem)
-        link, link_name = sampled_link_anywhere(problem.activation)
+        link, link_name = sampled_link(problem.activation, anywhere=True)
         start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
         motion = np.array([network.scale, *network.rates, *network.decay])
         radii = np.empty(0) if network.lengths is None else network.lengths

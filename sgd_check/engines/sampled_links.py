@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.kernels.jit import kernel, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
+from sgd_check.engines import programs as p
 from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
-from sgd_check.engines.programs import FIRST, SECOND, formula_program, in_z, run_program
+from sgd_check.engines.programs import formula_program, in_z
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
@@ -43,11 +44,12 @@ BLOCK, FEW, SERIES_REGISTERS = 128, 4, 2
 ROOT_HALF, DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
 
-def sampled_link(expansion: HermiteExpansion) -> tuple[Array, str]:
+def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: bool = True) -> tuple[Array, str]:
     """Return the data of a link, and one phrase saying what link it is, see `simulated_link`.
 
     A formula has its derivative almost everywhere; with a jump, whose derivative almost everywhere is not that of the
-    loss, it counts as its Hermite series.
+    loss, it counts as its Hermite series. `anywhere` as that of a network. Without `slope` its value alone is of use,
+    and a formula may have jumps.
 
     Examples
     --------
@@ -56,19 +58,11 @@ def sampled_link(expansion: HermiteExpansion) -> tuple[Array, str]:
     >>> data.tolist(), name
     ([2.0, 0.0, 3.0, 1.0, 0.0], 'relu (formula)')
     """
-    return simulated_link(expansion, _series, _formula)
-
-
-def sampled_link_anywhere(expansion: HermiteExpansion, *, slope: bool = True) -> tuple[Array, str]:
-    """Return the data of a link of a network, and one phrase saying what link it is, see `simulated_link`.
-
-    Without `slope` the value alone is of use, and a formula may have jumps.
-    """
     return simulated_link(
         expansion,
         _series,
         lambda expression: _formula(expression, slope=slope),
-        lambda table: _data(TABLE, [*map(float, table.shape), *table.ravel()]),
+        (lambda table: _data(TABLE, [*map(float, table.shape), *table.ravel()])) if anywhere else None,
     )
 
 
@@ -96,7 +90,7 @@ def _series(coefficients: Any) -> Array:
     return _data(SERIES, [float(c.size), *rows.ravel()], None, SERIES_REGISTERS)
 
 
-def _formula(expression: Any, *, slope: bool = True) -> Array:
+def _formula(expression: Any, *, slope: bool) -> Array:
     """Return the data of a sympy formula; NotImplementedError without a compiled form, as of the slope of a jump."""
     name = _names().get(in_z(expression), "")
     if name in BENT_LINKS:
@@ -181,7 +175,7 @@ def rest_value_at(link: Vector, z: float, scratch: Vector) -> float:
         return rest_at(link, z, scratch)[0]
     scratch[0] = z
     run_program(link, VALUE, scratch, 1)
-    return float(scratch[int(link[VALUE + FIRST])])
+    return float(scratch[int(link[VALUE + p.FIRST])])
 
 
 @kernel
@@ -194,7 +188,7 @@ def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
     at = int(link[SLOPE])
     scratch[0] = z
     run_program(link, at, scratch, 1)
-    return scratch[int(link[at + FIRST])], scratch[int(link[at + SECOND])]
+    return scratch[int(link[at + p.FIRST])], scratch[int(link[at + p.SECOND])]
 
 
 @kernel
@@ -294,7 +288,7 @@ def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registe
     for j in range(size):
         registers[j] = z[j]
     run_program(link, at, registers, size)
-    first, second = size * int(link[at + FIRST]), size * int(link[at + SECOND])
+    first, second = size * int(link[at + p.FIRST]), size * int(link[at + p.SECOND])
     for j in range(size):
         value[j] = registers[first + j]
     for j in range(slope.size):
@@ -321,3 +315,73 @@ def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, register
             following = along * z[i] * now[i] - back * before[i]
             before[i] = now[i]
             now[i] = following
+
+
+@kernel
+def run_program(data: Vector, at: int, registers: Vector, size: int) -> None:
+    """Run the program at a place of the data; register k begins at k · size, and the inputs are there."""
+    for n in range(int(data[at + p.OPERATIONS])):
+        row = at + p.HEAD + p.WIDTH * n
+        out = vector(registers, size * int(data[row + 1]), size)
+        left = vector(registers, size * int(data[row + 2]), size)
+        right = vector(registers, size * int(data[row + 3]), size)
+        operate(int(data[row]), left, right, data[row + 4], data[row + 5], out)
+
+
+@inlined_kernel
+def operate(code: int, x: Vector, y: Vector, a: float, b: float, out: Vector) -> None:
+    """Apply one operation to all numbers of a register."""
+    if code == p.LINE:
+        for j in range(out.size):
+            out[j] = a * x[j] + b
+    elif code == p.SUM:
+        for j in range(out.size):
+            out[j] = x[j] + a * y[j] + b
+    elif code == p.PRODUCT:
+        for j in range(out.size):
+            out[j] = a * x[j] * y[j] + b
+    elif code == p.LARGER:
+        for j in range(out.size):
+            out[j] = max(x[j], y[j])
+    elif code == p.NUMBER:
+        for j in range(out.size):
+            out[j] = a
+    else:
+        for j in range(out.size):
+            out[j] = operated(code, x[j], y[j])
+
+
+@kernel
+def operated(code: int, x: float, y: float) -> float:  # noqa: PLR0911, PLR0912 (one for each operation)
+    """Return the result on one number of an operation that `operate` leaves to this function."""
+    if code == p.SMALLER:
+        return min(x, y)
+    if code == p.INVERSE:
+        return 1.0 / x
+    if code == p.ABSOLUTE:
+        return abs(x)
+    if code == p.SIGN:
+        return float(np.sign(x))
+    if code == p.POWER:
+        return float(x**y)
+    if code == p.ROOT:
+        return float(np.sqrt(x))
+    if code == p.EXP:
+        return float(np.exp(x))
+    if code == p.LOG:
+        return float(np.log(x))
+    if code == p.SIN:
+        return float(np.sin(x))
+    if code == p.COS:
+        return float(np.cos(x))
+    if code == p.TAN:
+        return float(np.tan(x))
+    if code == p.SINH:
+        return float(np.sinh(x))
+    if code == p.COSH:
+        return float(np.cosh(x))
+    if code == p.TANH:
+        return float(np.tanh(x))
+    if code == p.ATAN:
+        return float(np.arctan(x))
+    return math.erf(x) if code == p.ERF else math.erfc(x)

@@ -30,7 +30,7 @@ from dynamics.kernels.jit import entry, kernel, vector
 from hermite.arrays import Array, Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.sampled_links import sampled_link_anywhere, scratch_size, value_at, write_both
+from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_both
 from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
 
 if TYPE_CHECKING:
@@ -158,11 +158,11 @@ class ScalarEngine(SeededRuns[Buffers]):
 
 def _links(problem: Problem) -> tuple[Constants, str]:
     """Return links of teacher and neuron, the table of a smoothed link, and one phrase saying what is simulated."""
-    teacher, _ = sampled_link_anywhere(problem.teacher_link, slope=False)
+    teacher, _ = sampled_link(problem.teacher_link, anywhere=True, slope=False)
     if problem.smoothing > 0.0:
         series = "" if problem.activation.is_polynomial else f" (Hermite series to order {problem.activation.order})"
         name = f"{problem.activation.name}{series}, smoothed by {problem.smoothing:g}"
         return (teacher, np.zeros(teacher.size), np.ascontiguousarray(gradient_table(problem))), name
     check_no_jump(problem)
-    own, name = sampled_link_anywhere(problem.activation)
+    own, name = sampled_link(problem.activation, anywhere=True)
     return (teacher, own, np.empty((0, 0))), name

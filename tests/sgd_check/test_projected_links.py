@@ -5,9 +5,10 @@ import pytest
 import sympy
 
 import hermite
-from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program, run_program
+from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program
 from sgd_check.engines.sampled_links import (
     both_at,
+    run_program,
     sampled_link,
     scratch_size,
     value_at,

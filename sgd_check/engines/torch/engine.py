@@ -37,7 +37,7 @@ from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import RunThreads, check_shapes
 from sgd_check.engines.torch.fused import FusedStepper, fusible
-from sgd_check.engines.torch.links import make_link, make_link_anywhere
+from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
 from sgd_check.engines.torch.weights import (
     DTYPES,
@@ -485,7 +485,7 @@ class OnlineEngine:
         check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
         network, where = network_of(problem) if is_network(problem) else None, (self._dtype, self._device)
         self._teacher = TorchTeacher.of(problem, *where)
-        link, link_name = (make_link_anywhere if network else make_link)(problem.activation, *where)
+        link, link_name = make_link(problem.activation, *where, anywhere=network is not None)
         setting = Setting(link, self._teacher, d, self._batch, free=not is_homogeneous(problem), network=network)
         reduced = problem.reduced_weights() if network is None else network.weights
         start = np.zeros((m, aligned(d)))

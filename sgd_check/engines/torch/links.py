@@ -35,23 +35,18 @@ class TorchLink(Protocol):
         self.fill(z, out)
 
 
-def make_link(expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device) -> tuple[TorchLink, str]:
-    """Return the link in torch and one phrase that names it, see `simulated_link`."""
-    return simulated_link(expansion, lambda c: _series_link(c, dtype, device), FormulaLink)
-
-
-def make_link_anywhere(
-    expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, slope: bool = True
+def make_link(
+    expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, anywhere: bool = False, slope: bool = True
 ) -> tuple[TorchLink, str]:
-    """Return the link of a network in torch and one phrase that names it, see `simulated_link`.
+    """Return the link in torch and one phrase that names it, see `simulated_link`.
 
-    Without `slope` its value alone is of use, and a formula may have jumps.
+    `anywhere` as that of a network. Without `slope` its value alone is of use, and a formula may have jumps.
     """
     return simulated_link(
         expansion,
         lambda c: _series_link(c, dtype, device),
         lambda expression: FormulaLink(expression, slope=slope),
-        lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device)),
+        (lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
     )
 
 

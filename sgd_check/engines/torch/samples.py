@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dynamics.problem import is_network, is_spherical
 from sgd_check.engines.seeded_runs import ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.fused import fill_normals, triton_version
-from sgd_check.engines.torch.links import make_link, make_link_anywhere
+from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +142,7 @@ class TorchTeacher:
                 target = teacher.target
                 return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
             given = teacher.units(problem.teacher_link)
-            links = [make_link_anywhere(unit.link, dtype, device, slope=False)[0] for unit in given]
+            links = [make_link(unit.link, dtype, device, anywhere=True, slope=False)[0] for unit in given]
             units = [
                 Unit(unit.coefficient, link, torch.tensor(unit.direction, **where), unit.bias)
                 for unit, link in zip(given, links, strict=True)
