@@ -202,6 +202,7 @@ def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:
 
     Examples
     --------
+    >>> import numpy as np
     >>> data = polynomial_program(np.array([[1, 0], [1, 1], [3, 0]]), np.array([2.0, 3.0, 5.0]))
     >>> int(data[REGISTERS]), int(data[OPERATIONS])
     (4, 3)
