@@ -25,8 +25,8 @@ from dynamics.equations.network.series import (
 )
 from dynamics.kernels.jit import entry
 
-NAMES = ("pair", "own", "moments", "own_slopes", "derivatives", "mutual")
-SIZES = dict(zip(NAMES, (4, 4, 0, 0, 12, 6), strict=True))
+NAMES = ("pair", "own", "derivatives", "mutual")
+SIZES = dict(zip(NAMES, (4, 4, 12, 6), strict=True))
 #: A polynomial in powers of z, and its text.
 POWERS = [0.3, -0.5, 0.0, 0.2, 0.1]
 TEXT = "0.3 - 0.5*z + 0.2*z**3 + 0.1*z**4"
@@ -43,11 +43,11 @@ CORRELATIONS = (0.0, 0.3125, -0.75, 0.92578125, 0.9248046875, -0.9375, 1 - 2.0**
 
 
 @entry
-def call(which, link, c, unit, numbers, out, table):
+def call(which, link, c, unit, numbers, out):
     """One entry point for all kernels: every further one would cost seconds of compiling."""
-    rows, own = np.full((2, LIST + 3 * int(numbers[TERMS]) + 4), np.nan), int(numbers[HEADS])
+    rows, own = np.full((2, LIST + 3 * int(numbers[TERMS]) + 2), np.nan), int(numbers[HEADS])
     head = own + HEADER * link
-    if which != 4:
+    if which != 2:
         pair_kernels.write_row(own, unit[0], unit[1], numbers, rows[0])
         pair_kernels.write_row(head, unit[2], unit[3], numbers, rows[1])
     if which == 0:
@@ -55,13 +55,9 @@ def call(which, link, c, unit, numbers, out, table):
     elif which == 1:
         out[0], out[1], out[2], out[3] = pair_kernels.own_values(rows[0], numbers)
     elif which == 2:
-        pair_kernels.write_moments(head, c, rows[0], rows[1], numbers, table)
-    elif which == 3:
-        pair_kernels.own_slopes(rows[0], numbers, table)
-    elif which == 4:
         write_derivatives(unit[0], unit[1], numbers, out)
     else:
-        means = pair_kernels.mutual_values(c, rows[0], rows[1], numbers)
+        means = pair_kernels.threshold_values(own, c, rows[0], rows[1], numbers)
         out[0], out[1], out[2], out[3], out[4], out[5] = means
 
 
@@ -78,10 +74,10 @@ class Kernels:
             # Two neurons are a pair in both orders.
             one, other = self("pair", c, a, b), self("pair", c, b, a)
             return np.array([one[0], one[1], other[1], one[2], one[3], other[3]])
-        out, table = np.full(12, np.nan), np.full((5, 5), np.nan)
+        out = np.full(12, np.nan)
         unit = np.array([*a, *(a if b is None else b)])
-        call(NAMES.index(name), link, c, unit, self.source.numbers, out, table)
-        return table if name == "moments" else table[:4, :2] if name == "own_slopes" else out[: SIZES[name]]
+        call(NAMES.index(name), link, c, unit, self.source.numbers, out)
+        return out[: SIZES[name]]
 
 
 @cache
@@ -177,21 +173,6 @@ def test_without_biases_the_means_are_those_with_biases_of_zero(student):
         assert np.all(np.abs(mutual - full("mutual", c, a, b)) <= 1e-14 * np.array(size))
 
 
-@pytest.mark.kernels
-@pytest.mark.slow_to_compile
-@pytest.mark.parametrize(("student", "teacher"), PAIRS)
-def test_moments_are_those_of_conditional_quadrature(student, teacher):
-    compute, link = kernels(student), SOURCES[student].index(teacher) + 1
-    for c, a, b in ((0.4, (1.3, 0.2), (0.8, -0.5)), (-0.9, (1.0, 0.1), (1.2, 0.3)), (1.49, (1.5, -0.4), (1.5, 0.2))):
-        found = compute("moments", c, a, b, link)
-        exact = np.full((5, 5), np.nan)
-        for p in range(5):
-            for q in range(5 - p):
-                exact[p, q] = pair_mean(of(student), p, of(teacher), q, c, *a, *b)
-        # Densities of two deltas grow as a power of 1/(1 - s²), here up to 1e3; so does what rounding makes of them.
-        np.testing.assert_allclose(found, exact, rtol=1e-11, atol=1e-13)
-
-
 def plane_mean(first, second, c, a, b):
     """E first(x + b_a) second(y + b_b) by Gauss–Legendre on panels that end at the kinks, for any functions."""
     nodes, weights = np.polynomial.legendre.leggauss(48)
@@ -258,9 +239,6 @@ def test_other_links_are_scaled_closed_ones_or_a_series_that_is_bounded(student,
         if teacher != "step" and student not in ("abs", "relu", "elu") and "relu" not in student:
             stein = plane_mean(lambda z: (z - 0.3) * first.derivative(z), second.value, c, a, b)
             assert abs(q * found[3] + c * found[2] - stein) <= 3.0 * bound + 10.0 * rounding
-        moments = compute("moments", c, a, b, 1)
-        picked = [moments[0, 0], moments[1, 0], moments[1, 1], moments[2, 0]]
-        np.testing.assert_allclose(picked, found, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.slow_to_compile
@@ -289,11 +267,6 @@ def test_two_neurons_of_other_links_are_a_pair_in_both_orders(student):
         np.testing.assert_allclose(own[:3], [weights @ f for f in squares], rtol=1e-8)
         stein = weights @ (nodes * first.value(z) * first.derivative(z)) / math.sqrt(a[0])
         np.testing.assert_allclose(own[2] + own[3], stein, rtol=1e-8)
-    slopes, h = compute("own_slopes", a=a), 0.02
-    for column, (dq, db) in enumerate(((h, 0.0), (0.0, h))):
-        value = {n: compute("own", a=(a[0] + n * dq, a[1] + n * db)) for n in (-3, -2, -1, 1, 2, 3)}
-        slope = sum(w * (value[n] - value[-n]) for n, w in ((1, 45.0), (2, -9.0), (3, 1.0))) / (60.0 * h)
-        np.testing.assert_allclose(slopes[:, column], slope, rtol=1e-6, atol=1e-7)
 
 
 def test_the_pair_of_tanh_has_its_accepted_value():

@@ -108,25 +108,6 @@ def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     assert np.abs(found - mean_step(problem, 0.0, batch, grids, theory)).max() > 0.01
 
 
-@pytest.mark.slow_to_compile
-@pytest.mark.parametrize(
-    ("changes", "theory"), [({"decay": (0.1, 0.2)}, "finite-d"), ({"first_layer": "sphere"}, "infinite-d")]
-)
-def test_jacobian_product_is_the_derivative_of_the_velocity(changes, theory):
-    """Fourth-order difference of the velocity as referee."""
-    system = NetworkStepSystem(question(**changes), learning_rate=0.3, step_theory=theory, batch_size=2)
-    kernels = Kernels(system, "bdf")
-    y = kernels.state
-    v = np.random.default_rng(2).standard_normal(y.size)
-    dQ = kernels.system.unpack(v)[3]
-    dQ[...] = dQ + dQ.T
-    h = 1e-3
-    near, far = (kernels.rhs(y + s * v) - kernels.rhs(y - s * v) for s in (h, 2 * h))
-    wanted = (8.0 * near - far) / (12.0 * h)
-    np.testing.assert_allclose(kernels.product(kernels.state, v), wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
-    np.testing.assert_array_equal(kernels.product(kernels.state, np.zeros(y.size)), 0.0)
-
-
 # --- peers --------------------------------------------------------------------------------------------------------
 
 

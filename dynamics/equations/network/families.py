@@ -1,16 +1,15 @@
-"""Links as the kernels of pairs know them: by family, with their numbers."""
+"""Families of links, the teacher of a network as its kernels know it, and starts that no flow tells apart."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hermite.closed_forms import ClosedForm
-from hermite.text.formulas import variable
+from dynamics.problem.checks import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,119 +22,6 @@ if TYPE_CHECKING:
 
 #: Families by their number in the kernels.
 RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
-#: Largest degree of a polynomial, whose derivatives at 0 are float64.
-LARGEST_DEGREE = 150
-#: |h_j(x)| φ(x) <= CRAMER e^(-x²/4) (Cramér's inequality).
-CRAMER = 1.0865 / math.sqrt(2.0 * math.pi)
-
-
-class LinkTable(Protocol):
-    """Tabulated means of a link, as `dynamics.equations.network.series` makes them."""
-
-    @property
-    def numbers(self) -> Array:
-        """What the kernels read."""
-
-    def covers(self, length: Array, bias: Array) -> Array:
-        """Return which lengths and biases the table reaches."""
-
-    def tails(self, length: Array, bias: Array) -> Array:
-        """Return bounds on what the table leaves out of σ and of σ', shape (2, units)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Link:
-    """A link's family, and E_j of a polynomial at q = 1 and 0, its table, or κ, β and γ of a link κ f + βz + γ."""
-
-    family: int
-    coefficients: Array = field(default_factory=lambda: np.empty((2, 0)))
-    table: LinkTable | None = None
-    scale: float = 1.0
-    slope: float = 0.0
-    offset: float = 0.0
-
-    @property
-    def has_line(self) -> bool:
-        """Whether it is more than f."""
-        return (self.scale, self.slope, self.offset) != (1.0, 0.0, 0.0)
-
-    @property
-    def numbers(self) -> Array:
-        """What the kernels read."""
-        return self.coefficients.ravel() if self.table is None else self.table.numbers
-
-    @property
-    def terms(self) -> int:
-        """The degree of a polynomial and one, 0 of other links."""
-        return int(self.coefficients.shape[1])
-
-    def tails(self, terms: int, q: Array, b: Array) -> Array:
-        """Return bounds on what a series of so many terms leaves out of σ and of σ', shape (2, units).
-
-        Terms of relu, erf and sign are bounded one by one. Those of the slope of sign do not fall: its row holds their
-        bound. Infinity stands for what is outside the range of a table.
-        """
-        if self.family == POLYNOMIAL:
-            return np.zeros((2, q.size))
-        length = np.sqrt(q)
-        if self.table is not None:
-            bound: Array = np.where(self.table.covers(length, b), self.table.tails(length, b), np.inf)
-            return bound
-        T = q + 1.0 if self.family == ERF else q
-        size = abs(self.scale) * CRAMER * np.exp(-0.25 * b * b / T)
-        if self.family == RELU:
-            return np.stack([length * size / math.sqrt(terms - 1.0), np.full_like(q, abs(self.scale))])
-        if self.family == SIGN:
-            return np.stack([np.full_like(q, abs(self.scale)), 2.0 * size / length])
-        power = 2.0 * size * np.sqrt((q / T) ** terms * T)
-        return np.stack([power / math.sqrt(terms), power / np.sqrt(T)])
-
-
-def known_link(link: HermiteExpansion) -> Link | None:
-    """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
-    if link.is_polynomial:
-        degree = len(link.link_coefficients()) - 1
-        if degree > LARGEST_DEGREE:
-            msg = (
-                f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}."
-            )
-            raise ValueError(msg)
-        return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
-    if not isinstance(link.exact_source, ClosedForm):
-        return None
-    line = [0.0, 0.0]
-    scales = dict.fromkeys((RELU, SIGN, ERF), 0.0)
-    for term in link.exact_source.terms:
-        size = float(term.coefficient)
-        if term.kind == "one" and term.power <= 1:
-            line[term.power] += size
-        elif term.kind == "step" and term.power == 0 and term.parameters == (0,):
-            scales[SIGN] += 0.5 * size
-            line[0] += 0.5 * size
-        elif term.kind == "step" and term.power == 1 and term.parameters == (0,):
-            scales[RELU] += size
-        elif term.kind == "erf" and term.power == 0 and 2 * term.parameters[0] ** 2 == 1 and term.parameters[1] == 0:
-            scales[ERF] += size * (1.0 if term.parameters[0] > 0 else -1.0)
-        else:
-            return None
-    found = [family for family, scale in scales.items() if scale != 0.0]
-    return Link(found[0], scale=scales[found[0]], slope=line[1], offset=line[0]) if len(found) == 1 else None
-
-
-def _at_zero(link: HermiteExpansion) -> list[float]:
-    """Return σ^(j)(0)/√j! of a polynomial, from exact coefficients where they are known."""
-    count = len(link.link_coefficients())
-    if link.exact_source is None:
-        given = [c * math.sqrt(math.factorial(k)) for k, c in enumerate(link.link_coefficients())]
-        heat = [(-0.5) ** n / math.factorial(n) for n in range(count)]
-        derivatives = [math.fsum(h * d for h, d in zip(heat, given[j::2], strict=False)) for j in range(count)]
-    else:
-        import sympy
-
-        powers = sympy.Poly(link.expression, variable()).all_coeffs()[::-1]
-        derivatives = [float(power * math.factorial(j)) for j, power in enumerate(powers)]
-    return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
-
 
 # E σ_a σ_b and E σ'_a σ'_b of two units of variance 1, by quadrature: the teacher's own square, once per problem.
 #
@@ -222,34 +108,23 @@ NEAR, JUMP = 1e-12, 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkTeacher:
-    """A teacher as the kernels see it.
+    """A teacher as the kernels see it."""
 
-    Parameters
-    ----------
-    links : tuple of HermiteExpansion
-        The distinct links of its units.
-    parameters, sizes : ndarray
-        As `network_kernels` says.
-    degree : int
-        Largest order of a component.
-    biases, theta : ndarray
-        Biases (units,) and directions (units, r) of the units.
-    components : ndarray
-        The f*_α of a polynomial, (components,).
-    square : float
-        E f*².
-    sensitivity : ndarray
-        E ∂_a f* ∂_b f*, (r, r); NaN where a unit jumps.
-    """
-
+    #: The distinct links of its units.
     links: tuple[HermiteExpansion, ...]
+    #: As `network_kernels` says.
     parameters: Array
     sizes: Integers
+    #: Largest order of a component.
     degree: int
+    #: Biases (units,) and directions (units, r) of the units.
     biases: Array
     theta: Array
+    #: The f*_α of a polynomial, (components,).
     components: Array
+    #: E f*².
     square: float
+    #: E ∂_a f* ∂_b f*, (r, r); NaN where a unit jumps.
     sensitivity: Array
 
     @property
@@ -273,11 +148,10 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
     orders = np.array([component.degrees for component in teacher.components], dtype=np.int64)
     values = np.array([component.value for component in teacher.components])
     roots = np.array([math.sqrt(math.prod(map(math.factorial, order))) for order in orders.tolist()])
-    inverse = 1.0 / (roots * values)
     mean = target.mean
     return NetworkTeacher(
         links=(),
-        parameters=np.concatenate([[mean], values / roots, [0.0], inverse]),
+        parameters=np.concatenate([[mean], values / roots, [0.0], 1.0 / (roots * values)]),
         sizes=np.concatenate([np.zeros(teacher.span, dtype=np.int64), orders.ravel()]),
         biases=np.empty(0),
         theta=np.empty((0, teacher.span)),
@@ -343,13 +217,12 @@ def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
     for i in range(1, len(v)):
         for j in np.flatnonzero(_alike(own[:i], own[i])).tolist():
             others = np.delete(Q, (i, j), axis=1)
-            if _alike(others[[j]], others[i])[0]:
-                msg = (
-                    "Argument `problem` must start every two neurons apart, in second layer, bias, or overlaps with "
-                    f"the teacher and the other neurons, but neurons {j} and {i} start alike: the flow would keep "
-                    "them so for ever, which SGD does not."
-                )
-                raise ValueError(msg)
+            require(
+                not _alike(others[[j]], others[i])[0],
+                "Argument `problem` must start every two neurons apart, in second layer, bias, or overlaps with the "
+                f"teacher and the other neurons, but neurons {j} and {i} start alike: the flow would keep them so for "
+                "ever, which SGD does not.",
+            )
 
 
 def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:
@@ -357,3 +230,14 @@ def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:
     distance = np.abs(rows - row).max(axis=1, initial=0.0)
     alike: NDArray[np.bool_] = distance <= ROUNDING * np.abs(row).max(initial=0.0)
     return alike
+
+
+def normalised_overlaps(M: Array, Q: Array) -> tuple[Array, Array, Array]:
+    """Return C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj) and n = Q_ii.
+
+    A neuron that has shrunk to a length of 0, within the tolerance, has no direction: zeros.
+    """
+    n = np.maximum(np.diag(Q), 0.0)
+    length = np.sqrt(n)
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
+    return M * inverse[:, None], Q * np.outer(inverse, inverse), n

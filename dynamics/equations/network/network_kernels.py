@@ -1,10 +1,14 @@
-"""Where the numbers of a network lie.
+"""Compiled kernels of the network's overlap equations, whatever its links and its teacher.
+
+State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. The equations are those of `dynamics.equations.network.system`: with
+the vectors (w_1 … w_m, teacher's axes) and their Gram matrix C = [Q M; Mᵀ 1], the mean gradient of the neurons is
+∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and
+Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
 
 sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
 the teacher | those of the links]. `work` holds, one after another: the Gram matrix C (m + r, m + r); one row of tables
 per neuron and per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r); Ψ, Ψ1, Ψ2 (3, m);
-A₀ (m, m); N and F (m, m + r); scratch of the teacher: `MOMENTS` numbers, then D_j, j < degree + `FURTHER`. What a
-product with the Jacobian needs, follows.
+A₀ (m, m); N and F (m, m + r); scratch: D_j, j < degree + `FURTHER`, then Nᵀ.
 """
 
 import math
@@ -15,19 +19,14 @@ import numpy as np
 from dynamics.equations.network.families import ERF, RELU, TABLE
 from dynamics.equations.network.normal_kernels import (
     INVERSE_ROOT,
+    TILE,
     bell_and_odd,
     difference_of_products,
     excess,
     largest_size,
-    relu_relu,
-    relu_sign,
-    relu_slopes,
     root_determinant,
-    sign_relu,
-    sign_sign,
-    slopes_from_moments,
     standard_score,
-    threshold_moments,
+    threshold_pair,
     write_excesses,
     write_power_sums,
     write_threshold_row,
@@ -41,10 +40,7 @@ from dynamics.equations.network.series import (
     SERIES,
     STUDENT,
     TERMS,
-    lined_moments,
     lined_pair,
-    lined_slopes,
-    list_moments,
     list_pair,
     read_table,
     term_count,
@@ -66,8 +62,8 @@ FLOW, DESCENT, MEANS = 0, 1, 2
 # Of `sizes[PAIRING]`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
 # once for relu and erf, without biases and with them, and as sums over lists for any other link.
 ONE_BY_ONE, CENTRAL_RELU, CENTRAL_ERF, BIASED_RELU, BIASED_ERF, LISTS = range(6)
-# Room for the moments E σ_a^(p) σ_b^(q), p, q ≤ 4, and mean derivatives beyond the teacher's degree.
-MOMENTS, FURTHER = 25, 5
+# Mean derivatives beyond the teacher's degree.
+FURTHER = 3
 
 
 @kernel
@@ -97,36 +93,21 @@ def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> No
 
 
 @inlined_kernel
-def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
-    student, family, centred = int(numbers[STUDENT]), int(numbers[head]), numbers[CENTRED] > 0.0
-    if student > ERF or family > ERF:
-        return list_pair(c, a, b, numbers)
-    if student == RELU and family == RELU:
-        value, slope, _, both, bend, _ = relu_relu(centred, c, a, b)
-    elif student == RELU:
-        value, slope, both, bend = relu_sign(centred, c, a, b)
-    elif family == RELU:
-        value, slope, both, bend = sign_relu(centred, c, a, b)
-    else:
-        value, slope, _, both, bend, _ = sign_sign(centred, c, a, b)
-    means = value, slope, both, bend
+def threshold_values(
+    head: int, c: float, a: Vector, b: Vector, numbers: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
+    means = threshold_pair(int(numbers[STUDENT]), int(numbers[head]), numbers[CENTRED] > 0.0, c, a, b)
     return lined_pair(head, c, a, b, numbers, means) if numbers[LINED] > 0.0 else means
 
 
 @inlined_kernel
-def mutual_values(
-    c: float, a: Vector, b: Vector, numbers: Vector
-) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of two neurons of a link κ f + βz + γ at covariance c."""
-    head, centred = int(numbers[HEADS]), numbers[CENTRED] > 0.0
-    pair = relu_relu(centred, c, a, b) if numbers[STUDENT] == RELU else sign_sign(centred, c, a, b)
-    if numbers[LINED] == 0.0:
-        return pair
-    value, slope_a, slope_b, both, bend_a, bend_b = pair
-    means = lined_pair(head, c, a, b, numbers, (value, slope_a, both, bend_a))
-    _, slope_b, _, bend_b = lined_pair(head, c, b, a, numbers, (value, slope_b, both, bend_b))
-    return means[0], means[1], slope_b, means[2], means[3], bend_b
+def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
+    if numbers[STUDENT] > ERF or numbers[head] > ERF:
+        return list_pair(c, a, b, numbers)
+    value, slope, _, both, bend, _ = threshold_values(head, c, a, b, numbers)
+    return value, slope, both, bend
 
 
 @kernel
@@ -137,33 +118,10 @@ def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float
         return row[2], row[3], row[4], row[5]
     if numbers[STUDENT] != RELU:
         return pair_values(head, row[0], row, row, numbers)
-    means = row[1] * row[6] + row[0] * row[7], row[6], row[7], 0.0
-    return lined_pair(head, row[0], row, row, numbers, means) if numbers[LINED] > 0.0 else means
-
-
-@kernel
-def write_moments(head: int, c: float, a: Vector, b: Vector, numbers: Vector, out: Matrix) -> None:
-    """out[p, q] = E σ_a^(p) σ_b^(q), p + q <= 4, of a neuron a and a unit b of any link."""
-    student, family = int(numbers[STUDENT]), int(numbers[head])
-    if student > ERF or family > ERF:
-        list_moments(c, a, b, numbers, out)
-        return
-    threshold_moments(student, family, numbers[CENTRED] > 0.0, c, a, b, out)
+    means = row[1] * row[6] + row[0] * row[7], row[6], row[6], row[7], 0.0, 0.0
     if numbers[LINED] > 0.0:
-        lined_moments(head, c, a, b, numbers, out)
-
-
-@kernel
-def own_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
-    """out[n, 0] and out[n, 1] = derivatives in q and in b of number n of `own_values`."""
-    if numbers[STUDENT] == RELU:
-        relu_slopes(row, out)
-        if numbers[LINED] > 0.0:
-            lined_slopes(row, numbers, out)
-    else:
-        mean = np.empty((5, 5))
-        write_moments(int(numbers[HEADS]), row[0], row, row, numbers, mean)
-        slopes_from_moments(mean, out)
+        means = lined_pair(head, row[0], row, row, numbers, means)
+    return means[0], means[1], means[3], means[4]
 
 
 # Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
@@ -187,7 +145,8 @@ def add_one_by_one(
         pulls[2, i] += weight[i] * second
         A[i, i] = weight[i] * weight[i] * slopes
         for j in range(i):
-            value, first, mirrored, slopes, second, bent = mutual_values(C[i, j], rows[i], rows[j], numbers)
+            found = threshold_values(int(numbers[HEADS]), C[i, j], rows[i], rows[j], numbers)
+            value, first, mirrored, slopes, second, bent = found
             pulls[0, i] += weight[j] * value
             pulls[0, j] += weight[i] * value
             pulls[1, i] += weight[j] * first
@@ -354,7 +313,7 @@ def add_lists(
 ) -> None:
     """Add and write sums over lists, as `list_pair` has them; K and K1 are left out where they move nothing."""
     m, count, is_series = weight.size, int(numbers[TERMS]), numbers[SERIES]
-    first, second = LIST + count + 4, LIST + 2 * count + 4
+    first, second = LIST + count + 2, LIST + 2 * count + 2
     means, slopes = np.empty((count, m)), np.empty((count, m))
     inverse, x, sums = np.empty(m), np.empty(m), np.zeros((3, m))
     for j in range(m):
@@ -395,7 +354,7 @@ def add_lists(
 # E[σ_i f*] = Σ_α g_α D_|α| M_i^α,  E[σ'_i f*] and E[σ''_i f*]: D_(|α|+1), D_(|α|+2),  t_ia = Σ_α g_α D_|α| ∂_a M_i^α,
 #
 # and f_α = s Σ_i v_i D_|α| M_i^α/√α!. The terms are α = 0, then the components; parameters g_α, then 1/(√α! f*_α) per
-# term; sizes α (terms, r). ∂D_j/∂b = D_(j+1), ∂D_j/∂Q_ii = D_(j+2)/2.
+# term; sizes α (terms, r).
 
 
 @kernel
@@ -422,47 +381,15 @@ def write_unit_means(
 
 
 @kernel
-def write_unit_changes(
-    i: int, db: float, gram: Vector, change: Vector, rows: Matrix,
-    parameters: Vector, sizes: Integers, work: Vector, out: Vector,
-) -> None:  # fmt: skip
-    """Write how the numbers of `write_unit_means` change with b and the neuron's row of C."""
-    m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
-    theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
-    heads = int(numbers[HEADS])
-    for k in range(r + 3):
-        out[k] = 0.0
-    E = matrix(work, sizes[SCRATCH_AT], 5, 5)
-    half = 0.5 * change[i]
-    for p in range(P):
-        overlap = turned = 0.0
-        for a in range(r):
-            overlap += gram[m + a] * theta[p, a]
-            turned += change[m + a] * theta[p, a]
-        head, weight = heads + HEADER * sizes[TEACHER_SIZES_AT + p], parameters[at + p]
-        write_moments(head, overlap, rows[i], rows[m + p], numbers, E)
-        for k in range(3):
-            out[k] += weight * (E[k + 1, 1] * turned + E[k + 2, 0] * half + E[k + 1, 0] * db)
-        slopes = E[2, 2] * turned + E[3, 1] * half + E[2, 1] * db
-        for a in range(r):
-            out[3 + a] += weight * slopes * theta[p, a]
-
-
-@kernel
-def monomial(term: int, M: Vector, at: int, first: int, second: int, sizes: Integers) -> float:
-    """Return ∂_first ∂_second M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
+def monomial(term: int, M: Vector, at: int, axis: int, sizes: Integers) -> float:
+    """Return ∂_axis M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
     r = sizes[AXES]
     product = 1.0
     for a in range(r):
         power = sizes[TEACHER_SIZES_AT + term * r + a]
-        if a == first:
+        if a == axis:
             product *= power
             power -= 1
-        if a == second:
-            product *= power
-            power -= 1
-        if product == 0.0:
-            return 0.0
         for _ in range(power):
             product *= M[at + a]
     return product
@@ -483,72 +410,36 @@ def write_polynomial_means(
 ) -> None:
     """Write the numbers of `write_unit_means`."""
     m, r = sizes[WIDTH], sizes[AXES]
-    D = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER)
+    D = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER)
     write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
     for k in range(r + 3):
         out[k] = 0.0
     for term in range(sizes[COMPONENTS] + 1):
         n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
-        power = weight * monomial(term, gram, m, r, r, sizes)
+        power = weight * monomial(term, gram, m, r, sizes)
         for k in range(3):
             out[k] += power * D[n + k]
         for a in range(r):
             if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
-                out[3 + a] += weight * D[n] * monomial(term, gram, m, a, r, sizes)
-
-
-@kernel
-def write_polynomial_changes(
-    i: int, b: float, db: float, gram: Vector, change: Vector,
-    parameters: Vector, sizes: Integers, work: Vector, out: Vector,
-) -> None:  # fmt: skip
-    """Write how the numbers of `write_polynomial_means` change with b and the neuron's row of C."""
-    m, r, half = sizes[WIDTH], sizes[AXES], 0.5 * change[i]
-    D = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER)
-    write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
-    for k in range(r + 3):
-        out[k] = 0.0
-    for term in range(sizes[COMPONENTS] + 1):
-        n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
-        power, turned = weight * monomial(term, gram, m, r, r, sizes), 0.0
-        for a in range(r):
-            turned += weight * monomial(term, gram, m, a, r, sizes) * change[m + a]
-        for k in range(3):
-            out[k] += power * (D[n + k + 1] * db + D[n + k + 2] * half) + turned * D[n + k]
-        for a in range(r):
-            slope, bent = monomial(term, gram, m, a, r, sizes), 0.0
-            for c in range(r):
-                bent += monomial(term, gram, m, a, c, sizes) * change[m + c]
-            out[3 + a] += weight * (slope * (D[n + 1] * db + D[n + 2] * half) + bent * D[n])
+                out[3 + a] += weight * D[n] * monomial(term, gram, m, a, sizes)
 
 
 @kernel
 def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write f_α/f*_α per component of a polynomial from `first` on."""
     m, r, terms = sizes[WIDTH], sizes[AXES], sizes[COMPONENTS] + 1
-    D, numbers = vector(work, sizes[SCRATCH_AT] + MOMENTS, sizes[DEGREE] + FURTHER), numbers_of_links(parameters, sizes)
+    D, numbers = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER), numbers_of_links(parameters, sizes)
     for term in range(1, terms):
         out[first + term - 1] = 0.0
     for i in range(m if terms > 1 else 0):
         write_derivatives(y[2 * m + m * r + i * m + i], y[m + i], numbers, D)
         for term in range(1, terms):
             weight = parameters[SCALE] * y[i] * parameters[sizes[TEACHER_AT] + terms + term]
-            share = weight * D[degree_of(term, sizes)] * monomial(term, y, 2 * m + i * r, r, r, sizes)
+            share = weight * D[degree_of(term, sizes)] * monomial(term, y, 2 * m + i * r, r, sizes)
             out[first + term - 1] += share
 
 
-# Compiled kernels of the network's overlap equations, whatever its links and its teacher.
-#
-# State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. The equations are those of `dynamics.equations.network.system`: with
-# the vectors (w_1 … w_m, teacher's axes) and their Gram matrix C = [Q M; Mᵀ 1], the mean gradient of the neurons is
-# ∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and
-# Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
-#
-# The head of this module says where parameters, sizes and tables lie.
-
-
-#: Rows and columns of a tile.
-TILE = 16
+# The equations.
 
 
 @kernel
@@ -614,7 +505,7 @@ def add_squared_gradient(out: Vector, parameters: Vector, sizes: Integers, work:
     m, r = sizes[WIDTH], sizes[AXES]
     N, F = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m + r)
     squares = matrix(work, sizes[SLOPES_AT], m, m)
-    turned = matrix(work, sizes[SCRATCH_AT] + MOMENTS + sizes[DEGREE] + FURTHER, m + r, m)
+    turned = matrix(work, sizes[SCRATCH_AT] + sizes[DEGREE] + FURTHER, m + r, m)
     for i in range(m):
         for a in range(m + r):
             turned[a, i] = N[i, a]
@@ -767,99 +658,3 @@ def evaluate_means(
     """Call the right-hand side and the events of a network whose `sizes[THEORY]` is `MEANS` from Python."""
     rates(0.0, y, out, numbers[0], numbers[1], numbers[2])
     events(0.0, y, shares, numbers[0], numbers[1], numbers[2])
-
-
-# The product of the network's Jacobian with a vector.
-#
-# Every mean is E σ_i^(p) σ_j^(q) =: E_pq of a pair, and dE_pq = E_(p+1)(q+1) dC_ij + E_(p+2)q dC_ii/2 + E_p(q+2)
-# dC_jj/2 + E_(p+1)q db_i + E_p(q+1) db_j; for a neuron with itself `own_slopes` gives the derivatives in Q_ii and
-# b_i.
-
-
-@kernel
-def write_mean_changes(
-    y: Vector, v: Vector, dC: Matrix, dmeans: Matrix, dpulls: Matrix, dA: Matrix,
-    parameters: Vector, sizes: Integers, work: Vector,
-) -> None:  # fmt: skip
-    """Write how the means that `rhs` leaves in `work` change along v."""
-    m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
-    numbers = numbers_of_links(parameters, sizes)
-    head = int(numbers[HEADS])
-    C = matrix(work, 0, m + r, m + r)
-    rows = matrix(work, sizes[ROWS_AT], m + sizes[UNITS], sizes[ROW_SIZE])
-    E, slopes = matrix(work, sizes[SCRATCH_AT], 5, 5), matrix(work, sizes[SCRATCH_AT], 4, 2)
-    for i in range(m):
-        if sizes[UNITS] > 0:
-            write_unit_changes(i, v[m + i], C[i], dC[i], rows, parameters, sizes, work, dmeans[i])
-        else:
-            write_polynomial_changes(i, y[m + i], v[m + i], C[i], dC[i], parameters, sizes, work, dmeans[i])
-        weight, dweight, db, dq = scale * y[i], scale * v[i], v[m + i], dC[i, i]
-        value, first, square, second = own_values(rows[i], numbers)
-        own_slopes(rows[i], numbers, slopes)
-        dpulls[0, i] = dweight * value + weight * (slopes[0, 0] * dq + slopes[0, 1] * db) - dmeans[i, 0]
-        dpulls[1, i] = dweight * first + weight * (slopes[1, 0] * dq + slopes[1, 1] * db) - dmeans[i, 1]
-        dpulls[2, i] = dweight * second + weight * (slopes[3, 0] * dq + slopes[3, 1] * db) - dmeans[i, 2]
-        dA[i, i] = 2.0 * weight * dweight * square + weight**2 * (slopes[2, 0] * dq + slopes[2, 1] * db)
-    for i in range(m):
-        if is_stopped(sizes):
-            return
-        weight, dweight, db, half = scale * y[i], scale * v[i], v[m + i], 0.5 * dC[i, i]
-        for j in range(i):
-            other, dother, dbj, halfj, dc = scale * y[j], scale * v[j], v[m + j], 0.5 * dC[j, j], dC[i, j]
-            write_moments(head, C[i, j], rows[i], rows[j], numbers, E)
-            for k in range(3):
-                change = E[k + 1, 1] * dc + E[k + 2, 0] * half + E[k, 2] * halfj + E[k + 1, 0] * db + E[k, 1] * dbj
-                dpulls[k, i] += dother * E[k, 0] + other * change
-                change = E[1, k + 1] * dc + E[0, k + 2] * halfj + E[2, k] * half + E[0, k + 1] * dbj + E[1, k] * db
-                dpulls[k, j] += dweight * E[0, k] + weight * change
-            change = E[2, 2] * dc + E[3, 1] * half + E[1, 3] * halfj + E[2, 1] * db + E[1, 2] * dbj
-            dA[i, j] = dA[j, i] = (dweight * other + weight * dother) * E[1, 1] + weight * other * change
-
-
-@kernel
-def jacobian_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write the derivative of `rhs` of the flow along v: dF = dN C + N dC."""
-    m, r, scale, rate = sizes[WIDTH], sizes[AXES], parameters[SCALE], parameters[RATE_W]
-    n, first = m + r, 2 * m + m * r
-    place = sizes[SCRATCH_AT] + MOMENTS + sizes[DEGREE] + FURTHER
-    dC, dmeans = matrix(work, place, n, n), matrix(work, place + n * n, m, r + 3)
-    place += n * n + m * (r + 3)
-    dpulls, dA = matrix(work, place, 3, m), matrix(work, place + 3 * m, m, m)
-    place += 3 * m + m * m
-    dN, dF, turned = matrix(work, place, m, n), matrix(work, place + m * n, m, n), matrix(work, place + 2 * m * n, m, n)
-    C, N = matrix(work, 0, n, n), matrix(work, sizes[FORCES_AT], m, n)
-    means, pulls = matrix(work, sizes[MEANS_AT], m, r + 3), matrix(work, sizes[PULLS_AT], 3, m)
-    rhs(t, y, out, parameters, sizes, work)
-    write_gram(v, sizes, dC)
-    for a in range(r):
-        dC[m + a, m + a] = 0.0
-    write_mean_changes(y, v, dC, dmeans, dpulls, dA, parameters, sizes, work)
-    for i in range(m):
-        weight, dweight = rate * scale * y[i], rate * scale * v[i]
-        for j in range(m):
-            dN[i, j] = rate * dA[i, j]
-        for a in range(r):
-            dN[i, m + a] = -dweight * means[i, 3 + a] - weight * dmeans[i, 3 + a]
-        if sizes[SPHERE] == 0:
-            dN[i, i] += dweight * pulls[2, i] + weight * dpulls[2, i]
-    product_until(dN, C, dF, sizes)
-    product_until(N, dC, turned, sizes)
-    for i in range(m):
-        for j in range(n):
-            dF[i, j] += turned[i, j]
-    if sizes[SPHERE] == 1:
-        for i in range(m):
-            # N holds −turn already, whose F_ii is 0.
-            dturn = dF[i, i] / C[i, i]
-            for j in range(n):
-                dF[i, j] -= dturn * C[i, j]
-            dF[i, i] = 0.0
-    for i in range(m):
-        dloss = -parameters[RATE_V] * scale * dpulls[0, i]
-        out[i] = dloss - parameters[DECAY_V] * v[i]
-        out[m + i] = -parameters[RATE_B] * scale * (v[i] * pulls[1, i] + y[i] * dpulls[1, i])
-        for a in range(r):
-            out[2 * m + i * r + a] = -dF[i, m + a]
-    write_symmetric(dF, m, first, out)

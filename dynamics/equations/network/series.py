@@ -14,20 +14,28 @@ and in ρ, and of columns; then biases, edges in ρ, Chebyshev coefficients.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE, Link, known_link
-from dynamics.equations.network.normal_kernels import SQRT_HALF, normal_cdf, normal_density, slopes_from_moments
+from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
+from dynamics.equations.network.normal_kernels import (
+    SQRT_HALF,
+    normal_cdf,
+    normal_density,
+    write_threshold_derivatives,
+)
 from dynamics.kernels.jit import inlined_kernel, kernel, vector
+from dynamics.problem.checks import require
 from hermite import polynomials
-from hermite.arrays import Matrix, Vector
+from hermite.arrays import Vector
+from hermite.closed_forms import ClosedForm
 from hermite.expansion import FormulaLink, compile_formula
 from hermite.quadrature import integrate
+from hermite.text.formulas import variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,7 +111,7 @@ def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out:
 #
 # K = Σ_j E_j(a) E_j(b) x^j with λ = 1 and x = c, or with λ = √q and x = c/√(q_a q_b) where a series needs it; a
 # derivative moves the index, σ' has √(j+1) E_(j+1)/λ. A row holds after its head, whose last number is 1/λ, E_j for j
-# < N + 4, then N numbers each of the lists of σ' and σ''. `numbers` = [N, place of the links' heads, whether λ = √q,
+# < N + 2, then N numbers each of the lists of σ' and σ''. `numbers` = [N, place of the links' heads, whether λ = √q,
 # whether a link has a line, whether all biases are 0, the student's family, √0, √1, …, heads of the links, numbers of
 # the links]. Kernels take a link by the place of its `head`; the first is the student's.
 
@@ -204,9 +212,9 @@ def write_derivatives(q: float, b: float, numbers: Vector, out: Vector) -> None:
 def write_list_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
     """Write the lists of σ, σ' and σ'' of one unit, and 1/λ."""
     count, scale = int(numbers[TERMS]), math.sqrt(q) if numbers[SERIES] > 0.0 else 1.0
-    first, inverse = LIST + count + 4, 1.0 / scale
+    first, inverse = LIST + count + 2, 1.0 / scale
     row[LIST - 1] = inverse
-    write_functions(head, q, b, scale, numbers, vector(row, LIST, count + 4))
+    write_functions(head, q, b, scale, numbers, vector(row, LIST, count + 2))
     for j in range(count):
         row[first + j] = numbers[ROOT + j + 1] * row[LIST + j + 1] * inverse
     for j in range(count):
@@ -225,7 +233,7 @@ def term_count(x: float, count: int, is_series: float) -> int:
 def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
     """K, K1, K12, K2."""
     x, count = c * a[LIST - 1] * b[LIST - 1], int(numbers[TERMS])
-    first, second = LIST + count + 4, LIST + 2 * count + 4
+    first, second = LIST + count + 2, LIST + 2 * count + 2
     value = slope = both = bend = 0.0
     for j in range(term_count(x, count, numbers[SERIES]) - 1, -1, -1):
         value = a[LIST + j] * b[LIST + j] + x * value
@@ -233,23 +241,6 @@ def list_pair(c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, f
         both = a[first + j] * b[first + j] + x * both
         bend = a[second + j] * b[LIST + j] + x * bend
     return value, slope, both, bend
-
-
-@kernel
-def list_moments(c: float, a: Vector, b: Vector, numbers: Vector, out: Matrix) -> None:
-    """out[p, q] = E σ_a^(p) σ_b^(q) for p + q <= 4."""
-    count, x = int(numbers[TERMS]), c * a[LIST - 1] * b[LIST - 1]
-    for p in range(5):
-        for q in range(5 - p):
-            total = 0.0
-            for j in range(count - 1, -1, -1):
-                left, right = a[LIST + j + p], b[LIST + j + q]
-                for k in range(p):
-                    left *= numbers[ROOT + j + k + 1] * a[LIST - 1]
-                for k in range(q):
-                    right *= numbers[ROOT + j + k + 1] * b[LIST - 1]
-                total = left * right + x * total
-            out[p, q] = total
 
 
 # Mean derivatives of a polynomial at any variance and bias.
@@ -272,76 +263,44 @@ def write_series_means(q: float, b: float, means: Vector, D: Vector) -> None:
 # one place or both, E f_a^(p) (β_b x_b + ℓ_b) = ℓ_b D_p(a) + c β_b D_(p+1)(a) with ℓ = βb + γ.
 
 
-#: Derivatives of a neuron and of the other unit in K, K1, K12 and K2.
-LEFT, RIGHT = (0, 1, 1, 2), (0, 0, 1, 0)
+#: Derivatives of a neuron and of the other unit in K, K1_ij, K1_ji, K12, K2_ij and K2_ji.
+LEFT, RIGHT = (0, 1, 0, 1, 2, 0), (0, 0, 1, 1, 0, 2)
 
 
 @kernel
 def write_line_means(head: int, row: Vector, numbers: Vector, out: Vector) -> None:
-    """Write κ D_0 … κ D_5 of f, then the line's mean ℓ and slope β, and κ."""
+    """Write κ D_0 … κ D_3 of f, then the line's mean ℓ and slope β, and κ."""
     scale, slope, offset = numbers[head + 3], numbers[head + 4], numbers[head + 5]
-    out[0], out[1], first = scale * row[6], scale * row[7], 1
-    if numbers[head] == RELU:
-        out[2], first = scale * row[5], 2
-    for j in range(first, 5):
-        out[j + 1] = -(row[1] * out[j] + (j - first) * out[j - 1]) / row[2]
-    out[6], out[7], out[8] = slope * row[1] + offset, slope, scale
+    write_threshold_derivatives(int(numbers[head]), row, vector(out, 0, 4))
+    for j in range(4):
+        out[j] *= scale
+    out[4], out[5], out[6] = slope * row[1] + offset, slope, scale
 
 
 @kernel
 def line_part(p: int, mean: Vector) -> tuple[float, float]:
     """Return the mean of derivative p of a line, and its slope."""
     if p == 0:
-        return mean[6], mean[7]
-    return (mean[7], 0.0) if p == 1 else (0.0, 0.0)
-
-
-@kernel
-def beside(p: int, q: int, c: float, a: Vector, b: Vector) -> float:
-    """Return the part of E σ_a^(p) σ_b^(q) in which at least one place has its line."""
-    left, left_slope = line_part(p, a)
-    right, right_slope = line_part(q, b)
-    one = a[p] * right + left * b[q] + c * (a[p + 1] * right_slope + left_slope * b[q + 1])
-    return float(one + left * right + c * left_slope * right_slope)
+        return mean[4], mean[5]
+    return (mean[5], 0.0) if p == 1 else (0.0, 0.0)
 
 
 @kernel
 def lined_pair(
-    head: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, means: tuple[float, float, float, float]
-) -> tuple[float, float, float, float]:
-    """K, K1, K12, K2 from those of f."""
-    a, b = np.empty(9), np.empty(9)
+    head: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector,
+    means: tuple[float, float, float, float, float, float],
+) -> tuple[float, float, float, float, float, float]:  # fmt: skip
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji from those of f."""
+    a, b, found = np.empty(7), np.empty(7), np.empty(6)
     write_line_means(int(numbers[HEADS]), row_a, numbers, a)
     write_line_means(head, row_b, numbers, b)
-    found = np.empty(4)
-    for n in range(4):
-        found[n] = a[8] * b[8] * means[n] + beside(LEFT[n], RIGHT[n], c, a, b)
-    return found[0], found[1], found[2], found[3]
-
-
-@kernel
-def lined_moments(head: int, c: float, row_a: Vector, row_b: Vector, numbers: Vector, out: Matrix) -> None:
-    """E σ_a^(p) σ_b^(q), in place of those of f."""
-    a, b = np.empty(9), np.empty(9)
-    write_line_means(int(numbers[HEADS]), row_a, numbers, a)
-    write_line_means(head, row_b, numbers, b)
-    for p in range(5):
-        for q in range(5 - p):
-            out[p, q] = a[8] * b[8] * out[p, q] + beside(p, q, c, a, b)
-
-
-@kernel
-def lined_slopes(row: Vector, numbers: Vector, out: Matrix) -> None:
-    """Write the derivatives of the means of a neuron with itself, in place of those of f."""
-    a, mean, slopes = np.empty(9), np.empty((5, 5)), np.empty((4, 2))
-    write_line_means(int(numbers[HEADS]), row, numbers, a)
-    for p in range(5):
-        for q in range(5 - p):
-            mean[p, q] = beside(p, q, row[0], a, a)
-    slopes_from_moments(mean, slopes)
-    for n in range(4):
-        for k in range(2):
-            out[n, k] = a[8] * a[8] * out[n, k] + slopes[n, k]
+    for n in range(6):
+        p, q = LEFT[n], RIGHT[n]
+        left, left_slope = line_part(p, a)
+        right, right_slope = line_part(q, b)
+        one = a[p] * right + left * b[q] + c * (a[p + 1] * right_slope + left_slope * b[q + 1])
+        found[n] = a[6] * b[6] * means[n] + one + left * right + c * left_slope * right_slope
+    return found[0], found[1], found[2], found[3], found[4], found[5]
 
 
 #: Panels of ρ, of which each has NODES Chebyshev nodes, and of b for trained biases.
@@ -452,28 +411,18 @@ def _columns(rho: Array, own: list[Array], coefficients: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """E_j of one link, by panels of ρ and values or panels of b.
-
-    Attributes
-    ----------
-    functions : Functions
-    terms : int
-        J + 1, the number of terms of K.
-    lengths : ndarray
-        Edges of the panels of ρ; what is outside them is not certified.
-    biases : ndarray
-        The fixed biases, or edges of the panels of b.
-    trained : bool
-        Whether the biases are edges.
-    data : ndarray, shape (biases or their panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 4)
-        Chebyshev coefficients of the means of a neuron with itself, then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² ….
-    """
+    """E_j of one link, by panels of ρ and values or panels of b."""
 
     functions: Functions
+    #: J + 1, the number of terms of K.
     terms: int
+    #: Edges of the panels of ρ; what is outside them is not certified.
     lengths: Array
+    #: The fixed biases, or edges of the panels of b for trained ones.
     biases: Array
     trained: bool
+    #: Chebyshev coefficients of the means of a neuron with itself, then of E_0, E_1/ρ, E_2/ρ², E_3/ρ² …, shape
+    #: (biases or their panels, panels of ρ, nodes of b, nodes of ρ, OWN + terms + 2).
     data: Array
 
     @property
@@ -484,12 +433,12 @@ class SeriesTable:
 
     def covers(self, length: Array, bias: Array) -> Array:
         """Return which of the pairs (ρ, b) the table holds."""
-        known = (length >= self.lengths[0]) & (length <= self.lengths[-1])
         if self.trained:
-            inside: Array = known & (bias >= self.biases[0]) & (bias <= self.biases[-1])
-            return inside
-        found: Array = known & (np.abs(np.subtract.outer(bias, self.biases)).min(axis=-1) <= 1e-12)
-        return found
+            known = (bias >= self.biases[0]) & (bias <= self.biases[-1])
+        else:
+            known = np.abs(np.subtract.outer(bias, self.biases)).min(axis=-1) <= 1e-12
+        covered: Array = known & (length >= self.lengths[0]) & (length <= self.lengths[-1])
+        return covered
 
     def tails(self, length: Array, bias: Array) -> Array:
         """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
@@ -540,28 +489,25 @@ def series_table(
     if functions.bend is None:
         lengths[0] = max(lengths[0], LEAST_LENGTH)
     smooth = functions.is_smooth((1.0, float(lengths[-1])), float(places[len(places) // 2]))
-    if trained and not smooth:
-        msg = (
-            f"Argument `student` must have a smooth link where biases are trained, or more than {MOST_BIASES} differ, "
-            f"but has {link.name}."
-        )
-        raise ValueError(msg)
+    require(
+        smooth or not trained,
+        f"Argument `student` must have a smooth link where biases are trained, or more than {MOST_BIASES} differ, but "
+        f"has {link.name}.",
+    )
     measure = functions.trapezoid if smooth else functions.adaptive
     blocks = list(pairwise(places)) if trained else [(b, b) for b in places]
     shape = (NODES if trained else 1, UNIT_NODES if unit else NODES)
     ends = list(pairwise(lengths))
 
     def panel(n: int) -> Array | None:
-        fits = [_fit(measure, ends[n], block, shape, terms + 4) for block in blocks]
+        fits = [_fit(measure, ends[n], block, shape, terms + 2) for block in blocks]
         return np.stack([series for series, _ in fits]) if all(agrees for _, agrees in fits) else None
 
     # From the panel of ρ = 1 up and down, to the first where the series fails.
     start = next(n for n, (_, high) in enumerate(ends) if high >= 1.0)
     above = _until_none(panel, range(start, len(ends)))
     below = _until_none(panel, range(start - 1, -1, -1))[::-1]
-    if not above:
-        msg = f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}."
-        raise ValueError(msg)
+    require(above, f"Argument `student` must have a link whose means are smooth in |w|, but has {link.name}.")
     covered = lengths[start - len(below) : start + len(above) + 1]
     return SeriesTable(functions, terms, covered, places, trained, np.stack([*below, *above], axis=1))
 
@@ -596,6 +542,108 @@ def _fit(
     )
 
 
+# Links by family, with their numbers.
+
+
+#: Largest degree of a polynomial, whose derivatives at 0 are float64.
+LARGEST_DEGREE = 150
+#: |h_j(x)| φ(x) <= CRAMER e^(-x²/4) (Cramér's inequality).
+CRAMER = 1.0865 / math.sqrt(2.0 * math.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A link's family, and E_j of a polynomial at q = 1 and 0, its table, or κ, β and γ of a link κ f + βz + γ."""
+
+    family: int
+    coefficients: Array = field(default_factory=lambda: np.empty((2, 0)))
+    table: SeriesTable | None = None
+    scale: float = 1.0
+    slope: float = 0.0
+    offset: float = 0.0
+
+    @property
+    def has_line(self) -> bool:
+        """Whether it is more than f."""
+        return (self.scale, self.slope, self.offset) != (1.0, 0.0, 0.0)
+
+    @property
+    def numbers(self) -> Array:
+        """What the kernels read."""
+        return self.coefficients.ravel() if self.table is None else self.table.numbers
+
+    @property
+    def terms(self) -> int:
+        """The degree of a polynomial and one, 0 of other links."""
+        return int(self.coefficients.shape[1])
+
+    def tails(self, terms: int, q: Array, b: Array) -> Array:
+        """Return bounds on what a series of so many terms leaves out of σ and of σ', shape (2, units).
+
+        Terms of relu, erf and sign are bounded one by one. Those of the slope of sign do not fall: its row holds their
+        bound. Infinity stands for what is outside the range of a table.
+        """
+        if self.family == POLYNOMIAL:
+            return np.zeros((2, q.size))
+        length = np.sqrt(q)
+        if self.table is not None:
+            bound: Array = np.where(self.table.covers(length, b), self.table.tails(length, b), np.inf)
+            return bound
+        T = q + 1.0 if self.family == ERF else q
+        size = abs(self.scale) * CRAMER * np.exp(-0.25 * b * b / T)
+        if self.family == RELU:
+            return np.stack([length * size / math.sqrt(terms - 1.0), np.full_like(q, abs(self.scale))])
+        if self.family == SIGN:
+            return np.stack([np.full_like(q, abs(self.scale)), 2.0 * size / length])
+        power = 2.0 * size * np.sqrt((q / T) ** terms * T)
+        return np.stack([power / math.sqrt(terms), power / np.sqrt(T)])
+
+
+def known_link(link: HermiteExpansion) -> Link | None:
+    """Return a polynomial, or κ f + βz + γ with f one of relu, sign and erf(z/√2); None for any other link."""
+    if link.is_polynomial:
+        degree = len(link.link_coefficients()) - 1
+        require(
+            degree <= LARGEST_DEGREE,
+            f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}.",
+        )
+        return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
+    if not isinstance(link.exact_source, ClosedForm):
+        return None
+    line = [0.0, 0.0]
+    scales = dict.fromkeys((RELU, SIGN, ERF), 0.0)
+    for term in link.exact_source.terms:
+        size = float(term.coefficient)
+        if term.kind == "one" and term.power <= 1:
+            line[term.power] += size
+        elif term.kind == "step" and term.power == 0 and term.parameters == (0,):
+            scales[SIGN] += 0.5 * size
+            line[0] += 0.5 * size
+        elif term.kind == "step" and term.power == 1 and term.parameters == (0,):
+            scales[RELU] += size
+        elif term.kind == "erf" and term.power == 0 and 2 * term.parameters[0] ** 2 == 1 and term.parameters[1] == 0:
+            scales[ERF] += size * (1.0 if term.parameters[0] > 0 else -1.0)
+        else:
+            return None
+    found = [family for family, scale in scales.items() if scale != 0.0]
+    return Link(found[0], scale=scales[found[0]], slope=line[1], offset=line[0]) if len(found) == 1 else None
+
+
+def _at_zero(link: HermiteExpansion) -> list[float]:
+    """Return σ^(j)(0)/√j! of a polynomial, from exact coefficients where they are known."""
+    count = len(link.link_coefficients())
+    if link.exact_source is None:
+        given = [c * math.sqrt(math.factorial(k)) for k, c in enumerate(link.link_coefficients())]
+        heat = [(-0.5) ** n / math.factorial(n) for n in range(count)]
+        derivatives = [math.fsum(h * d for h, d in zip(heat, given[j::2], strict=False)) for j in range(count)]
+    else:
+        import sympy
+
+        powers = sympy.Poly(link.expression, variable()).all_coeffs()[::-1]
+        derivatives = [float(power * math.factorial(j)) for j, power in enumerate(powers)]
+    return [derivative / math.sqrt(math.factorial(j)) for j, derivative in enumerate(derivatives)]
+
+
 # What kernels of pairs of units take of the links: the means K = E σ_a σ_b and their derivatives.
 #
 # Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b, K12 = E
@@ -610,20 +658,13 @@ _ROOTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """The numbers that the kernels of all pairs of one network take, those of `network_kernels`.
+    """What the kernels of all pairs of one network take, those of `network_kernels`."""
 
-    Attributes
-    ----------
-    numbers : ndarray
-        What they know of the links.
-    row_size : int
-        Numbers of scratch per unit.
-    links : tuple of Link
-        The student's link and those of the teacher.
-    """
-
+    #: What they know of the links.
     numbers: Array
+    #: Numbers of scratch per unit.
     row_size: int
+    #: The student's link and those of the teacher.
     links: tuple[Link, ...]
 
     @property
@@ -634,21 +675,9 @@ class PairSource:
     def series_error(self, link: Integers, q: Array, b: Array, gram: Array) -> float:
         """Return a bound on the error of K and K12 over all pairs that are a series, tail_a tail_b |s|^terms.
 
-        K2 has no bound of its own; its error is about √(q_b/q_a) times that of K12.
-
-        Parameters
-        ----------
-        link : ndarray, shape (n,)
-            0 for neurons, else the link of a unit of the teacher.
-        q, b : ndarray, shape (n,)
-            Variances |w|² and biases, dimensionless.
-        gram : ndarray, shape (n, n)
-            Covariances w_a·w_b.
-
-        Returns
-        -------
-        float
-            0 where no pair is a series, infinity where a unit is outside the range that its table covers.
+        K2 has no bound of its own; its error is about √(q_b/q_a) times that of K12. `link` (n,) is 0 for neurons, else
+        the link of a unit of the teacher, `q` and `b` (n,) are variances |w|² and biases, `gram` (n, n) covariances,
+        all dimensionless. The bound is infinite where a unit is outside the range that its table covers.
         """
         if not self.is_series:
             return 0.0
@@ -674,30 +703,18 @@ def pair_source(
     biases: Sequence[float] | None = None,
     teacher_biases: Sequence[Sequence[float]] = (),
 ) -> PairSource:
-    """Return the numbers of a student's link and the distinct links of the teacher's units.
+    """Return the numbers of a student's link and the distinct links of the teacher's units, of length 1.
 
-    Parameters
-    ----------
-    student : HermiteExpansion
-        Link of the neurons.
-    teachers : sequence of HermiteExpansion
-        Links of the teacher, numbered from 1; its directions are unit vectors.
-    biases : sequence of float, optional
-        All biases that neurons can have; None for any, as of trained ones. Where all are 0, and those of the teacher,
-        kernels need no Φ_2 and are several times as fast.
-    teacher_biases : sequence of sequences of float, optional
-        Those of the units of each link of the teacher; by default 0.
-
-    Raises
-    ------
-    ValueError
-        If a mean does not exist, as the square of the slope of a student that jumps, or is not known.
+    `biases` are all that neurons can have, None for any, as of trained ones; `teacher_biases` are those of the units of
+    each link of the teacher, by default 0. Where all are 0 kernels need no Φ_2 and are several times as fast.
+    ValueError is raised if a mean does not exist, as the square of the slope of a student that jumps, or is not known.
     """
     expansions = [student, *teachers]
     links = [known_link(expansion) or Link(TABLE) for expansion in expansions]
-    if links[0].family == SIGN:
-        msg = f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}."
-        raise ValueError(msg)
+    require(
+        links[0].family != SIGN,
+        f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}.",
+    )
     values = [None if biases is None else _distinct(biases)]
     values += [_distinct(given) for given in teacher_biases] or [(0.0,) for _ in teachers]
     terms = max(link.terms for link in links)
@@ -708,7 +725,7 @@ def pair_source(
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
     centred = all(given is not None and not any(given) for given in values)
-    return PairSource(_numbers(links, terms, is_series, centred), LIST + 3 * terms + 4, tuple(links))
+    return PairSource(_numbers(links, terms, is_series, centred), LIST + 3 * terms + 2, tuple(links))
 
 
 def _distinct(values: Sequence[float]) -> tuple[float, ...]:

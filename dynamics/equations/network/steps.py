@@ -33,26 +33,18 @@ polynomial q alone, then D_j = E σ^(j), j < J. Biases that are all 0 are so und
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from math import comb, factorial, gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import hermite
-from dynamics.equations.committee import (
-    LARGEST_STEP_DEGREE,
-    compiled_diagram_size,
-    diagram_second,
-    diagram_size,
-    write_diagram_tables,
-)
-from dynamics.equations.interface import Functions
 from dynamics.equations.network import network_kernels
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
 from dynamics.equations.network.network_kernels import (
@@ -66,22 +58,19 @@ from dynamics.equations.network.network_kernels import (
     SPHERE,
     THEORY,
     WIDTH,
-    event_values,
-    jacobian_diagonal,
-    normalise,
 )
 from dynamics.equations.network.normal_kernels import (
     difference_of_products,
     normal_cdf,
-    relu_relu,
-    relu_sign,
-    sign_relu,
-    sign_sign,
+    threshold_pair,
+    write_threshold_derivatives,
     write_threshold_row,
 )
 from dynamics.equations.network.series import write_series_means
 from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
+from dynamics.kernels.products import is_stopped, product
+from dynamics.problem.checks import require
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives
 from hermite.text.messages import shown
@@ -109,14 +98,7 @@ def write_step_row(q: float, b: float, kind: int, place: int, degree: int, numbe
         write_series_means(q, b, vector(numbers, place, degree + 1), D)
         return
     write_threshold_row(kind, q, b, row)
-    D[0], D[1] = row[6], row[7]
-    # From here on D holds derivatives of the density at the threshold.
-    first = 1
-    if kind == RELU:
-        first, D[2] = 2, row[5]
-    for j in range(first, D.size - 1):
-        before = D[j - 1] if j > first else 0.0
-        D[j + 1] = -(b * D[j] + (j - first) * before) / row[2]
+    write_threshold_derivatives(kind, row, D)
 
 
 @kernel
@@ -136,12 +118,8 @@ def series_pair(degree: int, c: float, a: Vector, b: Vector) -> tuple[float, flo
 
 
 @kernel
-def jump_pair(
-    centred: bool, c: float, a: Vector, b: Vector
-) -> tuple[float, float, float, float, float, float]:  # fmt: skip
-    """Return the same for sign or erf with sign or erf; jumps on one axis never meet, or move together."""
-    if difference_of_products(a[2], b[2], c, c) > ALIGNED * a[2] * b[2]:
-        return sign_sign(centred, c, a, b)
+def aligned_jumps(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
+    """Return the same for jumps on one axis, which never meet, or move together."""
     turned = math.copysign(1.0, c)
     gap = a[4] - turned * b[4]
     side = 0.0 if gap == 0.0 else math.copysign(2.0, gap)
@@ -159,17 +137,10 @@ def step_pair(
         return series_pair(min(degree_a, degree_b) if kind_b == POLYNOMIAL else degree_a, c, a, b)
     if kind_b == POLYNOMIAL:
         return series_pair(degree_b, c, a, b)
-    if kind_a == RELU and kind_b == RELU:
-        return relu_relu(centred, c, a, b)
-    if kind_a == RELU:
-        value, left, both, bend_a = relu_sign(centred, c, a, b)
-        _, right, _, bend_b = sign_relu(centred, c, b, a)
-        return value, left, right, both, bend_a, bend_b
-    if kind_b == RELU:
-        value, left, both, bend_a = sign_relu(centred, c, a, b)
-        _, right, _, bend_b = relu_sign(centred, c, b, a)
-        return value, left, right, both, bend_a, bend_b
-    return jump_pair(centred, c, a, b)
+    separate = difference_of_products(a[2], b[2], c, c) > ALIGNED * a[2] * b[2]
+    if separate or RELU in (kind_a, kind_b):
+        return threshold_pair(kind_a, kind_b, centred, c, a, b)
+    return aligned_jumps(c, a, b)
 
 
 @kernel
@@ -184,6 +155,47 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 
 @kernel
+def write_central_erf_second(
+    C: Matrix, weight: Vector, noise: float, d: float, exact: bool, m: int, sizes: Integers, work: Vector, out: Matrix
+) -> None:
+    """Write what `write_erf_second` does, where all vectors are of erf and without biases, in fewer operations.
+
+    A mean of second derivatives is twice the derivative in the covariance.
+    """
+    M = weight.size
+    tilted, left, right = matrix(work, 0, M, M), vector(work, M * M, M), vector(work, M * M + M, M)
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        for j in range(i + 1):
+            c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
+            determinant = first * second - c * c
+            for a in range(M):
+                x, y = C[a, i], C[a, j]
+                left[a], right[a] = (second * x - c * y) / determinant, (first * y - c * x) / determinant
+            for a in range(M):
+                for b in range(M):
+                    tilted[a, b] = C[a, b] - left[a] * C[b, i] - right[a] * C[b, j]
+            square = change = 0.0
+            for a in range(M):
+                wide = 1.0 + tilted[a, a]
+                growth = tilted[a, a] - left[a] ** 2 - right[a] ** 2
+                for b in range(a + 1):
+                    together = weight[a] * weight[b] * (1.0 if a == b else 2.0)
+                    other, s = 1.0 + tilted[b, b], tilted[a, b]
+                    square += together * math.asin(s / math.sqrt(wide * other))
+                    if exact:
+                        ds = s - left[a] * left[b] - right[a] * right[b]
+                        db = tilted[b, b] - left[b] ** 2 - right[b] ** 2
+                        turn = ds - 0.5 * s * (growth / wide + db / other)
+                        change += together * turn / math.sqrt(wide * other - s * s)
+            mean = 2.0 / math.pi * square + noise
+            dimensions = d - 2.0 + (first + second) / determinant if exact else d
+            result = dimensions * mean + 4.0 / math.pi * change
+            out[i, j] = out[j, i] = 2.0 / math.pi / math.sqrt(determinant) * result
+
+
+@kernel
 def write_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
@@ -194,10 +206,17 @@ def write_erf_second(
     """
     C, bias, weight = vectors
     M = weight.size
-    size, centred = STEP_HEAD + layout[0], layout[1] == 1
+    size, centred, others = STEP_HEAD + layout[0], layout[1] == 1, 0
+    for a in range(M):
+        others += 0 if layout[VECTORS + 3 * a] == ERF else 1
+    if centred and others == 0:
+        write_central_erf_second(C, weight, noise, d, exact, m, layout, work, out)
+        return
     rows, tilted = matrix(work, 0, M, size), matrix(work, M * size, M, M)
     sides, turns = matrix(work, M * (size + M), M, 2), vector(work, M * (size + M + 2), M)
     for i in range(m):
+        if is_stopped(layout):
+            return
         for j in range(i + 1):
             first, second, c = 1.0 + C[i, i], 1.0 + C[j, j], C[i, j]
             determinant = first * second - c * c
@@ -241,10 +260,146 @@ def write_erf_second(
             out[i, j] = out[j, i] = scale * result
 
 
-# The noise of a step of polynomial neurons.
+# Gaussian means of a finite step for polynomial links, by Wick's theorem.
+#
+# Vectors a = 0 … M − 1 have covariances C, weights w_a in the error ē = Σ_a w_a σ_a, and mean derivatives F_ak of their
+# functions at their variances and biases. Products of four series are sums over diagrams as in `hermite.polynomials`,
+# covariances in place of cosines:
+#
+# Σ_ab w_a w_b E[σ_a f_b φ_i ψ_j] = Σ Σ_ab H_rs(a) C_ab^e/e! H'_r's'(b) Z[r+r', s+s'],
+# H_rs(a) = w_a F_a,e+r+s C_ai^r C_aj^s / (r! s!),   Z[R, S] = Σ_t φ_i,R+t ψ_j,S+t C_ij^t / t!,
+#
+# with e, r, s, r', s' ≥ 0 legs between a and b, a and i, and so on; H' has the mean derivatives of f. For links of
+# degree up to K, `work` begins with C (M, M) and F (M, K + 4), F = 0 beyond K, and ends with w (M); in between are
+# the same of λσ'(λ) (M, K + 4), λ without its mean, Z and Z' (K, K), then, one row of M numbers per (r, s), H, H' and
+# Y = H C^(∘e)/e!, and C^(∘e)/e! for e = 0 … K.
 #
 # `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the
 # place of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
+
+
+#: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
+LARGEST_STEP_DEGREE = 12
+
+
+def diagram_size(vectors: int, degree: int) -> int:
+    """Return the numbers of scratch for diagrams of M vectors and links of degree up to K, C included."""
+    M, K = vectors, degree
+    rows = (K + 1) * (K + 2) // 2
+    return int(M * M + 2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M + M)
+
+
+compiled_diagram_size = kernel(diagram_size)
+
+
+@kernel
+def write_diagram_tables(M: int, K: int, work: Vector) -> None:
+    """Mean derivatives of λσ'(λ), k F_k + v F_(k+2) because E[λ f] = v E f', and the powers of C, after C and F."""
+    own, euler = M * M, M * M + M * (K + 4)
+    for a in range(M):
+        v = work[a * M + a]
+        for k in range(K + 4):
+            later = work[own + a * (K + 4) + k + 2] if k < K + 2 else 0.0
+            work[euler + a * (K + 4) + k] = k * work[own + a * (K + 4) + k] + v * later
+    powers = compiled_diagram_size(M, K) - M - (K + 1) * M * M
+    for x in range(M * M):
+        power = 1.0
+        for e in range(K + 1):
+            work[powers + e * M * M + x] = power
+            power *= work[x] / (e + 1)
+
+
+@kernel
+def write_contractions(i: int, j: int, M: int, K: int, work: Vector) -> None:
+    """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
+    c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
+    F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + j * (K + 4), K + 4)
+    Z = M * M + 2 * M * (K + 4)
+    for R in range(K):
+        for S in range(K):
+            plain = mixed = 0.0
+            for t in range(K - 1 - max(R, S), -1, -1):
+                x, y = R + t, S + t
+                left, right = x * F[x + 1] + v * F[x + 3], y * G[y + 1] + u * G[y + 3]
+                plain = F[x + 1] * G[y + 1] + plain * c / (t + 1)
+                mixed = left * G[y + 1] + F[x + 1] * right + mixed * c / (t + 1)
+            work[Z + R * K + S] = plain
+            work[Z + K * K + R * K + S] = mixed
+
+
+@kernel
+def write_half_diagrams(
+    e: int, i: int, j: int, absent: int, table: int, target: int, M: int, K: int, work: Vector
+) -> int:
+    """H_rs(a) for r + s ≤ K − e, made of the mean derivatives at `table`; return how many do not vanish by parity."""
+    weights = compiled_diagram_size(M, K) - M
+    row = 0
+    for a in range(M):
+        toward_i, toward_j = work[a * M + i], work[a * M + j]
+        row = 0
+        power = work[weights + a]
+        for r in range(K - e + 1):
+            term = power
+            for s in range(K - e + 1 - r):
+                if (e + r + s) % 2 != absent:
+                    work[target + row * M + a] = term * work[table + a * (K + 4) + e + r + s]
+                    row += 1
+                term *= toward_j / (s + 1)
+            power *= toward_i / (r + 1)
+    return row
+
+
+@kernel
+def row_product(first: int, second: int, count: int, work: Vector) -> float:
+    """Inner product of two rows of `work`."""
+    total = 0.0
+    for b in range(count):
+        total += work[first + b] * work[second + b]
+    return total
+
+
+@kernel
+def diagram_second(
+    i: int, j: int, noise: float, d: float, exact: bool, absent: int, M: int, K: int, work: Vector
+) -> float:
+    """Return E[(ē² + τ²) σ'_i σ'_j |x|²], its part of order d unless it is to be exact; `noise` is τ².
+
+    E[F |x|²] = d E F + E[x·∂F], x·∂F = 2 ē ε σ'_i σ'_j + (ē² + τ²)(λσ''_i σ'_j + σ'_i λσ''_j), ε = Σ_a w_a λ_a σ'_a.
+    """
+    write_contractions(i, j, M, K, work)
+    own = M * M
+    Z = own + 2 * M * (K + 4)
+    H = Z + 2 * K * K
+    size = (K + 1) * (K + 2) // 2 * M
+    E, Y, powers = H + size, H + 2 * size, H + 3 * size
+    slope = noise * work[Z]
+    base = noise * work[Z + K * K] if exact else 0.0
+    for e in range(K + 1):
+        legs = K - e + 1
+        rows = write_half_diagrams(e, i, j, absent, own, H, M, K, work)
+        product(matrix(work, H, rows, M), matrix(work, powers + e * M * M, M, M), matrix(work, Y, rows, M))
+        if exact:
+            write_half_diagrams(e, i, j, absent, own + M * (K + 4), E, M, K, work)
+        x = -1
+        for r in range(legs):
+            for s in range(legs - r):
+                if (e + r + s) % 2 == absent:
+                    continue
+                x += 1
+                y = -1
+                for r2 in range(legs):
+                    for s2 in range(legs - r2):
+                        if (e + r2 + s2) % 2 == absent:
+                            continue
+                        y += 1
+                        if r + r2 < K and s + s2 < K:
+                            place = Z + (r + r2) * K + s + s2
+                            alike = row_product(Y + x * M, H + y * M, M, work)
+                            slope += alike * work[place]
+                            if exact:
+                                mixed = row_product(Y + x * M, E + y * M, M, work)
+                                base += alike * work[place + K * K] + 2.0 * mixed * work[place]
+    return float(d * slope + base)
 
 
 @kernel
@@ -268,6 +423,8 @@ def write_polynomial_second(
         write_series_means(C[a, a], bias[a], vector(numbers, place, degree + 1), D)
     write_diagram_tables(M, K, work)
     for i in range(m):
+        if is_stopped(layout):
+            return
         for j in range(i + 1):
             out[i, j] = out[j, i] = diagram_second(i, j, noise, d, exact, absent, M, K, work)
 
@@ -282,8 +439,6 @@ def write_polynomial_second(
 
 # From the end of `sizes`, whose last number says whether the step is given up.
 EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
-# Step of the central difference, about the cube root of the spacing of float64.
-DIFFERENCE = 6e-6
 
 
 @kernel
@@ -366,26 +521,6 @@ def add_step_terms(
                 out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
 
 
-@inlined_kernel
-def add_product_terms(
-    write_second: Callable[..., None], t: float, y: Vector, v: Vector, out: Vector,
-    parameters: Vector, sizes: Integers, work: Vector,
-) -> None:  # fmt: skip
-    """Add the derivative along v of the terms of order η, a central difference."""
-    largest = 0.0
-    for x in range(v.size):
-        largest = max(largest, abs(v[x]))
-    if largest == 0.0:
-        return
-    epsilon = DIFFERENCE / largest
-    beside, rates = vector(work, work.size - y.size, y.size), vector(work, work.size - 2 * y.size, y.size)
-    for sign in (1.0, -1.0):
-        for x in range(y.size):
-            beside[x] = y[x] + sign * epsilon * v[x]
-        network_kernels.rhs(t, beside, rates, parameters, sizes, work)
-        add_step_terms(write_second, beside, sign * 0.5 / epsilon, out, parameters, sizes, work)
-
-
 @kernel
 def erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the velocity of the flow and what finite steps of erf neurons add."""
@@ -402,26 +537,8 @@ def polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: 
         add_step_terms(write_polynomial_second, y, 1.0, out, parameters, sizes, work)
 
 
-@kernel
-def erf_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:  # fmt: skip
-    """Write the derivative of `erf_rhs` along v: exact for the flow."""
-    network_kernels.jacobian_product(t, y, v, out, parameters, sizes, work)
-    add_product_terms(write_erf_second, t, y, v, out, parameters, sizes, work)
-
-
-@kernel
-def polynomial_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:  # fmt: skip
-    """Write the derivative of `polynomial_rhs` along v: exact for the flow."""
-    network_kernels.jacobian_product(t, y, v, out, parameters, sizes, work)
-    add_product_terms(write_polynomial_second, t, y, v, out, parameters, sizes, work)
-
-
-_OF_ERF = Functions(erf_rhs, event_values, normalise, jacobian_diagonal, erf_product)
-_OF_POLYNOMIALS = Functions(polynomial_rhs, event_values, normalise, jacobian_diagonal, polynomial_product)
+FLOW = NetworkSystem.functions
+_OF_ERF, _OF_POLYNOMIALS = replace(FLOW, rhs=erf_rhs), replace(FLOW, rhs=polynomial_rhs)
 
 
 class NetworkStepSystem(NetworkSystem):
@@ -436,12 +553,11 @@ class NetworkStepSystem(NetworkSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         exact = step_theory == "finite-d"
         super().__init__(problem)
-        if exact and self.student.first_layer == "sphere":
-            msg = (
-                "Argument `step_theory` must be 'infinite-d' for neurons on the sphere, whose mean step at finite d is "
-                f"no finite sum because it divides by a length, but is {shown(step_theory)}."
-            )
-            raise ValueError(msg)
+        require(
+            not exact or self.student.first_layer != "sphere",
+            "Argument `step_theory` must be 'infinite-d' for neurons on the sphere, whose mean step at finite d is no "
+            f"finite sum because it divides by a length, but is {shown(step_theory)}.",
+        )
         units, m = step_units(problem), problem.width
         source = step_source(problem.activation, m, units, biased=self.student.has_biases)
         self.functions = _OF_POLYNOMIALS if source.is_polynomial else _OF_ERF
@@ -452,7 +568,7 @@ class NetworkStepSystem(NetworkSystem):
         self.parameters: Array = np.concatenate([self.parameters, step, *teacher, *directions, source.numbers])
         self.sizes: Integers = np.concatenate([self.sizes, source.layout, [exact, *places]])
         M = m + len(units)
-        self.work_size += M * M + m * m + 2 * M + source.work_size + 2 * self.initial_state.size
+        self.work_size += M * M + m * m + 2 * M + source.work_size
 
 
 # Which links have an exact mean step of finite size, and what its kernels take: E[(ē² + τ²) σ'_i σ'_j |x|²].
@@ -464,8 +580,6 @@ class NetworkStepSystem(NetworkSystem):
 #: The family of a link whose mean step is not known.
 UNKNOWN = TABLE
 _KINDS = {"relu": RELU, "sign": SIGN, "erf": ERF}
-#: Numbers of a row of tables before D_0.
-HEAD = 9
 
 
 class StepLink(NamedTuple):
@@ -488,10 +602,7 @@ class StepUnit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepSource:
-    """What the kernel `write_step_second` takes.
-
-    It is that of `write_polynomial_second` where neurons are polynomials, else of `write_erf_second`.
-    """
+    """What `write_polynomial_second` takes where neurons are polynomials, and else `write_erf_second`."""
 
     is_polynomial: bool
     numbers: Array
@@ -535,47 +646,46 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
     Raises ValueError, which names `sgd_check.simulate`, where the mean step does not close.
     """
     own, links = step_link(student), [unit.link for unit in units]
-    if own.kind not in (ERF, POLYNOMIAL):
-        _refuse(f"neurons of {own.name}: it is known for 'erf' and polynomials")
+    sources = f"neurons of {own.name}"
+    _require_known(own.kind in (ERF, POLYNOMIAL), f"{sources}: it is known for 'erf' and polynomials")
+    alone = own.kind == POLYNOMIAL
+    kinds = "polynomials" if alone else "'erf', 'relu', 'step', 'sign' and polynomials"
     for link in links:
-        if link.kind == UNKNOWN or (own.kind == POLYNOMIAL and link.kind != POLYNOMIAL):
-            kinds = "polynomials" if own.kind == POLYNOMIAL else "'erf', 'relu', 'step', 'sign' and polynomials"
-            _refuse(f"neurons of {own.name} and a teacher of {link.name}: it is known for a teacher of {kinds}")
+        known = link.kind == POLYNOMIAL if alone else link.kind != UNKNOWN
+        _require_known(known, f"{sources} and a teacher of {link.name}: it is known for a teacher of {kinds}")
     vectors = [own] * width + links
-    places = dict.fromkeys(vectors)
     numbers: list[float] = []
-    at = {}
-    for link in places:
-        at[link] = len(numbers)
-        numbers += link.numbers
+    at: dict[StepLink, int] = {}
+    for link in vectors:
+        if link not in at:
+            at[link] = len(numbers)
+            numbers += link.numbers
     top, M = max(link.degree for link in vectors), len(vectors)
     biased = biased or any(unit.bias for unit in units)
-    if own.kind == POLYNOMIAL:
-        if top > LARGEST_STEP_DEGREE:
-            _refuse(f"polynomials of degree {top}: it is known up to {LARGEST_STEP_DEGREE}")
-        lacking = 2 if biased else _lacking_parity(places)
+    if alone:
+        most = LARGEST_STEP_DEGREE
+        _require_known(top <= most, f"polynomials of degree {top}: it is known up to {most}")
+        lacking = 2 if biased else lacking_parity([link.numbers for link in at])
         layout = [max(top, 1), lacking, *(x for v in vectors for x in (at[v], v.degree))]
         size = diagram_size(M, layout[0])
     else:
         layout = [top + 3, not biased, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
-        size = M * (HEAD + layout[0] + M + 3)
-    return StepSource(own.kind == POLYNOMIAL, np.array(numbers), np.array(layout, dtype=np.int64), size)
+        size = M * (STEP_HEAD + layout[0] + M + 3)
+    return StepSource(alone, np.array(numbers), np.array(layout, dtype=np.int64), size)
 
 
-def _refuse(where: str) -> None:
-    msg = (
+def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
+    """Return the parity, 0 or 1, of the degrees that all polynomials lack, of their mean derivatives; 2 if none."""
+    return next((parity for parity in (0, 1) if not any(np.any(numbers[parity::2]) for numbers in links)), 2)
+
+
+def _require_known(known: bool, links: str) -> None:
+    """Raise ValueError with the links of a problem unless their mean step is known."""
+    require(
+        known,
         "Argument `problem` must have links whose mean step of a finite learning rate is known exactly, but has "
-        f"{where}; `sgd_check.simulate` takes such steps."
+        f"{links}; `sgd_check.simulate` takes such steps.",
     )
-    raise ValueError(msg)
-
-
-def _lacking_parity(links: Mapping[StepLink, None]) -> int:
-    """Return the parity, 0 or 1, of the degrees that all polynomials lack; 2 if there is none."""
-    for parity in (0, 1):
-        if not any(any(link.numbers[parity::2]) for link in links):
-            return parity
-    return 2
 
 
 def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> tuple[StepUnit, ...]:
@@ -614,7 +724,7 @@ def _forms(exponent: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
     n = sum(exponent)
     if n == 0:
         return {}
-    for nu in product(*(range(e + 1) for e in exponent)):
+    for nu in itertools.product(*(range(e + 1) for e in exponent)):
         twice = [e - 2 * k for e, k in zip(exponent, nu, strict=True)]
         common = gcd(*twice)
         if common == 0:
@@ -627,9 +737,8 @@ def _forms(exponent: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
 
 
 def _means_of_powers(weights: Mapping[int, float]) -> Array:
-    """Return E p^(k)(z), p = Σ_n weights_n z^n, z ~ N(0, 1): E (z^n)^(k) = n!/(n − k)! (n − k − 1)!! for even n − k."""
-    means = np.zeros(max(weights) + 1)
-    for n, weight in weights.items():
-        for k in range(n % 2, n + 1, 2):
-            means[k] += weight * (factorial(n) // factorial(n - k)) * prod(range(n - k - 1, 0, -2))
+    """Return E p^(k)(z) = k! a_k of p = Σ_n weights_n z^n = Σ_k a_k He_k(z), z ~ N(0, 1)."""
+    powers = np.zeros(max(weights) + 1)
+    powers[list(weights)] = list(weights.values())
+    means: Array = np.polynomial.hermite_e.poly2herme(powers) * [factorial(k) for k in range(powers.size)]
     return means

@@ -27,7 +27,7 @@ from numba import types
 
 from dynamics.equations.degrees import NetworkDegrees
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher
+from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher, normalised_overlaps
 from dynamics.equations.network.network_kernels import (
     BIASED_ERF,
     BIASED_RELU,
@@ -39,25 +39,22 @@ from dynamics.equations.network.network_kernels import (
     LISTS,
     MEANS,
     MEANS_AT,
-    MOMENTS,
     ONE_BY_ONE,
     SQUARES_AT,
     THEORY,
     evaluate_means,
     event_values,
     jacobian_diagonal,
-    jacobian_product,
     normalise,
     rhs,
 )
-from dynamics.equations.network.series import pair_source
+from dynamics.equations.network.series import Link, pair_source
 from dynamics.kernels.jit import callback
 from dynamics.threads import with_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dynamics.equations.network.families import Link
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array, Integers
 
@@ -78,7 +75,7 @@ class NetworkSystem(FlowSystem):
     """
 
     name = "network"
-    functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
+    functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
 
     def __init__(self, problem: Problem, step: float | None = None) -> None:
         m, r, start = problem.width, problem.teacher.span, problem.network_start()
@@ -92,14 +89,9 @@ class NetworkSystem(FlowSystem):
             problem.activation, teacher.links, biases=fixed, teacher_biases=teacher.biases_by_link()
         )
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
-        rates = (
-            *student.learning_rates,
-            *student.decay,
-            student.output_scale,
-            step or 0.0,
-            problem.teacher.emergence_level,
-        )
-        self.parameters: Array = np.concatenate([rates, np.diag(Q), teacher.parameters, pairs.numbers])
+        rates = [*student.learning_rates, *student.decay, student.output_scale]
+        scalars = [*rates, step or 0.0, problem.teacher.emergence_level]
+        self.parameters: Array = np.concatenate([scalars, np.diag(Q), teacher.parameters, pairs.numbers])
         n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
         layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
@@ -107,8 +99,7 @@ class NetworkSystem(FlowSystem):
         # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
         parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
         self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)
-        changes = n * n + means + 3 * m + m * m + 3 * m * n
-        self.work_size = int(parts[-1]) + MOMENTS + teacher.degree + FURTHER + changes
+        self.work_size = int(parts[-1]) + teacher.degree + FURTHER + n * m
         self.num_events = r + teacher.components.size
         self._degrees = NetworkDegrees(problem, teacher)
         self.teacher_by_degree = self._degrees.teacher
@@ -159,23 +150,24 @@ class NetworkSystem(FlowSystem):
         observe = super().observer(keep)
 
         def observed(state: Array) -> dict[str, Any]:
-            record, (v, b, _, _) = observe(state), self.unpack(state)
+            record, (v, b, M, Q) = observe(state), self.unpack(state)
             weights = self.student.output_scale * v
-            return {**record, "degree_loss": self._degrees(weights, b, self._normalised(state), record)}
+            return {**record, "degree_loss": self._degrees(weights, b, normalised_overlaps(M, Q), record)}
 
         return observe if self.teacher_by_degree is None else observed
 
     def observe(self, state: Array) -> dict[str, Any]:
         """Return what `summarise` does but for the largest overlaps, and C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj)."""
-        C, G, _ = self._normalised(state)
+        _, _, M, Q = self.unpack(state)
+        C, G, _ = normalised_overlaps(M, Q)
         record = self.summarise(state)
         del record["max_overlap"]
         return {"teacher_overlap": C, "student_overlap": G, **record}
 
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return v, b, n = Q_ii, max_i |C_ia|, loss, f_α, eigenvalues of H, and the realisability margin."""
-        v, b, _, _ = self.unpack(state)
-        C, G, n = self._normalised(state)
+        v, b, M, Q = self.unpack(state)
+        C, G, n = normalised_overlaps(M, Q)
         loss, H, shares = self._means(state)
         record = {
             "second_layer": v.copy(),
@@ -228,14 +220,6 @@ class NetworkSystem(FlowSystem):
         mean = means.reshape(m, r + 3)[:, 0]
         loss = self.student.output_scale * v @ (pulls[:m] - mean) + self.teacher.square
         return float(loss), M.T @ A.reshape(m, m) @ M, events[r:]
-
-    def _normalised(self, state: Array) -> tuple[Array, Array, Array]:
-        """Return C, G and n; a neuron of length 0, within the tolerance, has no direction: zeros."""
-        _, _, M, Q = self.unpack(state)
-        n = np.maximum(np.diag(Q), 0.0)
-        length = np.sqrt(n)
-        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)
-        return M * inverse[:, None], Q * np.outer(inverse, inverse), n
 
 
 def _eigenvalues(H: Array) -> Array:
