@@ -461,56 +461,49 @@ class SubspaceSystem(MeanFieldSystem):
     """Particles in r axes, in monomials a^κ u^q; raises ValueError if there are too many of these."""
 
     def __init__(self, problem: Problem, projections: Array, weights: Array, levels: Sequence[float]) -> None:
-        self._enumerate(problem)
-        super().__init__(problem, projections, weights, levels)
-
-    def _enumerate(self, problem: Problem) -> None:
-        axes = problem.teacher.span
-        degree = link_powers(problem)[0].size - 1
-        self._exponents: list[tuple[int, ...]] = [(0,) * axes]
-        for total in range(1, degree + 1):
+        axes, degree = problem.teacher.span, link_powers(problem)[0].size - 1
+        words: list[tuple[int, ...]] = []
+        for total in range(degree + 1):
             chosen = itertools.combinations_with_replacement(range(axes), total)
-            self._exponents += [tuple(word.count(axis) for axis in range(axes)) for word in chosen]
+            words += [tuple(word.count(axis) for axis in range(axes)) for word in chosen]
             require(
-                len(self._exponents) <= LARGEST_MONOMIALS,
+                len(words) <= LARGEST_MONOMIALS,
                 f"Argument `problem` must need at most {LARGEST_MONOMIALS} monomials for its mean field, but a link of "
                 f"degree {degree} in the {axes} axes of the teacher needs more.",
             )
+        places = {word: k for k, word in enumerate(words)}
+
+        def place(word: tuple[int, ...], axis: int) -> int:
+            """Return the place of a monomial with one factor less along an axis, 0 where it has none."""
+            return places.get(tuple(e - (i == axis) for i, e in enumerate(word)), 0)
+
+        self._exponents = np.array(words)
+        self._lower = np.array([[place(word, axis) for axis in range(axes)] for word in words])
+        self._axis = np.argmax(self._exponents > 0, axis=1)
+        self._parent = self._lower[np.arange(len(words)), self._axis]
         self._powers_of_rest = 1 + degree // 2
         # A derivative of a^κ u^q is at most its degree.
         self.steepness = float(degree)
-        place = {exponents: k for k, exponents in enumerate(self._exponents)}
-
-        def lowered(exponents: tuple[int, ...], axis: int) -> int:
-            less = tuple(e - (i == axis) for i, e in enumerate(exponents))
-            return place.get(less, 0)
-
-        self._axis = [next((i for i, e in enumerate(word) if e > 0), 0) for word in self._exponents]
-        self._parent = [lowered(word, axis) for word, axis in zip(self._exponents, self._axis, strict=True)]
-        self._lower = np.array([[lowered(word, axis) for axis in range(axes)] for word in self._exponents])
-        self._exponent_table = np.array(self._exponents)
+        super().__init__(problem, projections, weights, levels)
 
     def _moment_tables(self) -> tuple[Array, Array, float, Array]:
         student, teacher = link_powers(self.problem)
         target = self.problem.teacher
         axes, Q = target.span, self._powers_of_rest
-        rest = coordinate_moments(self.problem.dimension - axes, Q)
-        total = self._exponent_table.sum(axis=1)
-        ways = np.array([multinomial(word) for word in self._exponents])
-        c = np.zeros((total.size, Q))
-        for q in range(Q):
-            fits = total + 2 * q < student.size
-            j = total[fits] + 2 * q
-            choose = np.array([multinomial((int(n), 2 * q)) for n in total[fits]])
-            c[fits, q] = ways[fits] * student[j] ** 2 * choose * rest[q]
+        total = self._exponents.sum(axis=1)
+        ways = np.array([multinomial(word) for word in self._exponents.tolist()])
+        twice = 2 * np.arange(Q)
+        j = total[:, None] + twice
+        squares = np.append(student**2, 0.0)[np.minimum(j, student.size)]
+        choose = np.array([[math.comb(n, k) for n, k in zip(row, twice.tolist(), strict=True)] for row in j.tolist()])
+        c = ways[:, None] * squares * choose * coordinate_moments(self.problem.dimension - axes, Q)
         theta = np.eye(axes) if target.directions is None else target.directions
-        values = np.prod(theta[:, None, :] ** self._exponent_table[None], axis=2)
+        values = np.prod(theta[:, None, :] ** self._exponents[None], axis=2)
         ratio = np.divide(teacher, student, out=np.zeros_like(teacher), where=student != 0.0)
         mu = np.zeros((total.size, Q))
         mu[:, 0] = ratio[total] * (target.coefficients @ values)
         missed = np.where(student == 0.0, teacher**2, 0.0)
-        gram = target.gram()
-        a = target.coefficients
+        gram, a = target.gram(), target.coefficients
         floor = float(sum(weight * a @ gram**j @ a for j, weight in enumerate(missed)))
         learned = np.zeros((target.num_directions, total.size, Q))
         learned[:, :, 0] = values * (ways * learned_powers(self.problem, student.size)[total] ** 2)
@@ -527,9 +520,8 @@ class SubspaceSystem(MeanFieldSystem):
         return values
 
     def _rest_powers(self, a: Array) -> Array:
-        u = np.maximum(1.0 - np.sum(a * a, axis=1), 0.0)
-        powers: Array = u ** np.arange(self._powers_of_rest)[:, None]
-        return powers
+        u: Array = np.maximum(1.0 - np.sum(a * a, axis=1), 0.0)
+        return u ** np.arange(self._powers_of_rest)[:, None]
 
     def features(self, a: Array) -> Array:
         """Return F_k(a), shape (M, n), of projections (n, r)."""
@@ -548,12 +540,12 @@ class SubspaceSystem(MeanFieldSystem):
         gradient, mixed = np.empty((2, *a.shape))
         second = np.empty((*a.shape, axes))
         for i in range(axes):
-            times, below = self._exponent_table[:, i], self._lower[:, i]
+            times, below = self._exponents[:, i], self._lower[:, i]
             derivative = times[:, None] * values[below]
             gradient[:, i] = np.sum(derivative * of, axis=0) - 2.0 * a[:, i] * slope_u
             mixed[:, i] = np.sum(derivative * of_u, axis=0)
             for j in range(axes):
-                twice = times * self._exponent_table[below, j]
+                twice = times * self._exponents[below, j]
                 second[:, i, j] = np.sum(twice[:, None] * values[self._lower[below, j]] * of, axis=0)
         cross = a[:, :, None] * mixed[:, None, :]
         second += 4.0 * slope_uu[:, None, None] * a[:, :, None] * a[:, None, :]
