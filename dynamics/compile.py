@@ -33,22 +33,13 @@ exit codes: 0 done, 1 a job failed, 2 usage, 130 interrupted
 """
 
 Job = Callable[[], object]
-
-
-#: Fields of small problems, which `_problem` completes.
+#: Fields of small problems, which `small_problem` completes.
 LARGE = {"teacher": (40, 1.0), "width": 128, "dimension": 256, "initial_norm": 0.05}
-CLASSES = {"dimension": 40, "inputs": ([2.0, 0.5], [4, 36])}
+CLASSES: dict[str, Any] = {"dimension": 40, "inputs": ([2.0, 0.5], [4, 36])}
 COMMITTEES = [{"activation": link, "student": "committee", "initial_norm": 0.5} for link in ("erf", {2: 0.4, 3: 1.0})]
-CORRELATION = {
-    "activation": "he3",
-    "teacher": [1.0],
-    "width": 1,
-    "dimension": 64,
-    "student": "spherical",
-    "objective": "correlation",
-    "smoothing": 1.0,
-    "initial_overlaps": ([[0.2]], [[1.0]], [1.0]),
-}
+ONE_OVERLAP: dict[str, Any] = {"width": 1, "teacher": [1.0], "initial_overlaps": ([[0.2]], [[1.0]], [1.0])}
+SMOOTHED: dict[str, Any] = {"activation": "he3", "student": "spherical", "objective": "correlation", "smoothing": 1.0}
+CORRELATION = {**SMOOTHED, **ONE_OVERLAP, "dimension": 64}
 SPHERES = [{"teacher": coefficients, "student": "spherical"} for coefficients in ([1.0], [1.0, 0.5])]
 
 
@@ -57,7 +48,7 @@ def _network(link: str, biases: str = "none") -> dict[str, Any]:
     return {"network": {"activation": link, "biases": biases}, "seed": 1}
 
 
-def _problem(fields: Mapping[str, Any]) -> Problem:
+def small_problem(fields: Mapping[str, Any]) -> Problem:
     """Return the small problem with these fields; coefficients, inputs and students are given as plain values."""
     import dynamics
 
@@ -82,7 +73,7 @@ def _solved(function: str, *problems: Mapping[str, Any], **settings: Any) -> Job
 
         times = {"save_at": dynamics.SaveAt.at([0.0, 0.5, 2.0])}
         for fields in problems or ({},):
-            getattr(dynamics, function)(_problem(fields), progress=False, **(times | settings))
+            getattr(dynamics, function)(small_problem(fields), progress=False, **(times | settings))
 
     return solve
 
@@ -91,8 +82,8 @@ def _predictions() -> None:
     import dynamics
 
     for link in ("he4", "he2", "relu"):
-        dynamics.predict_emergence(_problem({"activation": link}))
-    dynamics.solve_decoupled(_problem({}), save_at=dynamics.SaveAt.at([0.0, 1.0]))
+        dynamics.predict_emergence(small_problem({"activation": link}))
+    dynamics.solve_decoupled(small_problem({}), save_at=dynamics.SaveAt.at([0.0, 1.0]))
 
 
 def _tokens() -> None:
@@ -160,10 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: Any) -> int:
     from dynamics.cores import available_cores
 
-    found = jobs()
+    found, words = jobs(), options.names or [""]
     # Processes are given whole names, each of which may be part of another one.
-    asked = [name for name in found if name in options.names] if options.here else []
-    chosen = asked or [name for name in found if not options.names or any(word in name for word in options.names)]
+    asked = [name for name in found if name in words] if options.here else []
+    chosen = asked or [name for name in found if any(word in name for word in words)]
     if not chosen:
         msg = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
         raise UsageError(msg)
@@ -194,13 +185,14 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     # Files, since a process that fills a pipe waits until it is read.
     with TemporaryDirectory() as folder, open_bar(bar_settings(None), total=len(names), unit="job") as bar:
+        messages = {name: Path(folder, f"{place}.txt") for place, name in enumerate(names)}
         try:
             while waiting or running:
                 stop_if_heard()
                 # Jobs that share functions of methods begin once these are there.
                 held = any(name.startswith(FIRST) for name in running)
                 while waiting and len(running) < workers and (waiting[0].startswith(FIRST) or not held):
-                    running[waiting[0]] = _start(waiting[0], _messages(folder, names, waiting[0]))
+                    running[waiting[0]] = _start(waiting[0], messages[waiting[0]])
                     bar.set_postfix_str(waiting.pop(0))
                 time.sleep(0.02)
                 for name, process in list(running.items()):
@@ -208,7 +200,7 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
                         del running[name]
                         bar.update()
                         if process.returncode:
-                            told = _messages(folder, names, name).read_text(encoding="utf-8", errors="replace")
+                            told = messages[name].read_text(encoding="utf-8", errors="replace")
                             failed[name] = told.strip().split("\n")[-1]
         finally:
             for process in running.values():
@@ -216,10 +208,6 @@ def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
             for process in running.values():
                 process.wait()
     return failed
-
-
-def _messages(folder: str, names: Sequence[str], name: str) -> Path:
-    return Path(folder, f"{names.index(name)}.txt")
 
 
 def _start(name: str, messages: Path) -> subprocess.Popen[bytes]:

@@ -376,11 +376,6 @@ class ClassStepSystem(ClassSystem):
         of_moments = 2 * M * M + classes + 6 * hat.size**2 + 5 * half * M + 5 * (M + 2)
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, 2 * m * M)
 
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component: in units of 1/√d, the size of a random overlap, for U and K; plain for ln n."""
-        classes, m, r = self._shape
-        return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [m * r + classes * m * m, m])
-
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, or of a stack, and n."""
         classes, m, r = self._shape

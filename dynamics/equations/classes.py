@@ -159,10 +159,6 @@ class ClassSystem(OverlapSystem):
         self.initial_state, self.parameters = self._vectors.initial_state, self._vectors.parameters
         self.sizes, self.work_size = self._vectors.sizes, self._vectors.work_size
 
-    def absolute_tolerance(self, atol: float) -> Array:
-        """Return `atol` per component: in units of 1/√d, the size of a random overlap, for vectors; plain for ln n."""
-        return self._vectors.absolute_tolerance(atol)
-
     def stiffness(self) -> float:
         """Return a bound on the rates of a learned direction, the largest eigenvalue times that of isotropic inputs."""
         return float(self.axes.eigenvalue.max()) * super().stiffness()

@@ -14,29 +14,28 @@ Integrated is x = artanh C. Dimensionless throughout.
 
 State y = [x], x = artanh C, so that C' = (1 − C²) x' is not stiff as C comes to 1. sizes = [terms of a g_λ', terms of
 g_3, terms of N, whether the sign matters], parameters = [η/2B, η (1 − 1/B)/2, g_3(1) a/2 | a g_λ' in powers | g_3 in
-powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.emergence`. The equations are those of
-`dynamics.equations.correlation`.
+powers | N in Chebyshev polynomials], g_3 that of `dynamics.problem.emergence`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import comb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.polynomial import chebyshev, polynomial
+from numpy.polynomial import chebyshev, hermite_e, polynomial
 
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import squared_error
 from dynamics.equations.mean_field import link_powers
 from dynamics.kernels.jit import kernel
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 
 @kernel
@@ -65,8 +64,7 @@ def velocity(x: float, parameters: Vector, sizes: Integers) -> float:
     pull = horner(C, parameters[3:first])
     if parameters[0] == 0.0:
         return pull
-    square = np.cosh(x) ** 2
-    drag = parameters[0] * square * clenshaw(C, parameters[second : second + sizes[2]])
+    drag = parameters[0] * np.cosh(x) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
     return float(pull - C * (drag + parameters[1] * pull * pull))
 
 
@@ -86,9 +84,9 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence C² − ½ (of C > 0 alone, if the sign matters), then g_3(C) − g_3(1) a/2."""
+    """Emergence |C| − √`EMERGENCE_LEVEL` (C, if the sign matters), then g_3(C) − `LEARNED_SHARE` g_3(1) a."""
     C = np.tanh(y[0])
-    out[0] = (C if sizes[3] == 1 else abs(C)) - np.sqrt(0.5)
+    out[0] = (C if sizes[3] == 1 else abs(C)) - np.sqrt(EMERGENCE_LEVEL)
     out[1] = horner(C, parameters[3 + sizes[0] : 3 + sizes[0] + sizes[1]]) - parameters[2]
 
 
@@ -107,14 +105,14 @@ class CorrelationSystem(FlowSystem):
 
     def __init__(self, problem: Problem, learning_rate: float = 0.0, batch_size: int = 1) -> None:
         slope = signal_slope(problem)
-        drag = step_means(problem).drag if learning_rate > 0.0 else np.zeros(1)
+        drag = step_means(problem).drag.coef if learning_rate > 0.0 else np.zeros(1)
         own = problem.learned_part.coefficients**2
         self.problem, self.batch_size = problem, batch_size
         C = float(problem.start().teacher_overlap[0, 0])
         with np.errstate(divide="ignore"):
             self.initial_state: Array = np.clip([np.arctanh(C)], -LARGEST_STATE, LARGEST_STATE)
         step = 0.5 * learning_rate * np.array([1.0 / batch_size, 1.0 - 1.0 / batch_size])
-        threshold = 0.5 * own.sum() * problem.teacher.coefficients[0]
+        threshold = LEARNED_SHARE * own.sum() * problem.teacher.coefficients[0]
         self.parameters: Array = np.concatenate([step, [threshold], slope, own, drag])
         counts = [slope.size, own.size, drag.size, problem.information_exponent % 2]
         self.sizes: Integers = np.array(counts, dtype=np.int64)
@@ -123,8 +121,8 @@ class CorrelationSystem(FlowSystem):
     def stiffness(self) -> float:
         """Return a bound on how fast x relaxes in the flow: the largest |d x'/dx| on a grid."""
         C = np.linspace(-1.0, 1.0, 201)
-        bend = np.polynomial.polynomial.polyder(signal_slope(self.problem))
-        return float(np.max(np.abs(np.polynomial.polynomial.polyval(C, bend) * (1.0 - C**2))))
+        bend = polynomial.polyder(signal_slope(self.problem))
+        return float(np.max(np.abs(polynomial.polyval(C, bend) * (1.0 - C**2))))
 
     def unpack(self, state: Array) -> tuple[Array]:
         """Return C, shape (1, 1)."""
@@ -224,7 +222,7 @@ def gradient_table(problem: Problem) -> Array:
     [[-3.0], [0.0], [3.0]]
     """
     check_degree("differentiated as a polynomial", problem)
-    powers = np.polynomial.hermite_e.herme2poly(_unscaled(problem.activation))
+    powers = hermite_e.herme2poly(_unscaled(problem.activation))
     smoothing, degree = problem.smoothing, powers.size - 1
     moments = sphere_moments(problem.dimension, degree // 2 + 1)
     value = np.zeros((degree + 1, degree // 2 + 1))
@@ -269,36 +267,20 @@ def _unscaled(link: HermiteExpansion) -> Array:
 # are sums over Gauss rules in a_0, v and χ² = r² − v², exact for polynomials.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepMeans:
-    """D, N and V of a problem; `drag` and `spread` are Chebyshev coefficients, `slope` powers of C, of a g_λ'."""
+class StepMeans(NamedTuple):
+    """N and V of a problem, functions of C."""
 
-    slope: Array
-    drag: Array
-    spread: Array
-
-    def drift(self, C: Array) -> Array:
-        """Return D(C)."""
-        found: Array = polynomial.polyval(C, self.slope) * (1.0 - C**2)
-        return found
-
-    def drag_at(self, C: Array) -> Array:
-        """Return N(C)."""
-        return np.asarray(chebyshev.chebval(C, self.drag), dtype=np.float64)
-
-    def spread_at(self, C: Array) -> Array:
-        """Return V(C)."""
-        return np.asarray(chebyshev.chebval(C, self.spread), dtype=np.float64)
+    drag: chebyshev.Chebyshev
+    spread: chebyshev.Chebyshev
 
 
 def signal_slope(problem: Problem) -> Array:
     """Return a g_λ' in powers of C."""
-    found: Array = polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0]
-    return found
+    return np.asarray(polynomial.polyder(signal_powers(problem)) * problem.teacher.coefficients[0])
 
 
 def step_means(problem: Problem) -> StepMeans:
-    """Return D, N and V of polynomial or truncated links; ValueError for others, and beyond degree 12."""
+    """Return N and V of polynomial or truncated links; ValueError for others, and beyond degree 12."""
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
         if not link.is_polynomial:
             msg = (
@@ -311,7 +293,7 @@ def step_means(problem: Problem) -> StepMeans:
     degree = int(np.flatnonzero(teacher.coefficients).max(initial=0))
     # ψ² r² has degree 2(i + 2j) + 2 in all, y² has 2 degree.
     count = degree + sum(table.shape) + table.shape[1] + 2
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    nodes, weights = hermite_e.hermegauss(count)
     weights = weights / weights.sum()
     squares, shares = chi_square_rule(problem.dimension - 2, 2 * table.shape[1])
     a, v = nodes[:, None], nodes[None, :]
@@ -323,8 +305,7 @@ def step_means(problem: Problem) -> StepMeans:
     seen = overlaps[:, None, None] * a + np.sqrt(1.0 - overlaps**2)[:, None, None] * v
     labels = (problem.teacher.coefficients[0] * teacher.value(seen)) ** 2 + problem.label_noise**2
     into = np.linalg.inv(chebyshev.chebvander(overlaps, 2 * degree))
-    found = [into @ np.sum(labels * part, axis=(1, 2)) for part in (drag, spread)]
-    return StepMeans(signal_slope(problem), *found)
+    return StepMeans(*(chebyshev.Chebyshev(into @ np.sum(labels * part, axis=(1, 2))) for part in (drag, spread)))
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dynamics.equations.transit import TransitTable
     from dynamics.problem import Problem
+    from dynamics.theory.prediction import EmergencePrediction
     from hermite.arrays import Array, Integers
 
 _OCTAVE_BITS = 8
@@ -137,48 +138,20 @@ _PASSED_CELLS = 512.0
 _MOST_THREADS = 8
 
 
-class Matching(Protocol):
-    """The part of a prediction that pairs need, arrays of shape (P,)."""
-
-    @property
-    def learning_neuron(self) -> Integers:
-        """Neuron that learns each direction, −1 for none."""
-
-    @property
-    def learning_overlap(self) -> Array:
-        """Its overlap at the start."""
-
-    @property
-    def learning_squared_norm(self) -> Array:
-        """Its squared norm at the start."""
-
-    @property
-    def predicted_emergence_time(self) -> Array:
-        """Time at which C² = ½; inf if never."""
-
-    @property
-    def predicted_learned_time(self) -> Array:
-        """Time at which n g(C)/g(1) = a/2; inf if never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class DecoupledSolution:
     """The solution of all pairs at T times, dimensionless."""
 
-    times: Array
     #: C and n of the matched neuron, (T, P), NaN where there is none; None above P = 10^4.
     overlap: Array | None
     squared_norm: Array | None
     #: Mean squared error without ½, NaN where no formula holds.
     loss: Array
-    #: Exact times of the pairs, (P,), NaN if never.
-    emergence_time: Array
-    learned_time: Array
     #: What the numbers do not model.
     notes: tuple[str, ...] = ()
 
 
-def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> DecoupledSolution:
+def solve_pairs(problem: Problem, prediction: EmergencePrediction, times: ArrayLike) -> DecoupledSolution:
     """Solve every matched pair alone, at increasing flow times t ≥ 0; the information exponent must be at least 3.
 
     O(P T), memory O(P T) up to P = 10^4 and O(P) above.  Histories are accurate to about 1e-12; the loss above
@@ -208,19 +181,11 @@ def solve_pairs(problem: Problem, prediction: Matching, times: ArrayLike) -> Dec
         notes.append(NOTE_DIRECTIONS)
     if {NOTE_BEYOND, NOTE_CONSTANT, NOTE_DIRECTIONS}.intersection(notes):
         loss[:] = np.nan
-    return DecoupledSolution(
-        times=t,
-        overlap=overlap,
-        squared_norm=squared_norm,
-        loss=loss,
-        emergence_time=_never_as_nan(prediction.predicted_emergence_time),
-        learned_time=_never_as_nan(prediction.predicted_learned_time),
-        notes=tuple(notes),
-    )
+    return DecoupledSolution(overlap, squared_norm, loss, tuple(notes))
 
 
 def _branch_loss(
-    problem: Problem, prediction: Matching, times: Array, pairs: Integers, sign: int, histories: Array | None
+    problem: Problem, prediction: EmergencePrediction, times: Array, pairs: Integers, sign: int, histories: Array | None
 ) -> tuple[Array, bool]:
     """Return the loss of the pairs of one sign, and whether some start beyond the barrier; fill their histories."""
     a, C = problem.teacher.coefficients, prediction.learning_overlap[pairs]
@@ -232,23 +197,15 @@ def _branch_loss(
     pairs, xi, ratio = pairs[~beyond], xi[~beyond], ratio[~beyond]
     if histories is None:
         return _summed_loss(table, times, a[pairs], xi, ratio), bool(beyond.any())
-    return _histories(table, times, a, pairs, xi, ratio, sign, *histories), bool(beyond.any())
+    return _histories(table, times, a, pairs, xi, ratio, sign, histories), bool(beyond.any())
 
 
 @np.errstate(under="ignore")
 def _histories(
-    table: TransitTable,
-    times: Array,
-    a: Array,
-    pairs: Integers,
-    xi: Array,
-    ratio: Array,
-    sign: int,
-    overlap: Array,
-    squared_norm: Array,
+    table: TransitTable, times: Array, a: Array, pairs: Integers, xi: Array, ratio: Array, sign: int, histories: Array
 ) -> Array:
     """Fill the histories of the pairs of one branch and return their part of the loss."""
-    loss = np.zeros_like(times)
+    (overlap, squared_norm), loss = histories, np.zeros_like(times)
     chunk = max(_HISTORY_CHUNK // times.size, 1)
     for begin in range(0, pairs.size, chunk):
         part = slice(begin, begin + chunk)
@@ -262,20 +219,12 @@ def _histories(
         v = table.scaled_inverse_norm(begin_grid, np.broadcast_to(ratio[part], now.shape), elapsed, now)
         overlap[:, here] = sign * np.exp(-0.5 * np.logaddexp(0.0, -now))
         squared_norm[:, here] = a[here] / v
-        loss += pair_loss(table, now, v) @ a[here] ** 2
+        loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(now) / v) @ a[here] ** 2
     return loss
-
-
-def pair_loss(table: TransitTable, xi: Array, v: Array) -> Array:
-    """Return ℓ = g(1) (1 − 1/v)² + 2 (g(1) − g) / v, shape of `xi`."""
-    value: Array = table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(xi) / v
-    return value
 
 
 def _summed_loss(table: TransitTable, times: Array, a: Array, xi: Array, ratio: Array) -> Array:
     """Return the loss of many pairs by the compiled sum, in chunks of pairs."""
-    # Imported here because Numba takes long to load, and fewer pairs do without it.
-
     times = times.copy()  # compiled code takes no read-only arrays
     total = np.zeros_like(times)
     if a.size == 0:
@@ -349,7 +298,3 @@ def _checked_times(times: ArrayLike) -> Array:
         msg = "Argument `times` must be finite, at least 0 and increasing, but is not."
         raise ValueError(msg)
     return t
-
-
-def _never_as_nan(times: Array) -> Array:
-    return np.where(np.isfinite(times), times, np.nan)

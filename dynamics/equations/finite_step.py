@@ -142,7 +142,7 @@ def jacobian_product(
         add_step_noise(beside, sign * 0.5 / epsilon, out, parameters, sizes, rest)
 
 
-# Compiled functions of the exact one-step moments, derived in `dynamics.equations.finite_step`.
+# The exact moments of one step, which are derived below.
 #
 # Vectors v_a are the m neurons and then the P directions, M = m + P in number, Q their Gram matrix, w = (n, −a) their
 # weights in the error. A row of U, X or Y holds one number per vector a:
@@ -150,8 +150,7 @@ def jacobian_product(
 # U_r(i) = w Q_i^r,   X_rs(i, j) = w Q_i^r Q_j^s (r s > 0),   Y_e,r = Q^(∘e) U_r,   Y_e,rs = Q^(∘e) X_rs.
 #
 # All of them lie in `work`; a term is the product of two rows, whose places are affine in i, j and m − i. X and the Y
-# made of it hold the rows j = i … m − 1 of one i at a time. What the tables `numbers` and `layout` hold, and in which
-# place of `layout` each size or offset stands, is said in `dynamics.equations.finite_step`.
+# made of it hold the rows j = i … m − 1 of one i at a time. `moment_tables` says what `numbers` and `layout` hold.
 
 
 #: R (m, P) and S (m, m); a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
@@ -235,11 +234,7 @@ def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
         product(X, Q, Y)
         return
     for x in range(X.shape[0]):
-        total = 0.0
-        for b in range(X.shape[1]):
-            total += X[x, b]
-        for b in range(X.shape[1]):
-            Y[x, b] = total
+        Y[x].fill(np.sum(X[x]))
 
 
 @kernel
@@ -439,46 +434,19 @@ class MomentParts(NamedTuple):
     slope: Array
 
 
-class StepMoments:
-    """Moments for one polynomial link, m neurons and P directions; an object serves one thread at a time.
+def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> MomentParts:
+    """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m) for a polynomial link, and a (P,), T (P, P) and noise τ.
 
-    `slope_only` leaves `base` out, which is then 0: what the limit d → ∞ needs. Raises ValueError if the link has too
-    many diagrams.
+    Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked. Raises ValueError if the link
+    has too many diagrams.
     """
-
-    def __init__(self, coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> None:
-        self._tables = moment_tables(coefficients, width, num_directions, slope_only=slope_only)
-        self._shape = (width, num_directions)
-        self._work = np.zeros(self._tables.work_size)
-
-    def __call__(
-        self,
-        teacher_overlap: Array,
-        student_overlap: Array,
-        teacher_coefficients: Array,
-        teacher_gram: Array,
-        label_noise: float = 0.0,
-    ) -> MomentParts:
-        """Return the moments at R = WΘᵀ (m, P) and S = WWᵀ (m, m), for a teacher a (P,), T (P, P) and noise τ.
-
-        Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked.
-        """
-        m, P = self._shape
-        parts = MomentParts(np.empty((m, P)), *(np.empty((m, m)) for _ in range(4)))
-        tables = (self._tables.numbers, self._tables.layout, self._work)
-        write_step_moments(
-            (teacher_overlap, student_overlap),
-            (teacher_coefficients, teacher_gram, float(label_noise)),
-            tables,
-            parts[:],
-        )
-        return parts
+    tables = moment_tables(coefficients, *R.shape)
+    parts = MomentParts(np.empty(R.shape), *(np.empty(S.shape) for _ in range(4)))
+    write_step_moments((R, S), teacher, (tables.numbers, tables.layout, np.zeros(tables.work_size)), parts[:])
+    return parts
 
 
 # Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
-#
-# The mathematics is in `dynamics.equations.finite_step`, the general part of it in `hermite.polynomials`; names
-# of rows are those of `dynamics.equations.finite_step`.
 #
 # `numbers`: c_j² for j = 0 … K | per group the coefficients (of base, of slope) of each power of G_ij | per term its
 # two weights. `layout`: the header below | singles (e, r) | segments (e, first mixed, count, first row) | mixed (r,
@@ -525,10 +493,6 @@ class _Rows(NamedTuple):
     singles: list[tuple[int, int]]
     segments: list[tuple[int, int, int, int]]
 
-    @property
-    def segment_rows(self) -> int:
-        return sum(count for _, _, count, _ in self.segments)
-
 
 def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> MomentTables:
     """Return the tables for a link Σ_k c_k h_k, m neurons and P directions.
@@ -540,7 +504,7 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope
     rows = _rows(link.edges)
     m, M = width, width + num_directions
     # Every row is U, X or Y of at most max(1, K) legs.
-    top = max(1, link.squares.size - 1)
+    top, rows_of_mixed = max(1, link.squares.size - 1), sum(count for _, _, count, _ in rows.segments)
     sizes = {
         "lengths": M + m,
         "powers": (top + 1) * M * M,
@@ -548,7 +512,7 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope
         "U": (top + 1) * m * M,
         "single": len(rows.singles) * m * M,
         "X": len(rows.mixed) * m * M,
-        "Y": rows.segment_rows * m * M,
+        "Y": rows_of_mixed * m * M,
         "s": link.squares.size + 3,
     }
     ends = np.cumsum(list(sizes.values())).tolist()

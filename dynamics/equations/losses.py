@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.equations.mean_field import link_powers, teacher_square
-from dynamics.problem.emergence import LearnedPart
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE, LearnedPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,20 +38,11 @@ def teacher_term(problem: Problem) -> float:
 
 
 def population_loss(
-    link: HermiteExpansion | DegreePart,
-    constant: float,
-    a: Array,
-    C: Array,
-    G: Array,
-    n: Array,
+    link: HermiteExpansion | DegreePart, constant: float, a: Array, C: Array, G: Array, n: Array
 ) -> Any:
     """Return `constant` − 2 Σ_ip n_i a_p g(C_ip) + Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + student_term(link, G, n)
-
-
-def student_term(link: HermiteExpansion | DegreePart, G: Array, n: Array) -> Any:
-    """Return Σ_ij n_i n_j g(G_ij) of a state, or of each of a stack."""
-    return np.sum(weighed_kernel(n, link, G) * n, axis=-1)
+    own = np.sum(weighed_kernel(n, link, G) * n, axis=-1)
+    return constant - 2.0 * np.sum(weighed_kernel(n, link, C) * a, axis=-1) + own
 
 
 def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
@@ -80,9 +71,9 @@ def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
 
 
 def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
-    """Return max_i C_ip² − ½, for C > 0 only if the sign matters, and learned mass − a_p/2, of some directions."""
+    """Return the values of `dynamics.equations.overlaps.write_events` of some directions."""
     size = np.maximum(C, 0.0) if sign_matters else C
-    return np.max(size**2, axis=0) - 0.5, part.mass(C, n) - 0.5 * a
+    return np.max(size**2, axis=0) - EMERGENCE_LEVEL, part.mass(C, n) - LEARNED_SHARE * a
 
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:

@@ -34,7 +34,7 @@ from dynamics.equations.link import (
     write_g2,
     write_learned,
 )
-from dynamics.equations.losses import population_loss, student_term, teacher_term, weighed_kernel
+from dynamics.equations.losses import population_loss, teacher_term, weighed_kernel
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
@@ -286,9 +286,8 @@ class OverlapSystem(FlowSystem):
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
-        tolerance = np.full(self.initial_state.size, atol / np.sqrt(self.problem.dimension))
-        tolerance[-self.problem.width :] = atol
-        return tolerance
+        m = self.problem.width
+        return np.repeat([atol / np.sqrt(self.problem.dimension), atol], [self.initial_state.size - m, m])
 
     def stiffness(self) -> float:
         """Return the fastest relaxation rate of a learned direction, max_p a_p · max(2 g'(1), 4 g(1))."""
@@ -323,9 +322,8 @@ class OverlapSystem(FlowSystem):
 
     def _alike(self, observed: str) -> tuple[object, ...] | None:
         """Return what tells observables of this flow apart; None for that of a subclass, which knows more."""
-        problem = self.problem
-        is_own = type(self) is OverlapSystem
-        return (observed, problem.width, problem.activation, problem.teacher) if is_own else None
+        given = (observed, self.problem.width, self.problem.activation, self.problem.teacher)
+        return given if type(self) is OverlapSystem else None
 
     def observe(self, state: Array) -> dict[str, Array]:
         """Return the full observables of a state, or of a stack: overlaps, as views of it, squared norms, loss."""
@@ -337,16 +335,11 @@ class OverlapSystem(FlowSystem):
     def summarise(self, state: Array) -> dict[str, Array]:
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
-        link, part, a = self.problem.activation, self.problem.learned_part, self.problem.teacher.coefficients
+        part, loss = self.problem.learned_part, self.loss(C, G, n)
         opposite = 0.0 if self.problem.information_exponent % 2 else -C.min(axis=-2)
-        carried = weighed_kernel(n, link, C)
-        # Where all of the link counts, the learned mass is made of what the loss is made of.
-        whole = np.array_equal(part.coefficients, link.coefficients)
-        mass = carried if whole else weighed_kernel(n, part, C)
-        loss = self.teacher_term - 2.0 * np.sum(carried * a, axis=-1) + student_term(link, G, n)
         record = {
             "max_overlap": np.maximum(C.max(axis=-2), opposite),
-            "learned_mass": mass / part.kernel_at_one,
+            "learned_mass": weighed_kernel(n, part, C) / part.kernel_at_one,
             "squared_norm": n,
             "loss": loss,
         }

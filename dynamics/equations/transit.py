@@ -1,12 +1,30 @@
-"""R, Γ and X of `dynamics.equations.transit` to rounding, as piecewise polynomials of ξ."""
+"""The universal trajectory of one neuron escaping towards one direction, in the clock τ = a t that all pairs share.
+
+With C the overlap, u = C² and g(s) = Σ_j c_j² s^j, an isolated pair obeys
+
+    dC/dτ = g'(C) (1 − C²),        d ln n / dτ = 4 (g(C) − n g(1) / a).
+
+In ξ = ln(u / (1 − u)) the right-hand sides are smooth and never stiff: dτ/dξ = C / (2 g'(C)).  Three functions of ξ
+hold every solution:
+
+    R(ξ) = ∫_ξ^r dτ,    Γ(ξ) = ∫_{−∞}^ξ g dτ,    X(ξ) = ∫_ξ^r (e^{4Γ} − 1) dτ,
+
+r = 0 (C² = ½) unless the pair is trapped before.  R counts from the right because the time still to wait is what must
+keep its relative precision: it grows as C^(2−k) to the left.  The scaled inverse norm v = a / n is then
+
+    v(ξ) = e^{−4Γ(ξ)} [ (a / n_0) e^{4Γ_0} + 4 g(1) (a t + X_0 − X(ξ)) ],        a t = R_0 − R(ξ).
+
+R, Γ and X are tabulated to rounding, as piecewise polynomials of ξ.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.polynomial.polynomial import polyder, polyval
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -18,50 +36,22 @@ LAST_LOGIT = 40.0
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _BARRIER_DISTANCE = 1e-7
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TransitPieces:
-    """R, Γ and X of one branch as quintic Hermite pieces, in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i) between knots ξ_i."""
-
-    #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
-    powers: Array
-    norm: float
-    #: Increasing ξ, (K,), and coefficients in θ, (6, K − 1).
-    knots: Array
-    remaining_pieces: Array
-    growth_pieces: Array
-    excess_pieces: Array
-    #: −R at the knots, increasing.
-    waiting: Array
-    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) at the knots, and its cubic pieces; a pair has learned where Λ ≥ Z.
-    level: Array
-    level_pieces: Array
-    #: ξ at which g' vanishes, inf if nowhere.
-    barrier: float
+_LOWEST_STEP = 16.0
 
 
 def horner(pieces: Array, theta: Array) -> Array:
     """Return Σ_j pieces_j θ^j, pieces along the first axis."""
-    value: Array = pieces[-1]
-    for row in pieces[-2::-1]:
-        value = value * theta + row
-    return value
+    return np.asarray(polyval(theta, pieces, tensor=False))
 
 
 def horner_slope(pieces: Array, theta: Array) -> Array:
     """Return Σ_j j pieces_j θ^(j−1)."""
-    degree = pieces.shape[0] - 1
-    value: Array = degree * pieces[-1]
-    for j in range(degree - 1, 0, -1):
-        value = value * theta + j * pieces[j]
-    return value
+    return horner(np.asarray(polyder(pieces), dtype=np.float64), theta)
 
 
 def expit(xi: Array | float) -> Array:
     """Return 1 / (1 + e^(−ξ)), for any ξ."""
-    value: Array = np.exp(-np.logaddexp(0.0, -xi))
-    return value
+    return np.asarray(np.exp(-np.logaddexp(0.0, -xi)))
 
 
 def exponent(coefficients: Array) -> int:
@@ -69,38 +59,26 @@ def exponent(coefficients: Array) -> int:
     return int(np.nonzero(coefficients[1:])[0][0]) + 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rates:
-    """Evaluate f = dτ/dξ, g and their slopes in ξ with the power C^{k−1} of g' divided out."""
-
-    powers: Array
-    k: int
-
-    def __call__(self, xi: Array) -> tuple[Array, Array, Array, Array]:
-        """Return f, f', g f, (g f)'."""
-        shifted = self.powers[self.k :]
-        order = np.arange(shifted.size, dtype=np.float64)
-        u = expit(xi)
-        far = expit(-xi)
-        root = np.sqrt(u)
-        p0 = polynomial(shifted, root)
-        p1 = polynomial((order + self.k) * shifted, root)
-        turn0 = polynomial(order * shifted, root)
-        turn1 = polynomial(order * (order + self.k) * shifted, root) / p1
-        f = root ** (2 - self.k) / (2.0 * p1)
-        slope = 0.5 * f * far * ((2 - self.k) - turn1)
-        product = u / (2.0 * p1)
-        return f, slope, product * p0, product * far * (p0 + 0.5 * turn0 - 0.5 * p0 * turn1)
-
-
 def polynomial(coefficients: Array, x: Array) -> Array:
     """Return Σ_j coefficients_j x^j."""
-    value: Array = np.asarray(np.polynomial.polynomial.polyval(x, coefficients), dtype=np.float64)
-    return value
+    return np.asarray(polyval(x, coefficients), dtype=np.float64)
 
 
-def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitPieces:
-    """Return the pieces from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
+def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array]:
+    """Return f = dτ/dξ, f', g f and (g f)' at ξ, with the power C^{k−1} of g' divided out."""
+    shifted = powers[k:]
+    order, far, root = np.arange(shifted.size, dtype=np.float64), expit(-xi), np.sqrt(expit(xi))
+    p0, p1 = polynomial(shifted, root), polynomial((order + k) * shifted, root)
+    turn0 = polynomial(order * shifted, root)
+    turn1 = polynomial(order * (order + k) * shifted, root) / p1
+    f, product = root ** (2 - k) / (2.0 * p1), expit(xi) / (2.0 * p1)
+    slope = 0.5 * f * far * ((2 - k) - turn1)
+    return f, slope, product * p0, product * far * (p0 + 0.5 * turn0 - 0.5 * p0 * turn1)
+
+
+@lru_cache(maxsize=16)
+def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
+    """Return the table from ξ = `lowest` on of the branch on which C has this sign, for a link Σ_j c_j h_j."""
     c = np.array(coefficients)
     k = exponent(c)
     powers = c**2 * float(sign) ** np.arange(c.size)
@@ -108,14 +86,13 @@ def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> Tr
     norm = float(np.sum(c[1:] ** 2))
     barrier = _first_zero(powers, k)
     knots = _knots(k, lowest, barrier)
-    rates = _Rates(powers, k)
     step = np.diff(knots)
     nodes = knots[:-1, None] + step[:, None] * 0.5 * (_NODES + 1.0)
     weights = 0.5 * step[:, None] * _WEIGHTS
     reference = int(np.argmin(np.abs(knots))) if barrier > 0.0 else int(np.searchsorted(knots, barrier - 1.0))
 
-    f, f1, gf, gf1 = rates(knots)
-    node_f, _, node_gf, _ = rates(nodes)
+    f, f1, gf, gf1 = _rates(powers, k, knots)
+    node_f, _, node_gf, _ = _rates(powers, k, nodes)
     # Left of the first knot Γ = u w_k / (2 k w_k): the leading power alone, since C is below 1e-3 there.
     growth = gf[0] + np.concatenate([[0.0], np.cumsum(np.sum(weights * node_gf, axis=1))])
     growth_pieces = _quintic(step, growth, gf, gf1)
@@ -128,7 +105,7 @@ def make_pieces(coefficients: tuple[float, ...], sign: int, lowest: float) -> Tr
     signal, slope = gf / f, np.sqrt(expit(knots)) / (2.0 * f)
     level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
     level_slope = 2.0 * slope**2 * expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
-    return TransitPieces(
+    return TransitTable(
         powers=powers,
         norm=norm,
         knots=knots,
@@ -198,26 +175,6 @@ def _cubic(step: Array, value: Array, slope: Array) -> Array:
     return np.stack([value[:-1], c1, 3.0 * rise - 2.0 * c1 - end, c1 + end - 2.0 * rise])
 
 
-# The universal trajectory of one neuron escaping towards one direction, in the clock τ = a t that all pairs share.
-#
-# With C the overlap, u = C² and g(s) = Σ_j c_j² s^j, an isolated pair obeys
-#
-# dC/dτ = g'(C) (1 − C²),        d ln n / dτ = 4 (g(C) − n g(1) / a).
-#
-# In ξ = ln(u / (1 − u)) the right-hand sides are smooth and never stiff: dτ/dξ = C / (2 g'(C)).  Three functions of ξ
-# hold every solution:
-#
-# R(ξ) = ∫_ξ^r dτ,    Γ(ξ) = ∫_{−∞}^ξ g dτ,    X(ξ) = ∫_ξ^r (e^{4Γ} − 1) dτ,
-#
-# r = 0 (C² = ½) unless the pair is trapped before.  R counts from the right because the time still to wait is what must
-# keep its relative precision: it grows as C^(2−k) to the left.  The scaled inverse norm v = a / n is then
-#
-# v(ξ) = e^{−4Γ(ξ)} [ (a / n_0) e^{4Γ_0} + 4 g(1) (a t + X_0 − X(ξ)) ],        a t = R_0 − R(ξ).
-
-
-_LOWEST_STEP = 16.0
-
-
 def logit_of_square(overlap: ArrayLike) -> Array:
     """Return ξ = ln(C² / (1 − C²)) of overlaps |C| ≤ 1, −inf at C = 0 and +inf at |C| = 1.
 
@@ -268,12 +225,31 @@ def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitT
     floor = -_LOWEST_STEP * np.ceil(max(-lowest, 1.0) / _LOWEST_STEP)
     c = np.asarray(coefficients, dtype=np.float64)
     # C^(2 - k) must stay within float64.
-    return _build(tuple(c.tolist()), sign, float(max(floor, np.ceil(-1200.0 / max(exponent(c) - 2, 1)))))
+    return _table(tuple(c.tolist()), sign, float(max(floor, np.ceil(-1200.0 / max(exponent(c) - 2, 1)))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransitTable(TransitPieces):
-    """Solve isolated pairs of one branch by table: the data of `TransitPieces`, and what follows from them."""
+class TransitTable:
+    """Solve isolated pairs of one branch by table.
+
+    R, Γ and X are quintic Hermite pieces in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i) between knots ξ_i.
+    """
+
+    #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
+    powers: Array
+    norm: float
+    #: Increasing ξ, (K,), and coefficients in θ, (6, K − 1).
+    knots: Array
+    remaining_pieces: Array
+    growth_pieces: Array
+    excess_pieces: Array
+    #: −R at the knots, increasing.
+    waiting: Array
+    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) at the knots, and its cubic pieces; a pair has learned where Λ ≥ Z.
+    level: Array
+    level_pieces: Array
+    #: ξ at which g' vanishes, inf if nowhere.
+    barrier: float
 
     def remaining(self, xi: Array) -> Array:
         """Return R(ξ) = τ from ξ to C² = ½, negative beyond, shape of `xi`."""
@@ -317,22 +293,17 @@ class TransitTable(TransitPieces):
     def logit_at(self, remaining: Array) -> Array:
         """Return ξ with R(ξ) = `remaining`, the inverse of `remaining`."""
         index = np.clip(np.searchsorted(self.waiting, -remaining, side="right") - 1, 0, self.knots.size - 2)
-        pieces = self.remaining_pieces[:, index]
-        theta = np.clip((remaining - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
-        for _ in range(3):
-            theta = theta - (horner(pieces, theta) - remaining) / horner_slope(pieces, theta)
+        _, theta = _inverse(self.remaining_pieces[:, index], remaining)
         step = self.knots[index + 1] - self.knots[index]
         beyond = -remaining > self.waiting[-1]
-        xi = self.knots[index] + np.clip(theta, 0.0, 1.0) * step
+        xi = self.knots[index] + theta * step
         after = np.maximum(-remaining - self.waiting[-1], 0.0)
         value: Array = np.where(beyond, self.knots[-1] + self.end_rate * after, xi)
         return value
 
     def signal(self, xi: Array) -> Array:
         """Return g(C) at ξ, shape of `xi`."""
-        root = np.sqrt(expit(xi))
-        value: Array = polynomial(self.powers, root)
-        return value
+        return polynomial(self.powers, np.sqrt(expit(xi)))
 
     def gap(self, xi: Array) -> Array:
         """Return g(1) − g(C) at ξ without cancellation near C = 1, shape of `xi`."""
@@ -372,14 +343,11 @@ class TransitTable(TransitPieces):
         turn = int(rising[0]) if rising.size else self.knots.size - 1
         best = np.maximum.accumulate(self.level[turn:])
         index = np.clip(turn + np.searchsorted(best, need), turn + 1, self.knots.size - 1) - 1
-        pieces = self.level_pieces[:, index]
-        theta = np.clip((need - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
-        for _ in range(3):
-            theta = np.clip(theta - (horner(pieces, theta) - need) / horner_slope(pieces, theta), 0.0, 1.0)
+        slope, theta = _inverse(self.level_pieces[:, index], need)
         step = self.knots[index + 1] - self.knots[index]
         xi = self.knots[index] + theta * step
         # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
-        xi = xi - (self._level(xi) - need) / horner_slope(pieces, theta) * step
+        xi = xi - (self._level(xi) - need) / slope * step
         inside = np.maximum(origin - self.remaining(xi), 0.0)
         late = need > best[-1]
         value = inside
@@ -418,10 +386,12 @@ class TransitTable(TransitPieces):
         return value + slope * np.maximum(xi - last, 0.0) if slope else value
 
 
-@lru_cache(maxsize=16)
-def _build(coefficients: tuple[float, ...], sign: int, lowest: float) -> TransitTable:
-    pieces = make_pieces(coefficients, sign, lowest)
-    return TransitTable(*(getattr(pieces, field.name) for field in fields(pieces)))
+def _inverse(pieces: Array, value: Array) -> tuple[Array, Array]:
+    """Return the slope of pieces where they have a value, and the θ in [0, 1] of that, by Newton's method."""
+    theta = np.clip((value - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
+    for _ in range(3):
+        theta = np.clip(theta - (horner(pieces, theta) - value) / horner_slope(pieces, theta), 0.0, 1.0)
+    return horner_slope(pieces, theta), theta
 
 
 def _antiderivative(k: int, xi: Array) -> Array:

@@ -117,8 +117,8 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     solution = solve_pairs(problem, prediction, schedule.times)
     values: dict[str, Any] = {
         **prediction_values(prediction),
-        "emergence_time": solution.emergence_time,
-        "learned_time": solution.learned_time,
+        "emergence_time": _never_as_nan(prediction.predicted_emergence_time),
+        "learned_time": _never_as_nan(prediction.predicted_learned_time),
         "loss": solution.loss,
         "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
     }

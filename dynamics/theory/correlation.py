@@ -129,7 +129,7 @@ def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1,
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
     """Return what steps take from x' = `pull`: ½ η C E|u|²/(1 − C²)."""
-    size = means.drag_at(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * pull**2
+    size = means.drag(C) / (batch_size * (1.0 - C**2)) + (1.0 - 1.0 / batch_size) * pull**2
     return np.asarray(0.5 * learning_rate * C * size)
 
 

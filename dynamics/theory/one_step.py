@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.cores import blas_threads_for
-from dynamics.equations.finite_step import StepMoments
+from dynamics.equations.finite_step import exact_moments
 from dynamics.problem import check_problem
 from dynamics.problem.checks import checked_integer, float_array, require
 from dynamics.problem.start import check_rows
@@ -173,9 +173,9 @@ def moments_of_overlaps(
         f"Argument `problem` must have a polynomial link for exact one-step moments, but has {link.name}; "
         "`activation=problem.activation.truncated()` asks for those of its series.",
     )
-    moments = StepMoments(link.coefficients, m, P)
+    teacher = (np.array(problem.teacher.coefficients), problem.teacher.gram(), float(problem.label_noise))
     with blas_threads_for(m):
-        parts = moments(R, S, np.array(problem.teacher.coefficients), problem.teacher.gram(), problem.label_noise)
+        parts = exact_moments(link.coefficients, R, S, teacher)
     second = parts.base + d * parts.slope
     return OneStepMoments(
         teacher_first=parts.teacher_first,

@@ -376,7 +376,7 @@ def correlation_bias(
     trapped = bool((lost >= 1.0).any())
     delay = np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time
     # dC = flow dt, and the variance of C grows by this per unit of time.
-    spread = noise_rate * (means.spread_at(C) * across - flow**2)
+    spread = noise_rate * (means.spread(C) * across - flow**2)
     fluctuation = 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
     scatter = float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time
     drift = np.array([delay])

@@ -15,7 +15,7 @@ from shared_links import MIXED
 
 import dynamics
 from dynamics.equations.field import SCRATCH, SingleUnitField
-from dynamics.equations.finite_step import FiniteStepSystem, StepMoments
+from dynamics.equations.finite_step import FiniteStepSystem, exact_moments
 from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.equations.spherical import SphericalSystem
@@ -178,11 +178,10 @@ def by_a_vanishing_step(start):
 
 def by_the_mean_step(start):
     """The moments of one step to first order: R' = teacher_first, S' = student_first."""
-    P, (C, G, n) = start.a.size, OverlapSystem(start.problem).unpack(start.overlaps())
-    length = np.sqrt(n)
-    moments = StepMoments(start.problem.activation.coefficients, M, P)(
-        C * length[:, None], G * np.outer(length, length), start.a, start.teacher.gram()
-    )
+    C, G, n = OverlapSystem(start.problem).unpack(start.overlaps())
+    length, teacher = np.sqrt(n), (start.a, start.teacher.gram(), 0.0)
+    R, S = C * length[:, None], G * np.outer(length, length)
+    moments = exact_moments(start.problem.activation.coefficients, R, S, teacher)
     growth = np.diag(moments.student_first) / n
     dC = moments.teacher_first / length[:, None] - 0.5 * growth[:, None] * C
     dG = moments.student_first / np.outer(length, length) - 0.5 * (growth[:, None] + growth) * G
