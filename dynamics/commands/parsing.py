@@ -113,6 +113,9 @@ def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path |
 
     csv = Path(values["csv"]) if values.get("csv") is not None else None
     for flag, path in (("--output", output), ("--plot", figure), ("--csv", csv)):
+        require_usage(
+            str(path) != "-", f"Option {flag} must name a file, but is '-': standard output takes --json alone."
+        )
         try:
             if path is not None:
                 check_target(path, overwrite=values["overwrite"])

@@ -121,16 +121,16 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
     Notes
     -----
     Fonts are embedded in PDF as Type 42, and drawn as paths in SVG. Figures that are made in the block keep its style
-    when they are written after it.
+    when they are written after it. A file `matplotlibrc` of the user has no effect in it.
     """
-    from matplotlib import rc_context
+    from matplotlib import style as styles
 
     name = _CURRENT.get() if style is None else style
     check_choice("style", name, tuple(STYLES))
     before = _CURRENT.set(name)
     settings: Any = {**COMMON, **STYLES[name].settings}
     try:
-        with rc_context(settings):
+        with styles.context(settings, after_reset=True):
             yield
     finally:
         _CURRENT.reset(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -48,8 +49,10 @@ def git_commit() -> str:
     if not (root / ".git").exists():
         return ""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    # Variables such as GIT_DIR would name another repository.
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False, env=own)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return found.stdout.strip() if found.returncode == 0 else ""

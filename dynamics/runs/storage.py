@@ -15,6 +15,7 @@ import struct
 import tempfile
 import threading
 import time as clock
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Ending of the temporary name under which a file is written.
 PARTIAL = ".partial"
+#: Bytes of a name that a temporary name repeats; 20 more follow.
+LONGEST_NAME = 200
 #: So many bytes are written to see whether a disk is full.
 PROBE_BYTES = 1 << 20
 
@@ -156,7 +159,7 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
 
 def remove_torn(target: Path, idle: float = 0.0) -> None:
     """Remove temporary files of a target that killed processes have left, if they are unchanged for `idle` seconds."""
-    for torn in target.parent.glob(f".{glob.escape(target.name)}.*{PARTIAL}"):
+    for torn in target.parent.glob(f"{glob.escape(_hidden(target))}*{PARTIAL}"):
         with suppress(OSError):
             if not idle or clock.time() - torn.stat().st_mtime > idle:
                 torn.unlink()
@@ -174,9 +177,17 @@ def _is_taken(target: Path, *, replaces: bool) -> bool:
     return os.path.lexists(target) and not (replaces and target.is_file())
 
 
+def _hidden(target: Path) -> str:
+    """Return how temporary names of a target begin; of a long name only a part, since names have 255 bytes at most."""
+    name = os.fsencode(target.name)
+    if len(name) <= LONGEST_NAME:
+        return f".{target.name}."
+    return f".{os.fsdecode(name[:LONGEST_NAME]).encode(errors='ignore').decode()}-{zlib.crc32(name):08x}."
+
+
 def _temporary(target: Path) -> Path:
     """Make an empty file in the folder of the target; the target is written under its name."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PARTIAL)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=_hidden(target), suffix=PARTIAL)
     os.close(handle)
     return Path(name)
 
@@ -341,7 +352,7 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
     Raises
     ------
     TypeError
-        If `result` is neither.
+        If `result` is neither, or has an attribute that is no text and no numbers, which netCDF cannot store.
     StorageError
         If the file exists and `overwrite` is false, or it cannot be written.
     """
@@ -351,12 +362,27 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
         msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
         raise TypeError(msg)
     check_switch("compress", compress)
+    for dataset in parts_of(result).values():
+        _check_attributes(dataset)
     target = check_target(path, overwrite=overwrite)
     if target.suffix.lower() == ".csv":
         msg = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
         raise StorageError(msg)
     write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
     return target
+
+
+def _check_attributes(dataset: xr.Dataset) -> None:
+    """Refuse attributes that netCDF cannot store."""
+    for owner, attrs in (
+        ("", dataset.attrs),
+        *((f" of {name!r}", var.attrs) for name, var in dataset.variables.items()),
+    ):
+        for key, value in attrs.items():
+            kinds = {np.asarray(each).dtype.kind for each in (value if isinstance(value, (list, tuple)) else [value])}
+            if isinstance(value, (set, dict)) or not kinds <= set("iufUS"):
+                msg = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
+                raise TypeError(msg)
 
 
 def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -30,7 +31,7 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import xarray as xr
@@ -39,6 +40,21 @@ if TYPE_CHECKING:
     from dynamics.runs import RunFile
     from dynamics.tokens import AssociativeMemory, TokenProblem
     from hermite.arrays import Array
+
+
+_Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+
+
+def _in_own_state(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Return the function with gradients and on the devices that it names, whatever its caller has set in torch."""
+
+    @wraps(function)
+    def call(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        with torch.inference_mode(mode=False), torch.enable_grad(), torch.device("cpu"):
+            return function(*arguments, **options)
+
+    return call
 
 
 #: Inputs on which loss and progress are measured.
@@ -376,6 +392,7 @@ BATCH_FACTOR = 4
 DRAWN_AT_ONCE, SCORES_AT_ONCE = 4096, 2**24
 
 
+@_in_own_state
 def simulate(
     problem: TokenProblem,
     *,
