@@ -365,10 +365,7 @@ class UnwatchedRun:
 def results_of(
     runs: Sequence[UnwatchedRun], observe: Observer, sound: Soundness | None = None
 ) -> list[RunResult | None]:
-    """Return the results of runs through as many times each, seen by one observer.
-
-    None stands for those that did not arrive, and for those that were observed together with one that is not `sound`.
-    """
+    """Return the results of runs seen by one observer; None of one that did not arrive or lies by an unsound one."""
     found: list[RunResult | None] = [None] * len(runs)
     there = [at for at, run in enumerate(runs) if len(run.states) == run.times.size]
     if not there:
@@ -580,10 +577,7 @@ def _mark_unresolved(errors: Array, one: RunResult, other: RunResult) -> None:
 
 
 def loss_errors(loss: Array, looser: Array, times: Array, rtol: float) -> Array:
-    """Return the estimated errors of the loss at saved times, given that of the looser run; NaN where one of them is.
-
-    The start is exact but for rounding.
-    """
+    """Return estimated errors of the loss at saved times by a looser run, NaN where one is; at the start rounding."""
     difference = np.abs(loss - looser)
     late = np.isfinite(difference) & (times > 0.0)
     if not late.any():

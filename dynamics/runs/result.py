@@ -99,10 +99,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run between two steps: its result so far, and the arrays from which its stepper goes on.
-
-    `state` is None for a method that cannot be continued.
-    """
+    """A run between two steps: its result, and the arrays from which its stepper goes on, None if it cannot."""
 
     result: RunResult
     state: Mapping[str, NDArray[np.generic]] | None
@@ -174,10 +171,7 @@ class SolveError(RuntimeError):
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A solve, simulation, check or study that was interrupted; `dataset` holds the answer up to the interruption.
-
-    That is a Dataset, of a check a DataTree.
-    """
+    """A call that was interrupted; `dataset` holds the answer up to then, of a check a DataTree."""
 
     def __init__(self, message: str, dataset: Any) -> None:
         super().__init__(message)

@@ -91,10 +91,7 @@ class NetworkEngine(Engine, Protocol):
 
 @runtime_checkable
 class SpanEngine(Engine, Protocol):
-    """An engine that takes many steps at once: it is given the whole span between two looks, and never less.
-
-    How such a run is cut may change its bits, so it is cut at looks alone, never by the clock.
-    """
+    """An engine that takes many steps at once. How it is cut may change bits, so it is cut at looks alone."""
 
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rate η of every step; made by `power_law_decay` and `piecewise`. Steps and rates are dimensionless.
-
-    `name` is the call that makes it; `rates` turns steps as a float64 array to learning rates.
-    """
+    """Learning rate η of every step: `name` is the call that makes it, `rates` turns steps (float64) to rates."""
 
     name: str
     rates: Callable[[Array], Array]
@@ -188,10 +185,7 @@ class Plan:
 
 
 def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> Plan:
-    """Return the plan of a run, or say in one sentence why it cannot be run.
-
-    Without `save_at` the records are step 0 and, over the last four decades of steps, twelve per e-fold.
-    """
+    """Return the plan of a run; without `save_at` with step 0 and twelve records per e-fold over four decades."""
     count = checked_integer(steps, "steps", minimum=1)
     most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
     if count > most:

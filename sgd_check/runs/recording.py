@@ -124,10 +124,7 @@ def _of_committee(problem: Problem, half: Array) -> Observables:
 
 
 def _of_network(problem: Problem) -> Observables:
-    """Return the observables of f = s Σ v_i σ(w_i·x + b_i), which learns components of a polynomial teacher.
-
-    Without loss and components where theory refuses the means of the network.
-    """
+    """Return the observables of f = s Σ v_i σ(w_i·x + b_i); without loss and components where means are refused."""
     from dynamics.equations import NetworkSystem
 
     values = np.array([component.value for component in problem.teacher.components])
@@ -177,10 +174,7 @@ class Watch:
         self.emergence = CrossingTracker(level, (runs, problem.num_directions))
 
     def observe(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
-        """Take C (runs, m, P), n (runs, m) and of a network v and b (runs, m) at a time.
-
-        Return which runs have not blown up, shape (runs,).
-        """
+        """Return which runs have not blown up, by C (runs, m, P), n (runs, m) and a network's v and b (runs, m)."""
         with np.errstate(invalid="ignore", over="ignore"):
             size = np.sum(sum((layer**2 for layer in layers), norm), axis=1)
             sound: NDArray[np.bool_] = np.isfinite(size) & (size <= self._cap)

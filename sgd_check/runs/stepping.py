@@ -56,10 +56,7 @@ class Reached:
 
 
 class _SgdRun(Run):
-    """Runs of SGD side by side: an engine that takes the steps of a plan, and the recorder that looks at them.
-
-    How steps are cut into chunks changes no bit; an engine that takes many at once is cut at looks alone.
-    """
+    """Runs of SGD side by side: an engine, and a recorder that looks at it. How they are cut changes no bit."""
 
     def __init__(self, engine: Stepper, plan: Plan, recorder: Recorder, reached: Reached) -> None:
         super().__init__()

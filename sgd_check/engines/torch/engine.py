@@ -296,10 +296,7 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
 
 
 class BlockStepper:
-    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on.
-
-    On a CUDA device whole blocks are recorded once as a graph.
-    """
+    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on."""
 
     def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams) -> None:
         self._setting, self._weights, self._streams = setting, weights, streams

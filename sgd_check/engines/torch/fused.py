@@ -153,10 +153,7 @@ class FusedStepper:
 
 
 def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-    """Write the samples first, first + 1, … of every seed (lanes,), int64, in the kernels' own random numbers.
-
-    They go to `samples` (lanes, rows, columns), contiguous, those of the label noise to `noise` (lanes, rows).
-    """
+    """Write samples from `first` on of seeds (lanes,) to `samples` (lanes, rows, columns), label noise to `noise`."""
     lanes, rows, columns = samples.shape
     kernels = _kernels()
     groups = -(-columns // (COORDINATES_PER_COUNTER * int(kernels.CHUNK.value)))

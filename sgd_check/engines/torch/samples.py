@@ -224,10 +224,7 @@ class FreshSamples:
 
 
 class FixedSamples:
-    """A sample of n for each seed, over and over: every epoch visits each x once, in an order that the seed draws.
-
-    B divides n; with B = n every step takes the whole sample in one order.
-    """
+    """A sample of n for each seed, again and again: an epoch visits each x once, in an order drawn for B < n."""
 
     def __init__(self, sample: Batch, batch: int, seeds: Sequence[int]) -> None:
         x, y = sample
