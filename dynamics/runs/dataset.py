@@ -240,27 +240,17 @@ def stamp_of(problem: Question, title: str, solver: Mapping[str, Any]) -> dict[s
 
 def own_attributes(problem: Question, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a result and of the link of its problem; the arguments are those of `make_dataset`."""
-    of_link = _of_the_link(problem) if isinstance(problem, Problem) else {}
-    given = {key: value for key, value in attributes.items() if value is not None}
-    given |= {key: int(value) for key, value in given.items() if isinstance(value, bool)}
-    given |= {key: json.dumps(value, sort_keys=True) for key, value in given.items() if isinstance(value, dict)}
-    return {"git_commit": git_commit(), **of_link, **given}
-
-
-def _of_the_link(problem: Problem) -> dict[str, Any]:
-    """Return the attributes of the link of a problem with Gaussian inputs: truncation, exponent, notes on laws."""
-    found: dict[str, Any] = {
-        "hermite_truncation_error": float(problem.activation.truncation_error),
-        "information_exponent": problem.information_exponent,
-    }
-    if is_homogeneous(problem):
-        teacher = problem.teacher
-        laws = asymptotic_exponents(
-            problem.information_exponent, teacher.beta, ratio=teacher.ratio, alpha=spectral_decay(problem)
-        )
-        if laws.notes:
-            found["scaling_notes"] = "; ".join(laws.notes)
-    return found
+    found: dict[str, Any] = {"git_commit": git_commit()}
+    if isinstance(problem, Problem):
+        found["hermite_truncation_error"] = float(problem.activation.truncation_error)
+        found["information_exponent"] = problem.information_exponent
+        if is_homogeneous(problem):
+            teacher, k = problem.teacher, problem.information_exponent
+            laws = asymptotic_exponents(k, teacher.beta, ratio=teacher.ratio, alpha=spectral_decay(problem))
+            found |= {"scaling_notes": "; ".join(laws.notes)} if laws.notes else {}
+    found |= {key: value for key, value in attributes.items() if value is not None}
+    found |= {key: int(value) for key, value in found.items() if isinstance(value, bool)}
+    return found | {key: json.dumps(value, sort_keys=True) for key, value in found.items() if isinstance(value, dict)}
 
 
 def stored_exponents(dataset: xr.Dataset) -> AsymptoticExponents:

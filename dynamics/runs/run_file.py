@@ -155,7 +155,7 @@ class RunFile:
     every: float = DEFAULT_SECONDS
     overwrite: bool = False
     keeps_result: bool = True
-    #: Arrays among the arguments of the call, by name; scalars are in the attribute `parameters`.
+    #: Arrays among the arguments of the call by name; scalars are in the attribute `parameters`.
     arguments: dict[str, Any] = field(default_factory=dict)
     begun: Begun | None = None
     #: Whether the file, as it stands, can be continued.

@@ -59,32 +59,26 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     """
     check_switch("overwrite", overwrite)
     target = as_path(path)
+    need, name = "", shown(str(target))
+    found = f"is {name}"
     try:
         str(target).encode()
-    except UnicodeEncodeError:
-        msg = f"Argument `path` must be a name in UTF-8, as netCDF asks, but is {shown(str(target))}."
-        raise StorageError(msg) from None
-    try:
         if os.sep == "/" and "\\" in str(target.absolute()):
-            name = shown(str(target))
-            msg = f"Argument `path` must not hold a backslash, which netCDF takes for a slash, but is {name}."
-            raise StorageError(msg)
-        if not target.parent.is_dir():
-            msg = f"Argument `path` must lie in an existing directory, but is {shown(str(target))}."
-            raise StorageError(msg)
-        if _is_taken(target, replaces=overwrite):
-            what = "an existing file (allow it with overwrite)" if target.is_file() else "a directory or device"
-            msg = f"Argument `path` must not name {what}, but is {shown(str(target))}."
-            raise StorageError(msg)
-        _temporary(target).unlink()
-    except StorageError:
-        raise
+            need = "not hold a backslash, which netCDF takes for a slash"
+        elif not target.parent.is_dir():
+            need = "lie in an existing directory"
+        elif _is_taken(target, replaces=overwrite):
+            is_file = target.is_file()
+            need = f"not name {'an existing file (allow it with overwrite)' if is_file else 'a directory or device'}"
+        else:
+            _temporary(target).unlink()
+    except UnicodeEncodeError:
+        need = "be a name in UTF-8, as netCDF asks"
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        msg = (
-            f"Argument `path` must name a file that can be written, but {shown(str(target))} cannot "
-            f"({getattr(error, 'strerror', None) or error})."
-        )
-        raise StorageError(msg) from None
+        need, found = "name a file that can be written", f"{name} cannot ({getattr(error, 'strerror', None) or error})"
+    if need:
+        msg = f"Argument `path` must {need}, but {found}."
+        raise StorageError(msg)
     return target
 
 
