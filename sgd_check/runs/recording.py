@@ -197,21 +197,8 @@ def _weight(problem: Problem) -> float:
 class Recorder:
     """Collect records of all runs, the times at which directions emerge, and which runs (seeds,) have blown up."""
 
-    WITH_SEED = (
-        "teacher_overlap",
-        "student_overlap",
-        "neuron_vector",
-        "squared_norm",
-        "alignment",
-        "second_layer",
-        "bias",
-        "component",
-        "loss",
-        "emergence_time",
-        "aligned_time",
-        "learned_time",
-        "component_learned_time",
-    )
+    #: Variables whose own dims have the seed.
+    OF_RUNS = ("blown_up", "censored")
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
         self._observables = observables_of(problem)

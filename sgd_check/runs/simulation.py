@@ -334,7 +334,7 @@ class Simulation:
 
         problem, plan, options, limit = self.problem, self.plan, self.options, self._limit
         times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(reached.look, 0)
-        components = problem.teacher.components
+        components, recorded = problem.teacher.components, recorder.values()
         shared = {
             "engine": self.engine_name,
             "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
@@ -345,7 +345,7 @@ class Simulation:
         }
         return make_dataset(
             {
-                **recorder.values(),
+                **recorded,
                 **_predicted_values(problem),
                 **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
                 **({"teacher_component": [each.value for each in components]} if components else {}),
@@ -384,7 +384,7 @@ class Simulation:
                 "steps_per_second": end / max(reached.seconds, 1e-9),
             },
             leading=("seed",),
-            with_leading=recorder.WITH_SEED,
+            with_leading=[name for name in recorded if name not in recorder.OF_RUNS],
         )
 
 

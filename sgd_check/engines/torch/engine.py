@@ -368,10 +368,10 @@ class BlockStepper:
         """Return v and b of a network at the moment, shape (lanes, 2, m); nothing of other students."""
         return self._recursion.layers.permute(2, 0, 1)
 
-    def freeze(self, lane: int) -> None:
-        """Turn a run to NaN; every operation keeps the lanes apart, so the others do not notice."""
-        self._weights[lane] = torch.nan
-        self._recursion.layers[..., lane] = torch.nan
+    def freeze(self, lanes: list[int]) -> None:
+        """Turn runs to NaN; every operation keeps the lanes apart, so the others do not notice."""
+        self._weights[lanes] = torch.nan
+        self._recursion.layers[..., lanes] = torch.nan
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
@@ -517,8 +517,7 @@ class OnlineEngine:
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
-        for index in np.flatnonzero(stopped).tolist():
-            self._stepper.freeze(index)
+        self._stepper.freeze(np.flatnonzero(stopped).tolist())
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the further steps depend on; raise NotImplementedError for the fused kernel."""

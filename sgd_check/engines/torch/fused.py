@@ -147,9 +147,9 @@ class FusedStepper:
         """Return the weights, shape (lanes, m, d)."""
         return self._weights[..., : self._dimension]
 
-    def freeze(self, lane: int) -> None:
-        """Turn a run to NaN; the others do not notice."""
-        self._weights[lane] = torch.nan
+    def freeze(self, lanes: list[int]) -> None:
+        """Turn runs to NaN; the others do not notice."""
+        self._weights[lanes] = torch.nan
 
 
 def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: torch.Tensor | None) -> None:

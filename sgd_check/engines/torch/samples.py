@@ -10,7 +10,7 @@ core). On a CUDA device with Triton they are a function of seed, sample and coor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,8 +25,6 @@ from sgd_check.engines.torch.fused import fill_normals, triton_version
 from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.problem import Problem
     from sgd_check.engines.torch.links import TorchLink
 
@@ -46,46 +44,26 @@ class Streams(Protocol):
         """Go on from where `state` says."""
 
 
-class _TorchStreams:
-    """Torch's own generator, one per seed."""
+class _GeneratorStreams(NamedTuple):
+    """A generator per seed, and functions that draw from one, return its state as integers, and put it there."""
 
-    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
-        self._generators = [torch.Generator(device=device).manual_seed(seed) for seed in seeds]
-
-    def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-        for row, lane in enumerate(lanes):
-            samples[row].normal_(generator=self._generators[lane])
-            if noise is not None:
-                noise[row].normal_(generator=self._generators[lane])
-
-    def state(self) -> NDArray[np.generic]:
-        """Return the bytes of each generator, shape (lanes, bytes)."""
-        return np.stack([generator.get_state().numpy() for generator in self._generators])
-
-    def restore(self, state: NDArray[np.generic]) -> None:
-        for generator, stored in zip(self._generators, state, strict=True):
-            generator.set_state(torch.from_numpy(np.array(stored, dtype=np.uint8)))
-
-
-class _NumpyStreams:
-    """SFC64 of numpy, one per seed, in double precision."""
-
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self._generators = [generator for seed in seeds for generator in generators(seed, [SAMPLES])]
+    generators: Sequence[Any]
+    draw: Callable[[Any, torch.Tensor], object]
+    words_of: Callable[[Any], NDArray[np.generic]]
+    set_words: Callable[[Any, NDArray[np.generic]], object]
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
         for row, lane in enumerate(lanes):
-            self._generators[lane].standard_normal(out=samples[row].numpy())
+            self.draw(self.generators[lane], samples[row])
             if noise is not None:
-                self._generators[lane].standard_normal(out=noise[row].numpy())
+                self.draw(self.generators[lane], noise[row])
 
     def state(self) -> NDArray[np.generic]:
-        """Return the words of each generator, shape (lanes, 6)."""
-        return np.array([words_of(generator) for generator in self._generators])
+        return np.stack([self.words_of(generator) for generator in self.generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
-        for generator, words in zip(self._generators, state, strict=True):
-            set_words(generator, words)
+        for generator, words in zip(self.generators, state, strict=True):
+            self.set_words(generator, words)
 
 
 class CounterStreams:
@@ -111,9 +89,17 @@ class CounterStreams:
 
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:
     """Return the fastest streams for a precision and a device."""
-    if device.type == "cpu":
-        return _NumpyStreams(seeds) if dtype == torch.float64 else _TorchStreams(seeds, device)
-    return _TorchStreams(seeds, device) if triton_version() is None else CounterStreams(seeds, device)
+    if device.type == "cpu" and dtype == torch.float64:
+        own = [generators(seed, [SAMPLES])[0] for seed in seeds]
+        return _GeneratorStreams(own, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words)
+    if device.type != "cpu" and triton_version() is not None:
+        return CounterStreams(seeds, device)
+    return _GeneratorStreams(
+        [torch.Generator(device=device).manual_seed(seed) for seed in seeds],
+        lambda source, out: out.normal_(generator=source),
+        lambda source: np.asarray(source.get_state().numpy()),
+        lambda source, words: source.set_state(torch.from_numpy(np.array(words, dtype=np.uint8))),
+    )
 
 
 #: Numbers drawn per run at a time, where that is more than a batch.

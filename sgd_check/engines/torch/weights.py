@@ -318,10 +318,9 @@ class WeightEngine:
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
-        lanes = [(runs, lane) for runs in self._groups for lane in range(runs.weights.shape[0])]
+        lanes = [lane for runs in self._groups for lane in runs.weights]
         for index in np.flatnonzero(stopped).tolist():
-            runs, lane = lanes[index]
-            runs.weights[lane] = torch.nan
+            lanes[index].fill_(torch.nan)
 
 
 def _neurons(problem: Problem, link: TorchLink, dtype: torch.dtype, device: torch.device) -> Neurons:
@@ -337,10 +336,10 @@ def _starts(problem: Problem, options: EngineOptions) -> Array:
     """Return the weights of all runs at the start, shape (seeds, m, d)."""
     from dynamics.solve import coupled_problem
 
-    reduced = problem.reduced_weights()[None]
-    if options.starts is not None:
-        chosen = [coupled_problem(problem, problem.width, seed).reduced_weights() for seed in options.starts]
-        reduced = np.array(chosen)
+    chosen = (
+        [problem] if options.starts is None else [coupled_problem(problem, problem.width, s) for s in options.starts]
+    )
+    reduced = np.array([each.reduced_weights() for each in chosen])
     start = np.zeros((len(options.seeds), problem.width, problem.dimension))
     axes = problem.input_axes()
     start[:, :, slice(reduced.shape[2]) if axes is None else axes.places] = reduced
