@@ -296,8 +296,9 @@ class DiffusionEngine:
         self._threads = RunThreads(min(count, available_cores()))
         self._scratches = [self._laws.scratch() for _ in range(self._threads.count)]
         self._stopped = False
-        self.attributes = attributes_of(self._laws.series.name, self._threads.count)
-        self.attributes |= {"link_noise_ratio": self._laws.series.noise_ratio, "noise_kurtosis": self._kurtosis}
+        series = self._laws.series
+        self.attributes = attributes_of(series.name, self._threads.count, link_noise_ratio=series.noise_ratio)
+        self.attributes["noise_kurtosis"] = self._kurtosis
 
     @contextmanager
     def running(self) -> Iterator[None]:

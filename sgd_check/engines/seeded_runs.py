@@ -64,12 +64,13 @@ def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> Non
     }
 
 
-def attributes_of(link_name: str, threads: int) -> dict[str, str | int | float]:
+def attributes_of(link_name: str, threads: int, **of_link: float) -> dict[str, str | int | float]:
     """Return what to write down about runs of compiled steps."""
     return {
         "device": "cpu",
         "dtype": "float64",
         "simulated_link": link_name,
+        **of_link,
         "numba_version": metadata.version("numba"),
         "random_numbers": f"SFC64 of numpy {np.__version__}",
         "threads": threads,
