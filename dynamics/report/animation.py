@@ -12,27 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.checks import check_switch
-from dynamics.report.figures import (
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    check_drawable,
-    figure_style,
-    finish_panel,
-    new_panels,
-    shades,
-    small,
-)
+from dynamics.report import figures
+from dynamics.report.figures import MEASURED, PREDICTED, REFERENCE, check_drawable, shades, small
 from dynamics.runs.storage import check_target, write_file
 from dynamics.runs.variables import axis_label
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     import os
 
     import xarray as xr
     from matplotlib.animation import AbstractMovieWriter
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from hermite.arrays import Array
@@ -64,50 +54,40 @@ def animate(
     Parameters
     ----------
     dataset : Dataset
-        Answer with `teacher_overlap(time, neuron, direction)`, or with `overlap(time, direction)` of matched pairs.
+        Answer with `teacher_overlap(time, neuron, direction)`, or with `overlap(time, direction)` of matched pairs, at
+        two positive times, or TypeError or ValueError is raised.
     path : path
-        File to write: .gif, or .mp4 where ffmpeg is installed.
+        File to write: .gif, or .mp4 where ffmpeg is installed, or ValueError is raised; StorageError if it cannot be
+        written. An existing one is replaced with `overwrite` alone.
     style : {"screen", "paper", "talk"}, optional
         See `figure_style`.
-    overwrite : bool, default False
-        Replace an existing file.
 
     Returns
     -------
     Path
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the answer has no such overlaps at two positive times, or the name has another ending.
-    StorageError
-        If the file cannot be written.
     """
     from matplotlib.animation import FFMpegWriter
 
     check_switch("overwrite", overwrite)
     target = check_target(path, overwrite=overwrite)
     suffix = target.suffix.lower()
-    if suffix not in PIXELS:
-        msg = f"Argument `path` must end in {' or '.join(PIXELS)}, but is {shown(str(target))}."
-        raise ValueError(msg)
-    if suffix == ".mp4" and not FFMpegWriter.isAvailable():
-        msg = f"Argument `path` must end in .gif where ffmpeg is not installed, but is {shown(str(target))}."
-        raise ValueError(msg)
-    time, squares = moving_frames(dataset)
-    with figure_style(style):
-        figure, draw = draw_frames(dataset, time, squares)
+    given = shown(str(target))
+    require(suffix in PIXELS, f"Argument `path` must end in {' or '.join(PIXELS)}, but is {given}.")
+    can_write = suffix == ".gif" or FFMpegWriter.isAvailable()
+    require(can_write, f"Argument `path` must end in .gif where ffmpeg is not installed, but is {given}.")
+    time, squares = _moving_frames(dataset)
+    with figures.figure_style(style):
+        figure, draw = _draw_frames(dataset, time, squares)
         write_file(target, partial(_write, figure, draw, squares.shape[0], suffix), replaces=overwrite)
     return target
 
 
-def moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
+def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     """Return the times of the frames, while neurons move, and squared overlaps at these (frame, neuron, direction)."""
     squares = _squares(dataset)
     later = (dataset["time"].values > 0) & np.isfinite(squares).all(axis=(1, 2))
-    if later.sum() < 2:
-        msg = f"Argument `dataset` must have overlaps at two positive times at least, but has {int(later.sum())}."
-        raise ValueError(msg)
+    count = int(later.sum())
+    require(count > 1, f"Argument `dataset` must have overlaps at two positive times at least, but has {count}.")
     logs, squares = np.log(dataset["time"].values[later]), squares[later]
     begun, left = (np.abs(squares - squares[end]).max(axis=(1, 2)) for end in (0, -1))
     begin = max(int(np.argmax(begun > STILL * begun.max())) - 1, 0)
@@ -128,17 +108,24 @@ def _squares(dataset: xr.Dataset) -> Array:
         check_drawable(dataset, overlap=("time", "direction"), loss=("time",))
         pairs = np.asarray(dataset["overlap"].values[:, :MOST_DIRECTIONS], dtype=np.float64)
         overlap = pairs[:, :, None] * np.eye(pairs.shape[1])
-    squares: Array = np.maximum(overlap, 0.0) ** 2 if dataset.attrs.get("information_exponent", 2) % 2 else overlap**2
-    return squares
+    odd = dataset.attrs.get("information_exponent", 2) % 2
+    return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
 
 
-def draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:
+def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:
     """Return the figure, and the function that draws frame number n."""
-    figure, (left, right) = new_panels((7.5, 3.75), 1, 2, width_ratios=[1.0, 1.05])
+    figure, (left, right) = figures.new_panels((7.5, 3.75), 1, 2, width_ratios=[1.0, 1.05])
     count = squares.shape[2]
     angle = 0.5 * np.pi - 2.0 * np.pi * np.arange(count) / max(count, 3)
     corners, colours = np.stack([np.cos(angle), np.sin(angle)], axis=1), shades(count, 0.85)
-    _draw_circle(left, corners, colours)
+    turn = np.linspace(0.0, 2.0 * np.pi, 200)
+    left.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
+    for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
+        left.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
+        beyond: dict[str, Any] = {"xytext": (0.5 * RING + 0.8 * small(left)) * corner, "textcoords": "offset points"}
+        left.annotate(f"{p}", corner, **beyond, fontsize=small(left), ha="center", va="center")
+    left.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    left.set_axis_off()
     nearest = squares[-1].argmax(axis=1)
     neurons = left.scatter(*(squares[0] @ corners).T, s=26, c=colours[nearest], alpha=0.85, lw=0, zorder=3)
     trails = [left.plot([], [], color=colours[p], lw=0.8, alpha=0.5, zorder=2)[0] for p in nearest]
@@ -148,7 +135,7 @@ def draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figur
     right.loglog(all_times, loss, color=MEASURED, lw=1.6)
     (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
     right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))
-    finish_panel(right, axis_label("time"), axis_label("loss"))
+    figures.finish_panel(right, axis_label("time"), axis_label("loss"))
     title = left.set_title(" ", fontsize=small(left, 1.0))
     paths, losses = squares @ corners, np.interp(np.log(time), np.log(all_times), loss)
 
@@ -163,19 +150,6 @@ def draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figur
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # else panels move from frame to frame
     return figure, draw
-
-
-def _draw_circle(ax: Axes, corners: Array, colours: Array) -> None:
-    """Draw the directions as rings on a circle, each with its number."""
-    turn = np.linspace(0.0, 2.0 * np.pi, 200)
-    ax.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
-    for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
-        ax.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
-        beyond = 0.5 * RING + 0.8 * small(ax)
-        number = ax.annotate(f"{p}", corner, beyond * corner, textcoords="offset points", fontsize=small(ax))
-        number.set(ha="center", va="center")
-    ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-    ax.set_axis_off()
 
 
 def _write(figure: Figure, draw: Any, frames: int, suffix: str, path: Path) -> None:

@@ -11,7 +11,6 @@ import base64
 import io
 import math
 import re
-from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,8 @@ import numpy as np
 
 from dynamics.report.figures import spread_rows
 from dynamics.runs.variables import axis_label
+from hermite.text.formulas import legal
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +44,6 @@ MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
 LONG = 40
 #: Characters of a line on a telephone, and those that the margins of a column take.
 NARROW, COLUMN_SPACE = 42, 3
-#: Characters that HTML forbids: control characters, halves of surrogate pairs, code points without a character.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-
 #: Units of a path along each side of the plot, and the steps below which its points are left out.
 UNITS, STEPS = 1000.0, (4.0, 2.0)
 #: Inner size of the figure and the margins for its axes: left, top, right, below.
@@ -77,7 +75,7 @@ class Rounded(float):
 
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     """Return an element; a trailing underscore of an attribute's name is dropped, others become hyphens."""
-    named = {name.rstrip("_").replace("_", "-"): _clean(value) for name, value in attributes.items()}
+    named = {name.rstrip("_").replace("_", "-"): legal(value) for name, value in attributes.items()}
     found = ElementTree.Element(tag, named)
     last: Element | None = None
     for child in children:
@@ -85,9 +83,9 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
             found.append(child)
             last = child
         elif last is None:
-            found.text = (found.text or "") + _clean(child)
+            found.text = (found.text or "") + legal(child)
         else:
-            last.tail = (last.tail or "") + _clean(child)
+            last.tail = (last.tail or "") + legal(child)
     return found
 
 
@@ -96,25 +94,16 @@ def resource(name: str) -> str:
     return resources.files("dynamics.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def chart_script() -> str:
-    """Return the script of all charts."""
-    return resource("chart.js")
-
-
 def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> list[Element]:
     """Return a table, with its titles as headers of the columns and its first column as headers of the rows."""
-    titles = list(rows[0]) if rows else []
-    texts = {title: [cell_text(row[title]) for row in rows] for title in titles}
-    kinds = {title: _kind([row[title] for row in rows]) for title in titles}
-    head = element("tr", *(element("th", title, scope="col", **kinds[title]) for title in titles))
-    body = [
-        element(
-            "tr",
-            element("th", texts[titles[0]][at], scope="row"),
-            *(element("td", texts[title][at], **kinds[title]) for title in titles[1:]),
-        )
-        for at in range(len(rows))
-    ]
+    columns = {title: [row[title] for row in rows] for title in (rows[0] if rows else ())}
+    texts = {title: list(map(cell_text, values)) for title, values in columns.items()}
+    kinds = {title: _kind(values) for title, values in columns.items()}
+    head = element("tr", *(element("th", title, scope="col", **kind) for title, kind in kinds.items()))
+    body = []
+    for first, *others in zip(*texts.values(), strict=True):
+        cells = (element("td", text, **kind) for text, kind in zip(others, [*kinds.values()][1:], strict=True))
+        body.append(element("tr", element("th", first, scope="row"), *cells))
     words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
     width = sum(min(max(map(len, each)), LONG) + COLUMN_SPACE for each in words)
     found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
@@ -143,22 +132,22 @@ def verdict_elements(verdict: str, cautions: Sequence[str]) -> list[Element]:
     return [element("p", element("strong", verdict)), *listed]
 
 
-def cell_text(value: Any) -> str:
-    """Return a value as a page shows it: a dash if there is none, "never" for a time that is infinite."""
+def cell_text(value: Any, digits: int = 5, unknown: str = "–") -> str:
+    """Return a value as it is shown: a dash if there is none, "never" for a time that is infinite."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if isinstance(value, Rounded):
         return value.text
     if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
-        return "–"
+        return unknown
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "never" if math.isinf(value) else f"{value:.5g}"
+        return "never" if math.isinf(value) else f"{value:.{digits}g}"
     if isinstance(value, (list, tuple)):
-        entries = [cell_text(entry) for entry in value[:MOST_ENTRIES]]
+        entries = [cell_text(entry, digits, unknown) for entry in value[:MOST_ENTRIES]]
         rest = len(value) - len(entries)
-        return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or "–"
+        return ", ".join(entries) + (f", … ({rest} more)" if rest else "") or unknown
     text = str(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}… ({len(text)} characters)"
 
@@ -184,15 +173,7 @@ def _data(drawn: Figure) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
-def _clean(text: str) -> str:
-    return _FORBIDDEN.sub("\ufffd", text)
-
-
-# The interactive chart.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class Curve(NamedTuple):
     """A curve over positive times, its facts by name, and the time at which it was predicted to rise."""
 
     values: Array
@@ -200,8 +181,7 @@ class Curve:
     predicted: float = float("nan")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Chart(NamedTuple):
     """Curves over the same positive times, drawn over their logarithm."""
 
     title: str
@@ -210,9 +190,6 @@ class Chart:
     time: Array
     limits: tuple[float, float]
     curves: Sequence[Curve]
-
-
-# --- curves of answers ------------------------------------------------------------------------------------------------
 
 
 class History(NamedTuple):
@@ -233,9 +210,7 @@ def squared_overlap(dataset: xr.Dataset) -> Array:
     for name in ("overlap", "max_overlap"):
         if name in dataset:
             return np.asarray(np.asarray(dataset[name].values, dtype=np.float64) ** 2)
-    if "teacher_overlap" not in dataset:
-        msg = "Argument `dataset` must hold an overlap history, but has none."
-        raise ValueError(msg)
+    require("teacher_overlap" in dataset, "Argument `dataset` must hold an overlap history, but has none.")
     overlap = np.asarray(dataset["teacher_overlap"].values)
     if dataset.attrs["information_exponent"] % 2:
         overlap = np.maximum(overlap, 0.0)
@@ -266,22 +241,14 @@ _MASS = "Weight that the neurons carry of each direction"
 OVERLAPS = History(_OF_DIRECTION, "squared_overlap", ("overlap", "max_overlap", "teacher_overlap"), squared_overlap)
 AXES = History(_OF_AXIS, "squared_overlap", ("max_overlap", "teacher_overlap"), squared_axis_overlap)
 COMPONENTS = History(_OF_TEACHER, "component_share", ("component",), component_ratio)
-ALIGNMENTS = History(_OF_SPAN, "alignment", ("alignment",), lambda found: np.asarray(found["alignment"].values))
+ALIGNMENTS = History(_OF_SPAN, "alignment", ("alignment",), lambda found: found["alignment"].values)
 MASSES = History(_MASS, "mass_share", ("learned_mass",), _learned_share)
-PROGRESS = History(
-    "Progress of each component",
-    "progress",
-    ("progress",),
-    lambda found: np.asarray(found["progress"].values),
-    x="step_time",
-)
+_PROGRESS = "Progress of each component"
+PROGRESS = History(_PROGRESS, "progress", ("progress",), lambda found: found["progress"].values, "step_time")
 
 
 def history_chart(
-    dataset: xr.Dataset,
-    facts: Sequence[Mapping[str, Any]],
-    history: History = OVERLAPS,
-    marked: str = PREDICTED_TIME,
+    dataset: xr.Dataset, facts: Sequence[Mapping[str, Any]], history: History = OVERLAPS, marked: str = PREDICTED_TIME
 ) -> Callable[[], Chart] | None:
     """Return the function that makes the chart of a history; None where a dataset has none.
 
@@ -296,24 +263,12 @@ def _chart(dataset: xr.Dataset, facts: Sequence[Mapping[str, Any]], history: His
     later = dataset["time"].values > 0
     chosen = spread_rows(len(facts), MOST_CURVES)
     values = history.values(dataset)[later][:, chosen]
-    curves = [
-        Curve(values=values[:, at], facts=facts[p], predicted=float(facts[p].get(marked) or "nan"))
-        for at, p in enumerate(chosen)
-    ]
+    curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]
     known = values[np.isfinite(values)]
     low, high = float(known.min(initial=0.0)), float(known.max(initial=1.0))
-    room = ROOM * (high - low)
-    return Chart(
-        title=history.title,
-        x=axis_label(history.x, plain=True),
-        y=axis_label(history.y, plain=True),
-        time=dataset["time"].values[later],
-        limits=(low - room, high + room),
-        curves=curves,
-    )
-
-
-# --- elements ---------------------------------------------------------------------------------------------------------
+    limits = low - ROOM * (high - low), high + ROOM * (high - low)
+    x, y = (axis_label(name, plain=True) for name in (history.x, history.y))
+    return Chart(history.title, x, y, dataset["time"].values[later], limits, curves)
 
 
 def chart_element(chart: Chart) -> Element:
@@ -375,13 +330,11 @@ def _path(chart: Chart, values: Array) -> str:
     """Return a curve as an SVG path of the points that are seen, broken at unknown values."""
     low, high = chart.limits
     across = UNITS * (1.0 - (values - low) / (high - low))
-    words, last = [], (np.inf, np.inf)
+    text, last = "", (np.inf, np.inf)
     for x, y, ahead in zip(_places(chart, chart.time), across, np.append(across[1:], np.nan), strict=True):
         if not np.isfinite(y):
             last = (np.inf, np.inf)
-            continue
-        near = abs(x - last[0]) < STEPS[0] and abs(y - last[1]) < STEPS[1] and abs(ahead - y) < STEPS[1]
-        if not near:
-            words.append(f"{'L' if np.isfinite(last[0]) else 'M'}{x:.1f} {y:.1f}")
+        elif abs(x - last[0]) >= STEPS[0] or abs(y - last[1]) >= STEPS[1] or not abs(ahead - y) < STEPS[1]:
+            text += f"{'L' if np.isfinite(last[0]) else 'M'}{x:.1f} {y:.1f}"
             last = (x, y)
-    return "".join(words)
+    return text

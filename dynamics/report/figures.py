@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 
 from dynamics.problem.checks import check_choice
-from hermite.text.messages import shown, with_error
+from hermite.text.messages import require, shown, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,9 +55,6 @@ MOST_CURVES = 24
 #: Panels of a study side by side.
 MOST_COLUMNS = 4
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-# --- styles -----------------------------------------------------------------------------------------------------------
 
 
 class Style(NamedTuple):
@@ -111,12 +108,8 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
     ----------
     style : {"screen", "paper", "talk"} or None
         "paper" has the widths of one column (3.4 in) and of a page (7 in) with letters of 7.5 points; "talk" has half
-        the size of a slide, with letters of 11 points. None leaves the style that holds around the block.
-
-    Raises
-    ------
-    ValueError
-        If there is no such style.
+        the size of a slide, with letters of 11 points. None leaves the style that holds around the block. ValueError is
+        raised for another one.
 
     Notes
     -----
@@ -170,9 +163,6 @@ def _figure_class() -> type[Figure]:
     return StyledFigure
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
 def power(base: str, exponent: float, error: float = np.nan) -> str:
     """Return a power as a typeset formula, its exponent rounded by its standard error where that is known."""
     return rf"${base}^{{{formula(exponent, error)[1:-1]}}}$"
@@ -207,9 +197,6 @@ def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
     from matplotlib import colormaps
 
     return colormaps["viridis"](np.linspace(first, last, count))
-
-
-# --- panels -----------------------------------------------------------------------------------------------------------
 
 
 def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
@@ -259,23 +246,18 @@ def row_of(dataset: xr.Dataset, plots: Sequence[Callable[..., object]], size: tu
 
 def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
     """Return the given axes, or new ones of pyplot in a style."""
-    found: Axes = panels_or_new(ax, 1, ONE_PANEL, style=style, name="ax")[0]
-    return found
+    with figure_style(style):
+        found: Axes = new_panels(ONE_PANEL, shown=True)[1] if ax is None else given_panels("ax", ax, 1)[0]
+        return found
 
 
 def panels_or_new(
-    panels: Any,
-    count: int,
-    size: tuple[float, float],
-    *shape: int,
-    style: str | None = None,
-    name: str = "axes",
-    **options: Any,
+    panels: Any, count: int, size: tuple[float, float], *shape: int, style: str | None = None, **options: Any
 ) -> Any:
     """Return `count` given axes, or new ones of pyplot in a style."""
     with figure_style(style):
         if panels is not None:
-            return given_panels(name, panels, count)
+            return given_panels("axes", panels, count)
         return new_panels(size, *shape, shown=True, squeeze=False, **options)[1].ravel()
 
 
@@ -284,12 +266,9 @@ def given_panels(name: str, panels: object, count: int) -> Array:
     from matplotlib.axes import Axes
 
     several = np.ravel(np.array(panels, dtype=object))
-    if not all(isinstance(ax, Axes) for ax in several):
-        msg = f"Argument `{name}` must be matplotlib's axes, but is {shown(panels)}."
-        raise TypeError(msg)
-    if several.size != count:
-        msg = f"Argument `{name}` must be {count} axes, but has {several.size}."
-        raise ValueError(msg)
+    are_axes = all(isinstance(ax, Axes) for ax in several)
+    require(are_axes, f"Argument `{name}` must be matplotlib's axes, but is {shown(panels)}.", TypeError)
+    require(several.size == count, f"Argument `{name}` must be {count} axes, but has {several.size}.")
     return several
 
 
@@ -301,16 +280,13 @@ def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
         msg = f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}."
         raise TypeError(msg)
     for name, dims in variables.items():
-        if name not in dataset:
-            msg = f"Argument `dataset` must have the variable `{name}` for this figure, but has not."
-            raise ValueError(msg)
-        if dataset[name].dims != dims:
-            wanted, given = (", ".join(map(str, found)) for found in (dims, dataset[name].dims))
-            msg = f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({given})`."
-            raise ValueError(msg)
-    if "answer" not in dataset.attrs:
-        msg = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
-        raise ValueError(msg)
+        lead = f"Argument `dataset` must have the variable `{name}` for this figure"
+        require(name in dataset, f"{lead}, but has not.")
+        wanted, given = (", ".join(map(str, found)) for found in (dims, dataset[name].dims))
+        other = f"Argument `dataset` must have `{name}({wanted})` for this figure, but has `{name}({given})`."
+        require(dataset[name].dims == dims, other)
+    answer = "Argument `dataset` must be an answer of this program, with the attribute `answer`, but has none."
+    require("answer" in dataset.attrs, answer)
 
 
 def small(ax: Axes, part: float = SMALL) -> float:
@@ -449,9 +425,6 @@ def headline(dataset: xr.Dataset) -> str:
     return f"{plain_text(dataset.attrs['title'])}: {plain_text(stored['activation']['name'])}{spectrum}, {sizes}"
 
 
-# --- error bands ------------------------------------------------------------------------------------------------------
-
-
 def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
     """Return the mean over an axis of runs, and two standard errors of it; 0 for one run."""
     error = runs.std(axis=axis) / np.sqrt(max(runs.shape[axis] - 1, 1))
@@ -481,24 +454,16 @@ def share_bars(share: Array, count: int) -> Array:
     square = BAND**2 / count
     middle, half = (share + square / 2.0), BAND * np.sqrt(share * (1.0 - share) / count + square / (4.0 * count))
     ends = np.array([middle - half, middle + half]) / (1.0 + square)
-    bars: Array = np.maximum([share - ends[0], ends[1] - share], 0.0)
-    return bars
-
-
-# --- studies ----------------------------------------------------------------------------------------------------------
+    return np.asarray(np.maximum([share - ends[0], ends[1] - share], 0.0))
 
 
 class StudyFigure(NamedTuple):
-    """The figure of a study."""
+    """The figure of a study: how it is drawn, number and size of its panels in inches, arguments of `subplots`."""
 
-    #: (dataset, panels) draws it.
     draw: Callable[[xr.Dataset, Array], None]
-    #: (dataset) -> number of its panels.
     panels: Callable[[xr.Dataset], int]
-    #: Width and height of a panel in inches.
     size: tuple[float, float]
     columns: int = MOST_COLUMNS
-    #: Arguments of `Figure.subplots`.
     options: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -507,10 +472,9 @@ def draw_study(
 ) -> Figure:
     """Return the figure of a study, one of `figures` by name, on given axes or as a new figure in a style."""
     check_drawable(dataset)
-    answer = dataset.attrs["answer"]
-    if answer not in figures:
-        msg = f"Argument `dataset` must be the result of a study, one of {', '.join(figures)}, but is {shown(answer)}."
-        raise ValueError(msg)
+    answer, menu = dataset.attrs["answer"], ", ".join(figures)
+    none = f"Argument `dataset` must be the result of a study, one of {menu}, but is {shown(answer)}."
+    require(answer in figures, none)
     draw, panels_of, (width, height), most, options = figures[answer]
     count = panels_of(dataset)
     with figure_style(style):

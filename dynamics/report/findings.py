@@ -19,12 +19,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.elements import Chart, Rounded, element, table, verdict_elements
+from dynamics.report.elements import Chart, Rounded, cell_text, element, table, verdict_elements
 from dynamics.report.figures import figure_of, figure_style, spread_rows
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import main_part
 from dynamics.solve.registry import ANSWERS
-from hermite.text.messages import rounded
+from hermite.text.messages import require, rounded
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,9 +53,6 @@ class Tone(StrEnum):
     BAD = "bad"
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """Rows with the same keys in the same order, which are the titles of the columns; the first names the row."""
@@ -78,11 +75,10 @@ class Table:
 
     def spread(self, most: int) -> tuple[list[Mapping[str, Any]], str]:
         """Return at most `most` rows, or all if they are few or all are shown, and the note."""
-        count = len(self.rows)
-        if not self.each or count <= most:
-            return [self._rounded(row) for row in self.rows], self.note
-        chosen = spread_rows(count, most)
-        note = f"{self.note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
+        count, note = len(self.rows), self.note
+        chosen = spread_rows(count, most if self.each else count)
+        if len(chosen) < count:
+            note = f"{note} Shown: {len(chosen)} of {count} {self.each}.".lstrip()
         return [self._rounded(self.rows[at]) for at in chosen], note
 
     def lines(self) -> list[str]:
@@ -93,7 +89,7 @@ class Table:
         columns = []
         for name, title in (self.short or {title: title for title in rows[0]}).items():
             values = [row[name] for row in rows]
-            cells = [title, *(number_text(value, self.digits) for value in values)]
+            cells = [title, *(cell_text(value, self.digits, unknown="-") for value in values)]
             side = "<" if any(isinstance(value, str) for value in values) else ">"
             columns.append([f"{cell:{side}{max(map(len, cells))}}" for cell in cells])
         lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
@@ -182,6 +178,11 @@ def records(columns: Mapping[str, Any]) -> Rows:
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
+def rows_of(dataset: xr.Dataset, columns: Mapping[str, str]) -> Rows:
+    """Return rows of plain values: title -> variable of one dimension."""
+    return records({title: dataset[name] for title, name in columns.items()})
+
+
 def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Rows:
     """Return the rows of a table: titles of columns -> values that the given rows have under other names."""
     return [{title: row[name] for title, name in columns.items()} for row in rows]
@@ -189,19 +190,7 @@ def renamed(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Ro
 
 def spread_times(count: int, most: int) -> list[int]:
     """Return the places of at most `most` of `count` times, spread evenly."""
-    chosen: list[int] = np.unique(np.linspace(0, count - 1, most).round().astype(int)).tolist()
-    return chosen
-
-
-def number_text(value: Any, digits: int = 5) -> str:
-    """Return a value as text: "-" if it is unknown, "never" for a time that is infinite."""
-    if isinstance(value, Rounded):
-        return value.text
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    if isinstance(value, float):
-        return "never" if math.isinf(value) else f"{value:.{digits}g}"
-    return str(value)
+    return sorted(set(np.linspace(0, count - 1, most).round().astype(int).tolist()))
 
 
 def jsonable(value: Any) -> Any:
@@ -215,28 +204,20 @@ def jsonable(value: Any) -> Any:
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
-# --- by answer --------------------------------------------------------------------------------------------------------
-
-
 def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
     """Return the findings on a result, or None if no installed package knows its answer."""
     answer = answer_of(main_part(result))
+    paths = [FINDINGS.get(answer), *(one.value for one in metadata.entry_points(group=ENTRY_POINTS, name=answer))]
     # Two families may use one word.
-    entries = metadata.entry_points(group=ENTRY_POINTS, name=answer)
-    for path in [*([FINDINGS[answer]] if answer in FINDINGS else []), *(entry.value for entry in entries)]:
-        found: Findings | None = resolve_name(path)(result)
-        if found is not None:
-            return found
-    return None
+    found = (resolve_name(path)(result) for path in paths if path)
+    return next((one for one in found if one is not None), None)
 
 
 def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
     """Return the findings on a result, or only its end if no installed package knows its answer."""
-    found = find_findings(result)
-    if found is not None:
-        return found
     tone, verdict = end_of_run(main_part(result))
-    return Findings(tone=tone, verdict=verdict, cautions=["No family of results knows this answer."])
+    unknown = Findings(tone=tone, verdict=verdict, cautions=["No family of results knows this answer."])
+    return find_findings(result) or unknown
 
 
 def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
@@ -277,7 +258,13 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
 
 def system_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `dynamics.solve_system`: the end of the run, and its events."""
-    attrs, rows = dataset.attrs, event_rows(dataset)
+    attrs, rows = dataset.attrs, list[dict[str, Any]]()
+    for name in str(attrs.get("event_times", "")).split():
+        times, error = dataset[name], dataset.get(f"{name}_error")
+        for place in np.ndindex(times.shape):
+            labels = [str(dataset[dim].values[at]) for dim, at in zip(times.dims, place, strict=True)]
+            found = {"event": " ".join([name.replace("_", " "), *labels]), "time": float(times.values[place])}
+            rows.append(found | ({} if error is None else {"error": float(error.values[place])}))
     names = ("stop_reason", "end_time", "solve_seconds")
     return run_findings(
         dataset,
@@ -285,18 +272,6 @@ def system_findings(dataset: xr.Dataset) -> Findings:
         tables=[Table(caption="When events happened", rows=rows, each="events")] if rows else [],
         values={"title": str(attrs["title"]), **{name: attrs.get(name) for name in names}, "events": rows},
     )
-
-
-def event_rows(dataset: xr.Dataset) -> Rows:
-    """Return event, time and, where it was estimated, its error as rows."""
-    rows: Rows = []
-    for name in str(dataset.attrs.get("event_times", "")).split():
-        times, error = dataset[name], dataset.get(f"{name}_error")
-        for place in np.ndindex(times.shape):
-            labels = [str(dataset[dim].values[at]) for dim, at in zip(times.dims, place, strict=True)]
-            found = {"event": " ".join([name.replace("_", " "), *labels]), "time": float(times.values[place])}
-            rows.append(found | ({} if error is None else {"error": float(error.values[place])}))
-    return rows
 
 
 #: Columns of studies -> those of their standard errors.
@@ -323,16 +298,11 @@ def study_findings(
         word = f"{str(attrs['verdict']).capitalize()}."
         verdict = f"{word} {verdict}" if tone is Tone.GOOD else f"{verdict} {word}"
         tone = Tone.CAUTION if tone is Tone.GOOD and attrs["verdict"] == "undecided" else tone
-    tables = [
-        Table(
-            caption=name.capitalize(),
-            rows=[{title.replace("_", " "): value for title, value in row.items()} for row in summary[name]],
-            errors=_STUDY_ERRORS,
-            in_words=in_words,
-        )
-        for name, in_words in (("points", None), ("fits", ()))  # the sentences say the fits
-        if name in summary
-    ]
+    tables = []
+    for name, in_words in (("points", None), ("fits", ())):  # the sentences say the fits
+        if name in summary:
+            rows = [{title.replace("_", " "): value for title, value in row.items()} for row in summary[name]]
+            tables.append(Table(caption=name.capitalize(), rows=rows, errors=_STUDY_ERRORS, in_words=in_words))
     title, seconds = str(attrs.get("title", attrs["answer"])), attrs.get("wall_seconds")
     alt = f"Figure of the study: {title}. Its numbers are in the tables above."
     return Findings(
@@ -345,9 +315,6 @@ def study_findings(
         values={"study": attrs["answer"], "stop_reason": attrs.get("stop_reason"), "wall_seconds": seconds, **summary},
         overview=draw,
     )
-
-
-# --- notebooks --------------------------------------------------------------------------------------------------------
 
 
 class Summary:
@@ -373,21 +340,9 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     """Return what an answer shows, to be printed or left as the last line of a cell of a notebook.
 
     First comes how the run ended, "Unfinished" if it was stopped, or what a comparison says; then what must be known
-    before a number is read, and the tables that the command of the answer prints.
-
-    Parameters
-    ----------
-    answer : Dataset or DataTree
-        What a solve, prediction, simulation, comparison, study or sweep returned, or `dynamics.load` read.
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    TypeError
-        If the answer is of another type.
+    before a number is read, and the tables that the command of the answer prints. The answer is a Dataset or DataTree
+    that a solve, prediction, simulation, comparison, study or sweep returned, or `dynamics.load` read, or TypeError is
+    raised.
 
     Examples
     --------
@@ -399,8 +354,6 @@ def summary(answer: xr.Dataset | xr.DataTree) -> Summary:
     """
     import xarray as xr
 
-    given: object = answer
-    if not isinstance(given, (xr.Dataset, xr.DataTree)):
-        msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(given).__name__}."
-        raise TypeError(msg)
+    is_answer = isinstance(answer, (xr.Dataset, xr.DataTree))
+    require(is_answer, f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}.", TypeError)
     return Summary(any_findings(answer))

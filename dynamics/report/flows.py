@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_choice, check_switch, checked_integer, checked_number, require
-from dynamics.report.elements import DIRECTION_FACTS, OVERLAPS, PREDICTED_TIME, history_chart, squared_overlap
-from dynamics.report.figures import (
-    BAND,
-    IDEAL,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    axes_or_new,
-    check_drawable,
-    draw_histories,
-    finish_panel,
-    headline,
-    power,
-    row_of,
-    spread_rows,
-)
-from dynamics.report.findings import (
-    Drawing,
-    Findings,
-    Table,
-    drawing_of,
-    number_text,
-    records,
-    renamed,
-    run_findings,
-)
+from dynamics.problem.checks import check_choice, check_switch, checked_integer, checked_number
+from dynamics.report import elements, figures
+from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE, axes_or_new, finish_panel
+from dynamics.report.findings import Drawing, Findings, Table, drawing_of, renamed, rows_of, run_findings
 from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import axis_label
 from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit
-from hermite.text.messages import with_error
+from hermite.text.messages import require, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,14 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+    from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
-
-
-class Axis(NamedTuple):
-    """An axis: the name of its quantity in the table of labels, and its symbol."""
-
-    name: str
-    symbol: str
 
 
 RESUME_SOLVE = "python -m dynamics.solve --resume {file}"
@@ -81,8 +52,8 @@ Ratio: emerged / predicted; far above 1 where another direction took or delayed 
 """
 LINEAR = "Predicted: of the flow linearised at its start. Ratio: emerged / predicted.\n"
 #: Facts of a curve.
-FACTS = DIRECTION_FACTS | {
-    PREDICTED_TIME: "predicted_emergence_time",
+FACTS = elements.DIRECTION_FACTS | {
+    elements.PREDICTED_TIME: "predicted_emergence_time",
     "emerged at t =": "emergence_time",
     "learned at t =": "learned_time",
 }
@@ -102,8 +73,8 @@ TIMES = (
 #: Values of the coordinate `degree` -> their names, and the lines of these parts of the loss.
 DEGREE_NAMES = {"0": "0", "1": "1", "2": "2", "rest": "3 and above"}
 DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9", "-."), "rest": (IDEAL, "--")}
-#: Choices of `plot_loss` for its axis -> quantity and symbol.
-AXES_OF_LOSS = {"time": Axis("time", "t"), "steps": Axis("step", "s"), "samples": Axis("samples", "n")}
+#: Choices of `plot_loss` for its axis -> its name in the table of labels, and its symbol.
+AXES_OF_LOSS = {"time": ("time", "t"), "steps": ("step", "s"), "samples": ("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
 NEGLIGIBLE = 1e-12
 #: Least number of emergence times whose power law in the direction is fitted.
@@ -124,14 +95,12 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer along teacher directions: of `solve_overlaps` and its relatives."""
     values = flow_values(dataset)
     laws, rows = values["exponents"], values["directions"]
-    limits = []
-    if any(math.isfinite(law["asymptotic"]) for law in laws):
-        limits = [
-            f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another "
-            "x.",
-            "The asymptotic x is the limit of many directions P and a large dimension d, where the steps are a power "
-            "law.",
-        ]
+    limits = [
+        f"x is of one start, whose loss falls in {len(rows)} steps, one per direction: another seed gives another x.",
+        "The asymptotic x is the limit of many directions P and a large dimension d, where the steps are a power law.",
+    ]
+    if not any(math.isfinite(law["asymptotic"]) for law in laws):
+        limits = []
     in_words = [*(f"{law['what']}: {law['text']}" for law in laws), *limits]
     note = "The fit uses the window alone; the asymptotic exponent stands beside it and is no part of it."
     expected = {"x, sum formula at this size": "sum_formula"}
@@ -151,7 +120,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
             *level_table(values),
         ],
         drawings=_drawings(dataset),
-        chart=history_chart(dataset, renamed(told_directions(values), FACTS)),
+        chart=elements.history_chart(dataset, renamed(told_directions(values), FACTS)),
         remarks=remarks(values),
         values=values,
         overview=partial(summary_figure, dataset),
@@ -159,10 +128,15 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
+def finite_part(values: Array) -> Array:
+    """Return the values that are finite: of a history those that were saved before the run ended."""
+    found: Array = values[np.isfinite(values)]
+    return found
+
+
 def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
     """Return how a run ended, its last loss, what was found and the notes as plain values."""
-    attrs, loss = dataset.attrs, dataset["loss"].values
-    finite = loss[np.isfinite(loss)]
+    attrs, finite = dataset.attrs, finite_part(dataset["loss"].values)
     return {
         "title": attrs["title"],
         "method": attrs.get("method"),
@@ -184,11 +158,11 @@ def flow_values(dataset: xr.Dataset) -> dict[str, Any]:
     first = {"title": dataset.attrs["title"], "information_exponent": int(dataset.attrs["information_exponent"])}
     return first | run_values(
         dataset,
-        directions=records({name: dataset[name] for name in TIMES}),
+        directions=rows_of(dataset, dict(zip(TIMES, TIMES, strict=True))),
         learned_undefined=dataset["learned_time"].attrs.get("undefined", ""),
         degrees=degree_rows(dataset),
         exponents=exponents(dataset),
-        loss_levels=records({key: dataset[name] for key, name in levels.items()}),
+        loss_levels=rows_of(dataset, levels),
     )
 
 
@@ -237,16 +211,10 @@ def remarks(values: Mapping[str, Any]) -> list[str]:
 
 def level_table(values: Mapping[str, Any]) -> list[Table]:
     """Return the table of the times at which the loss falls below levels, if any were asked for."""
-    levels = values["loss_levels"]
-    if not levels:
-        return []
-    return [
-        Table(
-            caption="When the loss falls below a fraction",
-            rows=renamed(levels, {"loss over E f*²": "level", "t": "time"}),
-            in_words=[f"loss below {row['level']:g} E f*^2: t = {number_text(row['time'])}" for row in levels],
-        )
-    ]
+    levels, said = values["loss_levels"], "loss below {level:g} E f*^2: t = "
+    rows = renamed(levels, {"loss over E f*²": "level", "t": "time"})
+    in_words = [said.format(**row) + elements.cell_text(row["time"], unknown="-") for row in levels]
+    return [Table(caption="When the loss falls below a fraction", rows=rows, in_words=in_words)] if rows else []
 
 
 def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
@@ -258,11 +226,8 @@ def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     if "degree_loss" not in dataset:
         return []
     known = np.isfinite(dataset["loss"].values)
-    time, left, whole = (
-        dataset["time"].values[known],
-        dataset["degree_loss"].values[known],
-        dataset["teacher_by_degree"],
-    )
+    time, left = dataset["time"].values[known], dataset["degree_loss"].values[known]
+    whole = dataset["teacher_by_degree"]
     return [
         {
             "degree": DEGREE_NAMES[degree],
@@ -314,13 +279,10 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     """Return sentences on known errors of the loss and of some times, by integration and by a cut series."""
     of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
     sentences = []
+    cutting = "Largest estimated error by cutting the series of the link", ", beside that of integration."
     for kind, lead, end in (
         ("error", "Largest estimated numerical error", f" at rtol = {dataset.attrs.get('rtol', np.nan):g}."),
-        (
-            "truncation_error",
-            "Largest estimated error by cutting the series of the link",
-            ", beside that of integration.",
-        ),
+        ("truncation_error", *cutting),
     ):
         found = []
         for name, what in (("loss", "of the loss"), (times, of_time)):
@@ -336,7 +298,6 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
 
 
 def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
-    """Return emergence against T_p per direction."""
     rows = [
         {**row, "ratio": row["emergence_time"] / (row["predicted_emergence_time"] or math.nan)}
         for row in told_directions(values)
@@ -356,12 +317,11 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
 
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:
     drawings, count, emerged = [], dataset.sizes["direction"], _finite(dataset, "emergence_time")
-    if any(name in dataset for name in OVERLAPS.variables):
+    if any(name in dataset for name in elements.OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
         more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
-    loss = dataset["loss"].values
-    known = loss[np.isfinite(loss)]
+    known = finite_part(dataset["loss"].values)
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
     drawings.append(drawing_of(plot_loss, dataset, caption=caption, more=more))
@@ -387,16 +347,10 @@ def exponent_table(
     if not laws:
         return []
     columns = {"law": "what", "x, fitted": "fitted", "standard error": "standard_error", "from": "from", "to": "to"}
-    rows = [{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws]
-    return [
-        Table(
-            caption="Exponents",
-            rows=renamed(rows, columns | dict(expected) | {"x, asymptotic": "asymptotic"}),
-            note=note,
-            errors={"x, fitted": "standard error"},
-            in_words=in_words,
-        )
-    ]
+    columns |= {**expected, "x, asymptotic": "asymptotic"}
+    rows = renamed([{**law, "from": law["window"][0], "to": law["window"][1]} for law in laws], columns)
+    errors = {"x, fitted": "standard error"}
+    return [Table(caption="Exponents", rows=rows, note=note, errors=errors, in_words=in_words)]
 
 
 def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
@@ -422,33 +376,28 @@ def _law(
     """Return the power law of y in x, of the sum formula for y if there is one, and the asymptotic one."""
     good = np.isfinite(y) & (y > 0) & (x > 0)
     fit = fit_power_law(x[good], y[good], window=window)
-    text = fit_in_words(fit.exponent, fit.standard_error, fit.window)
-    finite_size = None
+    finite_size, expected = None, ""
     if predicted is not None:
         good &= predicted > 0
     # The sum formula may have fallen to 0, or end, before the window.
     if predicted is not None and np.count_nonzero(good & (x >= window[0]) & (x <= window[1])) >= FEWEST_POINTS:
         finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
-        text += f"; sum formula at this size {finite_size:.3f}"
-    return {
-        "what": what,
-        "fitted": fit.exponent,
-        "standard_error": fit.standard_error,
-        "window": list(fit.window),
-        "asymptotic": asymptotic,
-        "sum_formula": finite_size,
-        "text": text + asymptotic_in_words(asymptotic),
-    }
+        expected = f"; sum formula at this size {finite_size:.3f}"
+    law = fitted_law(what, fit, asymptotic)
+    return law | {"sum_formula": finite_size, "text": law_in_words(law, expected)}
 
 
-def fit_in_words(exponent: float, error: float, window: Sequence[float]) -> str:
-    """Return a fitted exponent with its error and its window."""
-    return f"x = {with_error(exponent, error)} on [{window[0]:.3g}, {window[1]:.3g}]"
+def fitted_law(what: str, fit: PowerLawFit, asymptotic: float) -> dict[str, Any]:
+    """Return a fitted power law as values, beside its asymptotic exponent, NaN if there is none."""
+    fitted = {"fitted": fit.exponent, "standard_error": fit.standard_error, "window": list(fit.window)}
+    return {"what": what, **fitted, "asymptotic": asymptotic}
 
 
-def asymptotic_in_words(exponent: float) -> str:
-    """Return the end of a sentence on an asymptotic exponent, NaN if there is none."""
-    return f"; asymptotic {exponent:.3f}" if math.isfinite(exponent) else "; no asymptotic law"
+def law_in_words(law: Mapping[str, Any], expected: str) -> str:
+    """Return a fitted exponent with its error and its window, what is expected at this size, and the asymptotic one."""
+    (start, end), asymptotic = law["window"], law["asymptotic"]
+    limit = f"asymptotic {asymptotic:.3f}" if math.isfinite(asymptotic) else "no asymptotic law"
+    return f"x = {with_error(law['fitted'], law['standard_error'])} on [{start:.3g}, {end:.3g}]{expected}; {limit}"
 
 
 # --- flow time in samples of online SGD -------------------------------------------------------------------------------
@@ -516,39 +465,32 @@ def plot_loss(
 ) -> Axes:
     """Draw loss against time, steps or samples on log axes, with the sum formula, the fit and the asymptotic slope.
 
-    Where the answer has `degree_loss`, the parts of the loss of each Hermite degree are drawn below it.
-
-    The fit is drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference
-    line beside it and never part of the fit.
+    Where the answer has `degree_loss`, the parts of the loss of each Hermite degree are drawn below it. The fit is
+    drawn dashed over its window only; the asymptotic exponent, where there is one, is a dotted reference line beside it
+    and never part of the fit.
 
     Parameters
     ----------
     dataset : Dataset
         Any answer with `loss(time)`.
     ax : Axes, optional
+        By default new ones in a `style` (see `figure_style`).
     fit : bool, default True
         Draw the fitted power law, whose exponent is the same along each axis.
     x : {"time", "steps", "samples"}, default "time"
         Flow time t, steps t/η of SGD, or their samples B t/η.
-    learning_rate : float, optional
-        η > 0, dimensionless; by default that of the answer. Steps and samples of a flow, which has none, need it.
-    batch_size : int, optional
-        B ≥ 1, by default that of the answer, or else 1.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
+    learning_rate, batch_size : optional
+        η > 0, dimensionless, and B ≥ 1: by default those of the answer, or else B = 1. Steps and samples of a flow need
+        η. TypeError or ValueError is raised if it is unknown, not that of the answer, or given for an axis of time.
 
     Returns
     -------
     Axes
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the learning rate is unknown, is not that of the answer, or is given for an axis of time.
     """
     check_switch("fit", fit)
-    check_drawable(dataset, loss=("time",))
+    figures.check_drawable(dataset, loss=("time",))
     scale = _scale_of_axis(dataset, x, learning_rate, batch_size)
+    name, symbol = AXES_OF_LOSS[x]
     ax = axes_or_new(ax, style)
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
@@ -561,13 +503,12 @@ def plot_loss(
     window = default_window(dataset) if fit else None
     if window is not None:
         law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
-        slope, symbol = stored_exponents(dataset).loss_time, AXES_OF_LOSS[x].symbol
-        draw_fit(ax, law.window, law.prefactor, (law.exponent, law.standard_error), slope, LIMIT, symbol)
+        draw_fit(ax, law, stored_exponents(dataset).loss_time, LIMIT, symbol)
     drawn = [loss[shown], *_draw_degrees(dataset, ax, time, shown)]
     positive = np.concatenate([curve[curve > 0] for curve in drawn])
     if positive.size:
         ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())
-    finish_panel(ax, axis_label(AXES_OF_LOSS[x].name), axis_label("loss"))
+    finish_panel(ax, axis_label(name), axis_label("loss"))
     return ax
 
 
@@ -585,9 +526,8 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
         given[name] = own if value is None else value
     if x == "time":
         return 1.0
-    if given["learning_rate"] is None:
-        msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
-        raise TypeError(msg)
+    absent = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
+    require(given["learning_rate"] is not None, absent, TypeError)
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
     steps = 1.0 / checked_number(given["learning_rate"], "learning_rate", positive=True)
     return steps if x == "steps" else size * steps
@@ -601,66 +541,38 @@ def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.
     for degree, values in zip(dataset["degree"].values.tolist(), dataset["degree_loss"].values.T, strict=True):
         if DEGREE_NAMES[degree] in told:
             (colour, line), part = DEGREE_LINES[degree], values[shown]
-            ax.loglog(
-                time[shown],
-                np.maximum(part, 1e-300),
-                color=colour,
-                ls=line,
-                lw=1.2,
-                label=f"degree {DEGREE_NAMES[degree]}",
-            )
+            style: dict[str, Any] = {"color": colour, "ls": line, "lw": 1.2}
+            ax.loglog(time[shown], np.maximum(part, 1e-300), **style, label=f"degree {DEGREE_NAMES[degree]}")
             parts.append(part)
     return parts
 
 
-def draw_fit(
-    ax: Axes,
-    window: Sequence[float],
-    prefactor: float,
-    fitted: tuple[float, float],
-    asymptotic: float,
-    limit: str,
-    symbol: str = "t",
-) -> None:
-    """Draw a fitted power law over its window, and the asymptotic slope, named `limit`, above it if any.
+def draw_fit(ax: Axes, fit: PowerLawFit, asymptotic: float, limit: str, symbol: str = "t") -> None:
+    """Draw a power law over its window, and the asymptotic slope, named `limit`, above it if any.
 
     `symbol` is that of the axis.
     """
-    span, (exponent, error) = np.array(window), fitted
-    ax.loglog(span, prefactor * span**exponent, "k--", lw=1.2, label=f"fit: {power(symbol, exponent, error)}")
+    span, x = np.array(fit.window), fit.exponent
+    label = f"fit: {figures.power(symbol, x, fit.standard_error)}"
+    ax.loglog(span, fit.prefactor * span**x, "k--", lw=1.2, label=label)
     if np.isfinite(asymptotic):
         middle = np.sqrt(span[0] * span[1])
-        line = 2.5 * prefactor * middle**exponent * (span / middle) ** asymptotic
-        ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {power(symbol, asymptotic)}")
+        line = 2.5 * fit.prefactor * middle**x * (span / middle) ** asymptotic
+        ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {figures.power(symbol, asymptotic)}")
 
 
 def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the squared overlap of each direction against time; ticks below mark the predicted emergence times.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer with overlap histories: `teacher_overlap`, `max_overlap` or `overlap`.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ValueError
-        If the dataset holds no overlap history.
+    The answer must have an overlap history, `teacher_overlap`, `max_overlap` or `overlap`, or ValueError is raised.
+    `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
-    check_drawable(dataset, predicted_emergence_time=("direction",))
-    squared = squared_overlap(dataset)
+    figures.check_drawable(dataset, predicted_emergence_time=("direction",))
+    squared = elements.squared_overlap(dataset)
     ax = axes_or_new(ax, style)
     ax.set_ylim(-0.08, 1.05)
-    names = range(1, squared.shape[1] + 1)
-    predicted = dataset["predicted_emergence_time"].values
-    draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
+    names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
+    figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     time = f"{axis_label('time')} (ticks: predicted)"
     finish_panel(ax, time, axis_label("largest_squared_overlap"), loc="center left")
@@ -670,27 +582,18 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
 def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw measured emergence times against the predicted ones, with the diagonal; unlearned directions as arrows.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer with `emergence_time` and the predictions.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
+    The answer must have `emergence_time` and the predictions, or ValueError is raised.
+    `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
     names = ("predicted_emergence_time", "leading_order_time", "emergence_time")
-    check_drawable(dataset, **dict.fromkeys(names, ("direction",)))
+    figures.check_drawable(dataset, **dict.fromkeys(names, ("direction",)))
     ax = axes_or_new(ax, style)
     exact, leading, measured = (dataset[name].values for name in names)
     both = _has_both_times(dataset)
     if not both.any():
         ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
         return ax
-    points = np.flatnonzero(both)[spread_rows(int(both.sum()), MOST_POINTS)]
+    points = np.flatnonzero(both)[figures.spread_rows(int(both.sum()), MOST_POINTS)]
     ax.loglog(leading[points], measured[points], "s", mfc="none", color=REFERENCE, ms=5, label="leading order")
     theory = dataset.attrs.get("prediction_theory", "exact transit of the pair")
     ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label=theory)
@@ -714,14 +617,14 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
 def summary_figure(dataset: xr.Dataset) -> Figure:
     """Return one figure with overlaps, loss and emergence times."""
     plots: list[Callable[[xr.Dataset, Axes], Axes]] = [plot_loss]
-    if any(name in dataset for name in OVERLAPS.variables):
+    if any(name in dataset for name in elements.OVERLAPS.variables):
         plots.insert(0, plot_emergence)
     if _has_both_times(dataset).any():
         plots.append(plot_emergence_times)
-    figure, one = row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2)), samples_of_one(dataset)
+    figure, one = figures.row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2)), samples_of_one(dataset)
     if one is not None:
         meaning = f"flow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
-        figure.suptitle(f"{headline(dataset)}\n{meaning}", fontsize="medium")
+        figure.suptitle(f"{figures.headline(dataset)}\n{meaning}", fontsize="medium")
     return figure
 
 

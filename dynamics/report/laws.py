@@ -7,23 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report.figures import (
-    IDEAL,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    StudyFigure,
-    colour_bar,
-    draw_study,
-    figure_of,
-    finish_panel,
-    formula,
-    log_band,
-    plain_text,
-    power,
-    shades,
-)
-from dynamics.report.findings import Drawing, Findings, Table, records, run_findings, study_findings
+from dynamics.report import figures
+from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, StudyFigure, finish_panel, formula, power
+from dynamics.report.findings import Drawing, Findings, Table, records, rows_of, run_findings, study_findings
 from dynamics.runs.variables import axis_label
 from hermite.text.messages import with_error
 
@@ -50,25 +36,17 @@ SLOPES = (
 MOST_POINTS = 40
 TIME, SAMPLES, WIDTH, COMPUTE, LOSS = map(axis_label, ("time", "samples", "width", "compute", "law_loss"))
 EMERGENCE = axis_label("emergence_time")
-#: Law -> itself in words and typeset, and the labels of x and y.
+#: Law -> itself typeset, and the labels of x and y.
 LAWS = {
-    "loss-time": ("L ~ t^x", r"$L \propto t^x$", TIME, LOSS),
-    "loss-samples": ("L ~ n^x, fixed step", r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", LOSS),
-    "loss-samples-tuned": (
-        "L ~ n^x, tuned step",
-        r"$L \propto n^x$, tuned step",
-        f"{SAMPLES}, step tuned to the last direction",
-        LOSS,
-    ),
-    "loss-width": ("L ~ m^x", r"$L \propto m^x$", WIDTH, axis_label("final_loss")),
-    "loss-compute": ("L ~ compute^x", r"$L \propto$ compute$^x$", COMPUTE, axis_label("least_loss")),
-    "width-compute": ("best m ~ compute^x", r"best $m \propto$ compute$^x$", COMPUTE, axis_label("best_width")),
-    "time-direction": ("T_p ~ p^x", r"$T_p \propto p^x$", axis_label("direction"), f"{EMERGENCE} $T_p$"),
-    "time-dimension": ("T ~ d^x", r"$T \propto d^x$", axis_label("dimension"), f"mean {EMERGENCE}"),
+    "loss-time": (r"$L \propto t^x$", TIME, LOSS),
+    "loss-samples": (r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", LOSS),
+    "loss-samples-tuned": (r"$L \propto n^x$, tuned step", f"{SAMPLES}, step tuned to the last direction", LOSS),
+    "loss-width": (r"$L \propto m^x$", WIDTH, axis_label("final_loss")),
+    "loss-compute": (r"$L \propto$ compute$^x$", COMPUTE, axis_label("least_loss")),
+    "width-compute": (r"best $m \propto$ compute$^x$", COMPUTE, axis_label("best_width")),
+    "time-direction": (r"$T_p \propto p^x$", axis_label("direction"), f"{EMERGENCE} $T_p$"),
+    "time-dimension": (r"$T \propto d^x$", axis_label("dimension"), f"mean {EMERGENCE}"),
 }
-
-
-# --- findings ---------------------------------------------------------------------------------------------------------
 
 
 def law_findings(dataset: xr.Dataset) -> Findings | None:
@@ -76,8 +54,12 @@ def law_findings(dataset: xr.Dataset) -> Findings | None:
     answer = dataset.attrs["answer"]
     if answer == "transfer" and "edge" not in dataset.attrs:
         return None
-    find = {"finite-size": _finite_size, "transfer": _transfer}.get(answer, _laws)
-    return study_findings(dataset, *find(dataset), partial(plot_study, dataset))
+    find = {"finite-size": _finite_size, "transfer": transfer_values}.get(answer, _laws)
+    summary, sentences = find(dataset)
+    if answer == "transfer":
+        edge = f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width."
+        sentences.insert(0, edge)
+    return study_findings(dataset, summary, sentences, partial(plot_study, dataset))
 
 
 def _laws(dataset: xr.Dataset) -> Found:
@@ -89,9 +71,9 @@ def _laws(dataset: xr.Dataset) -> Found:
     notes = dataset.attrs.get("scaling_notes", "")
     sentences = [
         "measured and sum formula: same starts, same window (from, to); ideal sum: T_p ~ p^beta exactly, at this P and "
-        "window; errors: scatter over starts, or a jackknife over the curve where there is one start.",
-        *([f"note: {notes}"] if notes else []),
+        "window; errors: scatter over starts, or a jackknife over the curve where there is one start."
     ]
+    sentences += [f"note: {notes}"] if notes else []
     return {"points": points, "scaling_notes": notes}, sentences
 
 
@@ -117,18 +99,11 @@ def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
     return found | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
 
 
-def _transfer(dataset: xr.Dataset) -> Found:
-    summary, sentences = transfer_values(dataset)
-    edge = f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width."
-    return summary, [edge, *sentences]
-
-
 def transfer_values(dataset: xr.Dataset) -> Found:
     """Return best step, gap and drift of every width, exponents and verdict; and sentences on them."""
-    names = {"best_rate": "best_rate", "best_loss": "best_loss", "loss_gap": "gap", "rate_drift": "drift"}
-    errors = {"best_rate_error": "error", "loss_gap_error": "gap_error", "rate_drift_error": "drift_error"}
-    columns = names | errors | {"transfer_cost": "cost", "transfer_cost_error": "cost_error"}
-    points = records({"width": dataset["width"], **{title: dataset[name] for name, title in columns.items()}})
+    columns = {"width": "width", "best_rate": "best_rate", "best_loss": "best_loss", "gap": "loss_gap"}
+    columns |= {"drift": "rate_drift", "error": "best_rate_error", "gap_error": "loss_gap_error"}
+    columns |= {"drift_error": "rate_drift_error", "cost": "transfer_cost", "cost_error": "transfer_cost_error"}
     numbers = ("gap_exponent", "drift_exponent", "excess")
     every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
     found = {name: float(dataset.attrs[name]) for name in every}
@@ -140,73 +115,58 @@ def transfer_values(dataset: xr.Dataset) -> Found:
         "undecided": "the drift is too uncertain to tell",
         "no drift": "scatter explains all differences from the largest width's best step (false alarms: 5 %)",
     }[verdict]
-    cost = found["cost_share"]
+    cost = f"It costs at most {found['cost_share']:.2g} of the gap (95 %), where the gap is clear of scatter."
     sentences = [
         f"loss gap ~ m^x, x = {x}; drift of ln(best step) ~ m^y, y = {y}; y - x/2 = {excess}.",
         f"Transfer: {verdict}: {meaning}.",
-        "No width has a gap that is clear of scatter."
-        if np.isnan(cost)
-        else f"It costs at most {cost:.2g} of the gap (95 %), where the gap is clear of scatter.",
+        "No width has a gap that is clear of scatter." if np.isnan(found["cost_share"]) else cost,
         "Gap (of the loss) and drift: against the largest width; cost: of its best step here; errors: bootstrap over "
         "runs (that of the best step is relative).",
     ]
+    points = rows_of(dataset, columns)
     return {"points": points, **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}, sentences
 
 
 def law_formula(name: str, *, typeset: bool) -> str:
     """Return a law as a formula, in plain text or typeset; the part of its name after a comma says how it was found."""
     base, comma, how = name.partition(",")
-    return LAWS[base][typeset] + comma + how
+    law = LAWS[base][0]
+    return (law if typeset else law.replace(r"\propto", "~").replace("$", "")) + comma + how
 
 
 # --- figures of studies -----------------------------------------------------------------------------------------------
 
 
 def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
-    """Draw the figure of a study of scaling laws.
+    """Draw the figure of a study of scaling laws, on `axes` or as a new figure in a `style`, and return it.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Result of `scaling_study`, `quadratic_laws`, `finite_size`, `compute_frontier` or `transfer_study`.
-    axes : sequence of Axes, optional
-        Where to draw: one for each law of `scaling_study`; one for all dimensions and one for each law beside of
-        `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow;
-        three of `transfer_study`. By default a new figure.
-    style : {"screen", "paper", "talk"}, optional
-        Of a new figure; see `figure_style`.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ValueError
-        If the dataset is no such study's, or `axes` are not so many.
+    The dataset is a result of `scaling_study`, `quadratic_laws`, `finite_size`, `compute_frontier` or `transfer_study`,
+    and `axes` are one for each law of `scaling_study`; one for all dimensions and one for each law beside of
+    `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow; three
+    of `transfer_study`. ValueError is raised for another dataset or number of axes.
     """
-    return draw_study(dataset, _FIGURES, axes, style)
+    return figures.draw_study(dataset, _FIGURES, axes, style)
 
 
-def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array]:
-    """Return the exponents of a law and their errors, by source, and the ends of the window of the fit."""
-    window = np.array([law["window_low"].item(), law["window_high"].item()])
-    return law["exponent"].values, law["exponent_error"].values, window
+def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
+    """Return the exponents of a law and their errors, by source, the ends of the window, and the fit there."""
+    exponent, window = law["exponent"].values, np.array([law["window_low"].item(), law["window_high"].item()])
+    return exponent, law["exponent_error"].values, window, law["prefactor"].values[0] * window ** exponent[0]
 
 
 def _draw_laws(dataset: xr.Dataset, panels: Array) -> None:
-    """One panel per law: points of all starts, the sum formula, the fit, and the asymptotic slope."""
     for name, ax in zip(dataset["law"].values.tolist(), panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)
 
 
 def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
+    """Draw the points of all starts, the sum formula, the fit, and the asymptotic slope."""
     x = law["abscissa"].values
     runs = law["ordinate"].sel(curve="measured").values
-    measured, sums = (log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
+    measured, sums = (figures.log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
     ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
     _draw_mean(ax, x, runs, MEASURED)
-    exponent, error, span = _fitted(law)
+    exponent, error, span, _ = _fitted(law)
     known = x[np.isfinite(measured)]
     span = np.clip(span, known.min(), known.max()) if known.size else span
     middle = np.exp(np.log(span).mean())
@@ -233,7 +193,7 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
 
 def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> None:
     """Draw the geometric mean over runs (run, x) with two standard errors: as points with bars if few, else a band."""
-    mean, low, high = log_band(runs)
+    mean, low, high = figures.log_band(runs)
     if np.isfinite(x).sum() <= MOST_POINTS:
         ax.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="o", color=colour, ms=3.5, capsize=2, **style)
         return
@@ -242,7 +202,6 @@ def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> No
 
 
 def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
-    """One panel per β: the fitted exponent against P, by pairs from random starts and by the idealised sum."""
     betas, count = dataset["beta"].values.tolist(), dataset["num_directions"].values.astype(float)
     for beta, ax in zip(betas, panels, strict=True):
         one = dataset.sel(beta=beta)
@@ -269,7 +228,6 @@ def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
 
 
 def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
-    """Loss of every width against compute with the frontier, for each route that was taken, and the best width."""
     names = dataset["law"].values.tolist()
     *panels, last = axes
     for (route, law), ax in zip(_routes(dataset), panels, strict=True):
@@ -283,9 +241,8 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
             x, best = one["abscissa"].values, one["ordinate"].sel(curve="measured").values
             last.set(xscale="log", yscale="log")
             _draw_mean(last, x, best, colour, label="coupled flow" if "coupled" in law else "pairs")
-            exponent, error, span = _fitted(one)
+            exponent, error, span, fitted = _fitted(one)
             if np.isfinite(exponent[0]):
-                fitted = one["prefactor"].values[0] * span ** exponent[0]
                 label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
     finish_panel(last, COMPUTE, axis_label("best_width"), "best width: steps from one width to the next")
@@ -295,21 +252,20 @@ def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
     rate, time = dataset.attrs["learning_rate"], dataset["time"].values
     losses = dataset["loss"].sel(curve_of=route)
     widths = [m for m in dataset["width"].values.tolist() if np.isfinite(losses.sel(width=m)).any()]
-    colours = shades(len(widths))
+    colours = figures.shades(len(widths))
     for m, colour in zip(widths, colours, strict=True):
         loss = losses.sel(width=m).values
         ax.loglog(m * time / rate, np.where(loss > 0.0, loss, np.nan), color=colour, lw=1.1)
-    colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
+    figures.colour_bar(ax, "$m$", widths, colours, (0.84, 0.58))
     ax.set_ylim(0.5 * float(np.nanmin(losses.values[:, -1][losses.values[:, -1] > 1e-3], initial=1.0)), 1.6)
 
 
 def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     """Draw the frontier with its error, its fit, and the asymptotic slope below it."""
-    exponent, error, span = _fitted(law)
+    exponent, error, span, fitted = _fitted(law)
     if not np.isfinite(exponent[0]):
         return
-    fitted = law["prefactor"].values[0] * span ** exponent[0]
-    x, (mean, low, high) = law["abscissa"].values, log_band(law["ordinate"].sel(curve="measured").values)
+    x, (mean, low, high) = law["abscissa"].values, figures.log_band(law["ordinate"].sel(curve="measured").values)
     several = bool((high > low).any())
     ax.loglog(x, mean, color="k", lw=3.0, alpha=0.3, label="frontier, two s.e." if several else "frontier")
     ax.fill_between(x, low, high, color=REFERENCE, alpha=0.3, lw=0)
@@ -329,19 +285,18 @@ def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
 
 
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
-    """Loss of all dimensions against scaled time, with fits and the asymptotic slope, then the other laws."""
     dimensions, others = _laws_in_time(dataset)
     left, *panels = axes
-    for name, colour in zip(dimensions, shades(len(dimensions), 0.8), strict=True):
+    for name, colour in zip(dimensions, figures.shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
-        exponent, error, span = _fitted(law)
+        exponent, error, span, fitted = _fitted(law)
         dimension = formula(float(name.partition("d = ")[2]))
         label = f"$d =$ {dimension}: {power('t', exponent[0], error[0])}"
         _draw_mean(left, law["abscissa"].values, law["ordinate"].sel(curve="measured").values, colour, label=label)
         if np.isfinite(exponent[0]):
-            left.loglog(span, law["prefactor"].values[0] * span ** exponent[0], "--", color="k", lw=1.0)
+            left.loglog(span, fitted, "--", color="k", lw=1.0)
     if np.isfinite(exponent[3]):
-        slope = 3.0 * law["prefactor"].values[0] * span[0] ** exponent[0] * (span / span[0]) ** exponent[3]
+        slope = 3.0 * fitted[0] * (span / span[0]) ** exponent[3]
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
     left.set(xscale="log", yscale="log")
     finish_panel(left, axis_label("scaled_time"), axis_label("quadratic_loss"), "dashed: fits")
@@ -362,11 +317,11 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     loss_ax, rate_ax, gap_ax = axes
     scale = float(dataset.attrs[unit])
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
-    for m, colour in zip(widths, shades(len(widths)), strict=True):
+    for m, colour in zip(widths, figures.shades(len(widths)), strict=True):
         one = dataset.sel(width=m)
         runs = one["final_loss"].values
         known = ~np.isnan(runs).any(axis=1)
-        mean, low, high = log_band(np.minimum(runs[known], 1.0).T)
+        mean, low, high = figures.log_band(np.minimum(runs[known], 1.0).T)
         loss_ax.loglog(rates[known], mean, "o-", color=colour, ms=3, lw=1.1, label=f"$m = {m}$")
         loss_ax.fill_between(rates[known], low, high, color=colour, alpha=0.2, lw=0)
         loss_ax.loglog(float(one["best_rate"]) / scale, float(one["best_loss"]), "*", color=colour, ms=10)
@@ -383,25 +338,21 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
 
 
 def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
-    """Draw loss gap, drift of the best step and its cost against the width, all but the largest."""
     # The points of one width side by side.
     for name, marker, colour, label, exponent, shift in (
         ("loss_gap", "o", MEASURED, "loss gap", "gap_exponent", 0.94),
         ("rate_drift", "s", PREDICTED, "drift of the best step", "drift_exponent", 1.0),
         ("transfer_cost", "^", IDEAL, "cost of the largest width's step", "", 1.06),
     ):
-        values, spread = dataset[name].values[:-1], dataset[f"{name}_error"].values[:-1]
+        values, spread = dataset[name].values[:-1], np.nan_to_num(dataset[f"{name}_error"].values[:-1])
         shown = values > 0.0
         if not shown.any():
             continue
-        slope = dataset.attrs.get(exponent, np.nan)
-        slope_error = dataset.attrs.get(f"{exponent}_error", np.nan)
-        text = label if np.isnan(slope) else f"{label}: {power('m', slope, slope_error)}"
-        below = np.minimum(np.nan_to_num(spread), 0.9 * np.abs(values))
-        bars = np.array([below, np.nan_to_num(spread)])[:, shown]
-        ax.errorbar(
-            shift * np.array(widths)[shown], values[shown], yerr=bars, fmt=marker, color=colour, capsize=3, label=text
-        )
+        slope, error = (dataset.attrs.get(key, np.nan) for key in (exponent, f"{exponent}_error"))
+        text = label if np.isnan(slope) else f"{label}: {power('m', slope, error)}"
+        style: dict[str, Any] = {"fmt": marker, "color": colour, "capsize": 3, "label": text}
+        bars = np.array([np.minimum(spread, 0.9 * np.abs(values)), spread])[:, shown]
+        ax.errorbar(shift * np.array(widths)[shown], values[shown], yerr=bars, **style)
     if ax.containers:
         ax.set_yscale("log")
         ax.set_ylim(bottom=0.1 * ax.get_ylim()[0])  # room for the legend
@@ -409,7 +360,6 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
 
 
 def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
-    """Finish a panel over the widths, with one tick per width."""
     ax.set_xscale("log", base=2)
     finish_panel(ax, WIDTH, y, title)
     ax.set_xticks(widths, [f"{m:g}" for m in widths])
@@ -426,15 +376,12 @@ _FIGURES = {
 }
 
 
-# --- laws of recovery -------------------------------------------------------------------------------------------------
-
-
 def recovery_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `dynamics.predict_recovery`."""
     means = dataset["predicted_overlap_squared"]
     means = means.mean("seed") if "seed" in means.dims else means
     columns = {"samples": np.atleast_1d(dataset["samples"]), "squared overlap": np.atleast_1d(means)}
-    rows, draw = records(columns), partial(figure_of, _plot_recovery, dataset)
+    rows, draw = records(columns), partial(figures.figure_of, _plot_recovery, dataset)
     attrs = {name: dataset.attrs.get(name) for name in ("degree", "transform", "rho_squared", "threshold_samples")}
     caption = "Squared overlap of the estimate with the direction, by its law."
     return run_findings(
@@ -469,5 +416,5 @@ def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
         ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, $n = {threshold:.4g}$")
     ax.set(xscale="log", ylim=(-0.03, 1.03))
     degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]
-    title = f"estimator of degree {degree}, $T$ = {plain_text(transform)}"
+    title = f"estimator of degree {degree}, $T$ = {figures.plain_text(transform)}"
     finish_panel(ax, SAMPLES, axis_label("overlap_squared"), title)

@@ -8,35 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
+from dynamics.report import figures
 from dynamics.report.elements import DIRECTION_FACTS, MASSES, history_chart
-from dynamics.report.figures import (
-    BAND,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    check_drawable,
-    figure_of,
-    finish_panel,
-    headline,
-    log_ticks,
-    mean_band,
-    new_panels,
-    panels_or_new,
-    shades,
-    small,
-)
+from dynamics.report.figures import BAND, MEASURED, PREDICTED, REFERENCE, finish_panel, shades, small
 from dynamics.report.findings import (
     Findings,
     Table,
     drawing_of,
-    records,
     renamed,
+    rows_of,
     run_findings,
     spread_times,
     study_findings,
 )
-from dynamics.report.flows import RESUME_SOLVE, flow_values, level_table, outcome, remarks, told_directions
+from dynamics.report.flows import RESUME_SOLVE, finite_part, flow_values, level_table, outcome, remarks, told_directions
 from dynamics.runs.variables import axis_label
+from hermite.text.messages import require
 from hermite.text.messages import shown as as_text
 
 if TYPE_CHECKING:
@@ -54,12 +41,7 @@ MOST_DRAWN, MOST_ROWS, MOST_POINTS = 4, 12, 8
 #: Facts of a curve.
 FACTS = DIRECTION_FACTS | {"learned at t =": "learned_time"}
 DISTANCES = ("linear_error", "linear_error_bound", "noise_size")
-EXPONENTS = (
-    "function_gap_exponent",
-    "function_gap_exponent_error",
-    "coupling_exponent",
-    "coupling_exponent_error",
-)
+EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 #: Densities below this fraction of the largest are drawn as none.
 FAINTEST = 1e-4
 COLOURS = "magma_r"
@@ -75,29 +57,23 @@ CHAOS_SIZE = (13.0, 4.0)
 COLUMNS = 4
 
 
-# --- findings ---------------------------------------------------------------------------------------------------------
-
-
 def mean_field_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_mean_field`."""
-    cautions = []
-    if not dataset.attrs["loss_is_monotone"]:
-        rise = dataset.attrs["largest_loss_rise"]
-        cautions.append(f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance.")
+    rise, monotone = dataset.attrs["largest_loss_rise"], dataset.attrs["loss_is_monotone"]
+    rose = f"The loss rose by {rise:.2g}, which a gradient flow excludes: the run left its tolerance."
     values = flow_values(dataset)
     told = told_directions(values)
     rows = renamed(told, {"p": "direction", "a_p": "teacher_coefficient", "learned": "learned_time"})
     drawings = []
     for p in dataset["direction"].values[:MOST_DRAWN].tolist():
         caption = f"Density of the neurons' overlaps with direction {p} over log time; below, the loss."
-        median = dataset["overlap_quantile"].sel(direction=p, share=0.5).values
-        known = median[np.isfinite(median)]
+        known = finite_part(dataset["overlap_quantile"].sel(direction=p, share=0.5).values)
         more = f"The median goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
         plot = partial(plot_particles, direction=p)
         drawings.append(drawing_of(plot, dataset, caption=caption, more=more, size=(6.8, 6.0), shape=(2,)))
     return run_findings(
         dataset,
-        cautions=cautions,
+        cautions=[] if monotone else [rose],
         sentences=[f"{outcome(values)}; {dataset.attrs['particles']} particles"],
         tables=[*level_table(values), Table(caption="Times at which half the weight is carried", rows=rows, digits=5)],
         drawings=drawings,
@@ -111,8 +87,8 @@ def mean_field_findings(dataset: xr.Dataset) -> Findings:
 
 def coupling_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_coupling`."""
-    chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_ROWS))
-    rows = records({"t": chosen["time"]} | {axis_label(name, plain=True): chosen[name] for name in DISTANCES})
+    columns = {"t": "time"} | {axis_label(name, plain=True): name for name in DISTANCES}
+    rows = rows_of(_at_some_times(dataset, MOST_ROWS), columns)
     caption = "Linearised distance of the neurons from their followers, its bound, and the noise that drives it."
     more = f"At the end the distance is {float(dataset['linear_error'][-1]):.3g}."
     return run_findings(
@@ -125,11 +101,10 @@ def coupling_findings(dataset: xr.Dataset) -> Findings:
 def chaos_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `propagation_of_chaos`: exponents at some times, how many of all are −1."""
     columns = {"time": "time", "loss": "mean_field_loss", **{name: name for name in EXPONENTS}}
-    chosen = dataset.isel(time=spread_times(dataset.sizes["time"], MOST_POINTS))
     exponent, error = (dataset[name].values for name in EXPONENTS[:2])
     reached = float(dataset["loss_level_time"].values[-1])
     summary = {
-        "points": records({key: chosen[name] for key, name in columns.items()}),
+        "points": rows_of(_at_some_times(dataset, MOST_POINTS), columns),
         "times": int(np.isfinite(exponent).sum()),
         "times_as_theory": int(np.sum(np.abs(exponent + 1.0) <= BAND * error)),
         "loss_tenth_time": reached,
@@ -141,9 +116,13 @@ def chaos_findings(dataset: xr.Dataset) -> Findings:
     ]
     if np.isfinite(reached):
         sentences.append(f"The loss of the mean field falls below a tenth at t = {reached:.5g}.")
-    return study_findings(
-        dataset, summary, sentences, partial(figure_of, plot_chaos, dataset, size=CHAOS_SIZE, shape=(1, 3))
-    )
+    draw = partial(figures.figure_of, plot_chaos, dataset, size=CHAOS_SIZE, shape=(1, 3))
+    return study_findings(dataset, summary, sentences, draw)
+
+
+def _at_some_times(dataset: xr.Dataset, most: int) -> xr.Dataset:
+    """Return a dataset at no more than so many of its times, evenly spread."""
+    return dataset.isel(time=spread_times(dataset.sizes["time"], most))
 
 
 # --- the law of the overlaps ------------------------------------------------------------------------------------------
@@ -154,32 +133,15 @@ def plot_particles(
 ) -> Sequence[Axes]:
     """Draw the density of the overlaps w·θ_p over log time, with its median and quartiles, and the loss below.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer of `solve_mean_field`.
-    axes : two Axes, optional
-        For the density and for the loss; they should share their time.
-    direction : int, default 1
-        Number p of the direction.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    sequence of two Axes
-
-    Raises
-    ------
-    ValueError
-        If the dataset is of another answer, or has no such direction.
+    The answer is of `solve_mean_field`, and `direction` the number p of one of its directions, or ValueError is raised.
+    `axes` are two Axes that should share their time, by default new ones in a `style` (see `figure_style`); they are
+    returned.
     """
-    check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
+    figures.check_drawable(dataset, overlap_density=("time", "direction", "overlap_bin"))
     numbers = dataset["direction"].values.tolist()
-    if not (np.isscalar(direction) and direction in numbers):
-        msg = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
-        raise ValueError(msg)
-    axes = panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
+    menu = f"Argument `direction` must be one of {', '.join(map(str, numbers))}, but is {as_text(direction)}."
+    require(np.isscalar(direction) and direction in numbers, menu)
+    axes = figures.panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
     _draw_loss(axes[1], dataset.isel(time=shown))
@@ -187,15 +149,14 @@ def plot_particles(
 
 
 def _particles_figure(dataset: xr.Dataset) -> Figure:
-    """Return the figure with one column per direction, at most four."""
     directions = dataset["direction"].values[:MOST_DRAWN].tolist()
     sharing: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False, "height_ratios": HEIGHTS}
-    figure, panels = new_panels((3.0 + 4.2 * len(directions), 6.0), 2, len(directions), **sharing)
+    figure, panels = figures.new_panels((3.0 + 4.2 * len(directions), 6.0), 2, len(directions), **sharing)
     for column, direction in enumerate(directions):
         plot_particles(dataset, panels[:, column], direction=direction)
     for ax in panels[:, 1:].flat:
         ax.set_ylabel("")
-    figure.suptitle(headline(dataset), fontsize="medium")
+    figure.suptitle(figures.headline(dataset), fontsize="medium")
     return figure
 
 
@@ -265,35 +226,20 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     """Draw m E(f_m − f_∞)², √m |Δ| and the exponents in m over log time.
 
     Curves are means over the seeds, bands two standard errors; where widths collapse the scaling holds. The dotted
-    line is the time at which the loss of the mean field falls below a tenth.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer of `propagation_of_chaos`.
-    axes : three Axes, optional
-        For the function gap, the coupling error and the exponents.
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    sequence of three Axes
-
-    Raises
-    ------
-    ValueError
-        If the dataset is of another answer.
+    line is the time at which the loss of the mean field falls below a tenth. The answer is of `propagation_of_chaos`,
+    or ValueError is raised. `axes` are three Axes, for the function gap, the coupling error and the exponents, by
+    default new ones in a `style` (see `figure_style`); they are returned.
     """
-    check_drawable(dataset, function_gap=("width", "seed", "time"))
-    axes = panels_or_new(axes, 3, CHAOS_SIZE, 1, 3, style=style)
+    figures.check_drawable(dataset, function_gap=("width", "seed", "time"))
+    axes = figures.panels_or_new(axes, 3, CHAOS_SIZE, 1, 3, style=style)
     shown = dataset.isel(time=dataset["time"].values > 0)
-    for ax, name in zip(axes, ("function_gap", "coupling_error"), strict=False):
-        colours = shades(shown.sizes["width"], 0.85, first=0.05)
-        draw_widths(ax, shown, name, colours, alpha=0.15)
-        ax.set_ylim(0.0, None)
-    _draw_exponents(axes[2], shown)
+    colours = shades(shown.sizes["width"], 0.85, first=0.05)
     for ax, name in zip(axes, ("function_gap", "coupling_error", "width_exponent"), strict=True):
+        if name in shown:
+            draw_widths(ax, shown, name, colours, alpha=0.15)
+            ax.set_ylim(0.0, None)
+        else:
+            _draw_exponents(ax, shown)
         ax.set(xscale="log", xlim=shown["time"].values[[0, -1]])
         finish_panel(ax, axis_label("time"), axis_label(name))
         for reached in shown["loss_level_time"].values[-1:]:
@@ -306,19 +252,17 @@ def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: f
     """Draw the mean over starts of a variable at every width, with two standard errors."""
     time = dataset["time"].values
     for width, colour in zip(dataset["width"].values, colours, strict=False):
-        mean, error = mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)
+        mean, error = figures.mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)
         ax.plot(time, mean, color=colour, lw=1.5, label=f"$m = {width}$")
         ax.fill_between(time, mean - error, mean + error, color=colour, alpha=alpha, lw=0)
 
 
 def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
-    time = dataset["time"].values
-    names = (
+    time, lowest = dataset["time"].values, USUAL_EXPONENTS[0]
+    for name, label, line, colour in (
         ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
         ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
-    )
-    lowest = USUAL_EXPONENTS[0]
-    for name, label, line, colour in names:
+    ):
         exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
         low, high = exponent - BAND * error, exponent + BAND * error
         ax.plot(time, exponent, line, color=colour, lw=1.5, label=label)
@@ -337,11 +281,9 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     The end is the mass Σ_q a_q g_3(θ_p·θ_q)/g_3(1) of neurons on the teacher's directions. `answers` has the title of
     each panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
-    if not answers:
-        msg = "Argument `answers` must hold at least one teacher, but is empty."
-        raise ValueError(msg)
+    require(answers, "Argument `answers` must hold at least one teacher, but is empty.")
     rows = -(-len(answers) // COLUMNS)
-    figure, panels = new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
+    figure, panels = figures.new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
     for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
         _draw_teacher(ax, law, network)
         ax.set_title(title, fontsize=small(ax, 1.0))
@@ -362,7 +304,7 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
     over its end, which is the mass of neurons on the teacher's directions. Formulas in `title` are mathtext. `law` and
     `network` are answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
     """
-    figure, panels = new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
+    figure, panels = figures.new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
     problem = Problem.from_dataset(law)
     if problem.teacher.span == 1:
         plot_particles(law, panels)
@@ -410,4 +352,4 @@ def _draw_teacher(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     label = f"loss, $m = {Problem.from_dataset(network).width}$"
     ax.plot(network["time"].values, loss, "--", color=PREDICTED, lw=1.2, label=label)
     ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel=axis_label("time"))
-    log_ticks(ax)
+    figures.log_ticks(ax)

@@ -10,53 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.report.elements import (
-    ALIGNMENTS,
-    AXES,
-    COMPONENTS,
-    DIRECTION_FACTS,
-    PREDICTED_AT,
-    component_ratio,
-    history_chart,
-    squared_axis_overlap,
-)
-from dynamics.report.figures import (
-    IDEAL,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    axes_or_new,
-    check_drawable,
-    component_formula,
-    draw_histories,
-    finish_panel,
-    row_of,
-)
-from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, run_findings
-from dynamics.report.flows import (
-    RESUME_SOLVE,
-    asymptotic_in_words,
-    degree_rows,
-    degree_table,
-    draw_fit,
-    exponent_table,
-    fit_in_words,
-    numerical_errors,
-    plot_loss,
-    remarks,
-    run_values,
-)
+from dynamics.report import elements, figures, flows
+from dynamics.report.elements import PREDICTED_AT
+from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, axes_or_new, finish_panel, row_of
+from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
+from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, plot_loss
 from dynamics.runs.variables import axis_label
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
 
 #: Level of f_α/f*_α at which a component counts as learned.
@@ -87,9 +55,11 @@ TIMES = {
     "learned": "learned_time",
     "learned / predicted": "learned_ratio",
 }
+#: Titles in a terminal, where they differ.
+SHORT = {"aligned, predicted": "predicted", "aligned / predicted": "ratio", "learned, predicted": "pred. learned"}
 #: Further columns of frames under SGD.
 STEPS = {"limit of the step": "rate_limit", "fewest steps": "fewest_steps"}
-QUADRATIC_FACTS = DIRECTION_FACTS | {
+QUADRATIC_FACTS = elements.DIRECTION_FACTS | {
     PREDICTED_AT: "predicted_aligned_time",
     "aligned at t =": "aligned_time",
     "learned at t =": "learned_time",
@@ -108,60 +78,57 @@ SMALLEST_PART = 1e-6
 
 def network_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_network`."""
-    rows, axes = _components(dataset), records({name: dataset[name] for name in ("direction", "emergence_time")})
+    rows, axes = _components(dataset), rows_of(dataset, {"direction": "direction", "emergence_time": "emergence_time"})
     attrs = dataset.attrs
     parts = {"components": rows, "directions": axes}
-    values = run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
+    values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
-    times = "component_learned_time" if rows else "emergence_time"
-    done = sum(np.isfinite(row[times]) for row in rows or axes)
-    outcome = f"{done} of {len(rows or axes)} {'components' if rows else 'axes'} by t = {values['end_time']:.5g}"
-    outcome = f"{'learned' if rows else 'emerged'}: {outcome}"
-    if values["final_loss"] is not None:
-        outcome += f"; loss at the end: {values['final_loss']:.4g}"
-        scale = values["teacher_loss"]
-        outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
-    late = [row["name"] if rows else f"x{row['direction']}" for row in rows or axes if not np.isfinite(row[times])]
-    lead = f"Not learned by the end: {', '.join(late)}. Their" if rows else ""
-    lead = lead or f"No neuron lies along {', '.join(late)} by the end: their"
     loss, along = "Loss against flow time.", "Largest squared overlap of a neuron with each axis of the teacher."
-    drawings = [
-        drawing_of(plot_axes, dataset, caption=along),
-        drawing_of(partial(plot_loss, fit=False), dataset, caption=loss),
-    ]
-    tables = [
-        Table(
-            caption="Axes of the teacher",
-            rows=renamed(axes, {"axis": "direction", "emerged": "emergence_time"}),
-            note="Emerged: a neuron first lies along the axis, or along the axes of a product of which it is one.",
-            each="axes, spread over their number",
-            digits=5,
-        )
-    ]
-    facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), AXES
+    plots = {plot_axes: along, partial(plot_loss, fit=False): loss}
+    drawings = [drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()]
+    table = Table(
+        caption="Axes of the teacher",
+        rows=renamed(axes, {"axis": "direction", "emerged": "emergence_time"}),
+        note="Emerged: a neuron first lies along the axis, or along the axes of a product of which it is one.",
+        each="axes, spread over their number",
+        digits=5,
+    )
     if rows:
+        times, done, what = "component_learned_time", "learned", "components"
+        late = [row["name"] for row in rows if not np.isfinite(row[times])]
+        lead = f"Not learned by the end: {', '.join(late)}. Their"
         caption = "Components of the network over those of the teacher; dotted, the level at which they count as "
         drawings.insert(0, drawing_of(plot_components, dataset, caption=f"{caption}learned."))
-        table = Table(
+        first = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, COMPONENT_COLUMNS),
             note="Cost: degree on axes new in this order. Learned: half of the teacher's value is first reached.",
             digits=5,
         )
-        tables.insert(0, table)
-        facts, history = renamed(rows, COMPONENT_FACTS), COMPONENTS
+        tables = [first, table]
+        facts, history = renamed(rows, COMPONENT_FACTS), elements.COMPONENTS
     else:
-        tables += degree_table(values)
+        times, done, what = "emergence_time", "emerged", "axes"
+        late = [f"x{row['direction']}" for row in axes if not np.isfinite(row[times])]
+        lead = f"No neuron lies along {', '.join(late)} by the end: their"
+        tables = [table, *degree_table(values)]
+        facts, history = renamed(axes, {"axis": "direction", "emerged at t =": "emergence_time"}), elements.AXES
+    count = len(rows or axes)
+    outcome = f"{done}: {count - len(late)} of {count} {what} by t = {values['end_time']:.5g}"
+    if values["final_loss"] is not None:
+        outcome += f"; loss at the end: {values['final_loss']:.4g}"
+        scale = values["teacher_loss"]
+        outcome += f" ({values['final_loss'] / scale:.2g} of E f*²)" if scale > 0 else ""
     return run_findings(
         dataset,
         cautions=[f"{lead} times are unknown (censored)."] if late else [],
-        sentences=[outcome, *numerical_errors(dataset, times)],
+        sentences=[outcome, *flows.numerical_errors(dataset, times)],
         tables=tables,
         drawings=drawings,
-        chart=history_chart(dataset, facts, history, PREDICTED_AT),
-        remarks=remarks(values),
+        chart=elements.history_chart(dataset, facts, history, PREDICTED_AT),
+        remarks=flows.remarks(values),
         values=values,
-        overview=partial(network_figure, dataset),
+        overview=partial(_network_figure, dataset),
         go_on=RESUME_SOLVE,
     )
 
@@ -172,7 +139,7 @@ def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
         return []
     costs = {each.name: each.cost for each in Problem.from_dataset(dataset).teacher.components}
     known = np.flatnonzero(np.isfinite(dataset["loss"].values))
-    names, ratio = dataset["component_name"].values.tolist(), component_ratio(dataset)
+    names, ratio = dataset["component_name"].values.tolist(), elements.component_ratio(dataset)
     columns = ("teacher_component", "predicted_component_time", "component_learned_time")
     return records(
         {"name": names, "cost": [costs[name] for name in names]}
@@ -184,30 +151,15 @@ def _components(dataset: xr.Dataset) -> list[dict[str, Any]]:
 def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw each component f_α of a network over that of its teacher, f*_α, against time.
 
-    Ticks below mark the predicted times where there are such.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer of `solve_network` about a polynomial teacher.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ValueError
-        If the dataset has no components.
+    Ticks below mark the predicted times where there are such. The answer is of `solve_network` about a polynomial
+    teacher, or ValueError is raised. `ax` are the axes, by default new ones in a `style` (see `figure_style`); they
+    are returned.
     """
-    check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
+    figures.check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
     ax = axes_or_new(ax, style)
     predicted = dataset["predicted_component_time"].values
-    names = [component_formula(name) for name in dataset["component_name"].values.tolist()]
-    draw_histories(ax, dataset["time"].values, component_ratio(dataset), ("", names), predicted)
+    names = [figures.component_formula(name) for name in dataset["component_name"].values.tolist()]
+    figures.draw_histories(ax, dataset["time"].values, elements.component_ratio(dataset), ("", names), predicted)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(LEARNED, color=REFERENCE, lw=0.8, ls=":")
     ticks = " (ticks: predicted)" if np.isfinite(predicted).any() else ""
@@ -218,34 +170,22 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
 def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the largest squared overlap of a neuron with each axis of the teacher against time.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Answer of `solve_network`.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
+    The answer is of `solve_network`, or ValueError is raised.
+    `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
-    check_drawable(dataset, emergence_time=("direction",))
+    figures.check_drawable(dataset, emergence_time=("direction",))
     ax = axes_or_new(ax, style)
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
-    draw_histories(ax, dataset["time"].values, squared_axis_overlap(dataset), ("", names))
+    figures.draw_histories(ax, dataset["time"].values, elements.squared_axis_overlap(dataset), ("", names))
     finish_panel(ax, axis_label("time"), axis_label("axis_overlap"), loc="center left")
     return ax
 
 
-def network_figure(dataset: xr.Dataset) -> Figure:
-    """Return one figure with components, if the teacher has some, axes and loss."""
-    plots: list[Callable[[xr.Dataset, Axes], Axes]] = [
-        *([plot_components] if "component" in dataset else []),
-        plot_axes,
-        partial(plot_loss, fit=False),
-    ]
+def _network_figure(dataset: xr.Dataset) -> Figure:
+    plots: list[Any] = [plot_axes, partial(plot_loss, fit=False)]
+    if "component" in dataset:
+        plots.insert(0, plot_components)
     return row_of(dataset, plots, (4.4 * len(plots), 4.2))
 
 
@@ -254,7 +194,7 @@ def network_figure(dataset: xr.Dataset) -> Figure:
 
 def quadratic_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `solve_quadratic`."""
-    values = quadratic_values(dataset)
+    values = _quadratic_values(dataset)
     laws, rows, limit = values["exponents"], values["directions"], values["learning_rate_limit"]
     aligned = sum(math.isfinite(row["aligned_time"]) for row in rows)
     outcome = (
@@ -269,59 +209,54 @@ def quadratic_findings(dataset: xr.Dataset) -> Findings:
             f"direction; of direction 1 {rows[0]['rate_limit']:.4g}, which takes the fewest steps at half of it, "
             f"{rows[0]['fewest_steps']:.4g}."
         )
-    in_words = [
-        f"{law['what']}: {fit_in_words(law['fitted'], law['standard_error'], law['window'])}; every direction alone "
-        f"{law['sigmoid_sum']:.3f}, staircase {law['staircase']:.3f}" + asymptotic_in_words(law["asymptotic"])
-        for law in laws
-    ]
+    alone = "; every direction alone {sigmoid_sum:.3f}, staircase {staircase:.3f}"
+    in_words = [f"{law['what']}: {flows.law_in_words(law, alone.format(**law))}" for law in laws]
     note = "The fit runs from the time of direction 3 to that of direction m/3; the asymptotic exponent is no part of "
+    of_loss = "Loss, what the span of the neurons misses, and the sum over directions that grow alone."
+    of_times = "Exact against predicted times; the line is equality."
     expected = {"x, directions alone": "sigmoid_sum", "x, staircase": "staircase"}
-    plots = partial(_plot_quadratic_loss, laws), _plot_quadratic_times
+    plots = _plot_quadratic_loss, _plot_quadratic_times
     loss = _reached(dataset["loss"].values)
     width = json.loads(dataset.attrs["parameters"])["problem"]["width"]
     return run_findings(
         dataset,
         sentences=[outcome, steps],
-        tables=[_times(dataset, rows), *exponent_table(laws, in_words, expected, f"{note}it.")],
+        tables=[_times(dataset, rows), *flows.exponent_table(laws, in_words, expected, f"{note}it.")],
         drawings=[
-            drawing_of(
-                plots[0],
-                dataset,
-                caption="Loss, what the span of the neurons misses, and the sum over directions that grow alone.",
-                more=f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}.",
-            ),
-            drawing_of(
-                plots[1],
-                dataset,
-                caption="Exact against predicted times; the line is equality.",
-                more=f"Predicted are the {width} strongest directions.",
-            ),
+            drawing_of(plot, dataset, caption=caption, more=more)
+            for plot, caption, more in (
+                (plots[0], of_loss, f"The loss goes from {loss[0]:.3g} to {loss[-1]:.3g}."),
+                (plots[1], of_times, f"Predicted are the {width} strongest directions."),
+            )
         ],
-        chart=history_chart(dataset, renamed(rows, QUADRATIC_FACTS), ALIGNMENTS, PREDICTED_AT),
+        chart=elements.history_chart(dataset, renamed(rows, QUADRATIC_FACTS), elements.ALIGNMENTS, PREDICTED_AT),
         remarks=[f"note: {values['notes']}", f"scaling laws: {values['scaling_notes']}"],
         values=values,
         overview=partial(row_of, dataset, plots, (11.0, 4.3)),
     )
 
 
-def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
+def _quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the result as plain values: times per direction, exponents, losses at the end."""
-    names = [name for name in (*TIMES.values(), *STEPS.values()) if name in dataset.variables]
-    rows = records({name: dataset[name] for name in names})
+    rows = rows_of(dataset, {name: name for name in (*TIMES.values(), *STEPS.values()) if name in dataset.variables})
     for row in rows:
         for kind in ("aligned", "learned"):
             predicted = row[f"predicted_{kind}_time"]
             row[f"{kind}_ratio"] = row[f"{kind}_time"] / predicted if 0.0 < predicted < math.inf else math.nan
-    attrs = dataset.attrs
+    attrs, fits = dataset.attrs, _fits(dataset)
+    laws = []
+    if "loss" in fits:
+        fit, beta = fits["loss"], Problem.from_dataset(dataset).teacher.beta
+        law = flows.fitted_law("loss ~ t^x", fit, quadratic_exponents(beta).loss_time) | {"prefactor": fit.prefactor}
+        sums = {"sigmoid_sum": "sigmoid_loss", "staircase": "staircase_loss"}
+        laws = [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
     return {
         "title": attrs["title"],
         "end_time": float(attrs.get("end_time", dataset["time"].values[-1])),
-        "final_loss": float(_reached(dataset["loss"].values)[-1]),
-        "final_fine_tuned_loss": float(_reached(dataset["fine_tuned_loss"].values)[-1]),
-        "unlearned_loss": float(attrs["unlearned_loss"]),
-        "learning_rate_limit": float(attrs["learning_rate_limit"]),
+        **{f"final_{name}": float(_reached(dataset[name].values)[-1]) for name in ("loss", "fine_tuned_loss")},
+        **{name: float(attrs[name]) for name in ("unlearned_loss", "learning_rate_limit")},
         "directions": rows,
-        "exponents": _exponents(dataset),
+        "exponents": laws,
         "notes": attrs["notes"],
         "scaling_notes": attrs["scaling_notes"],
     }
@@ -329,7 +264,7 @@ def quadratic_values(dataset: xr.Dataset) -> dict[str, Any]:
 
 def _reached(history: Array) -> Array:
     """Return the values that were saved before the run ended; NaN alone if none were."""
-    saved: Array = history[np.isfinite(history)]
+    saved = finite_part(history)
     return saved if saved.size else np.array([np.nan])
 
 
@@ -342,39 +277,25 @@ def _times(dataset: xr.Dataset, rows: list[dict[str, Any]]) -> Table:
         rows=renamed(strongest or rows, columns),
         note="Aligned: half of the direction is in the span of the neurons. Learned: Q has half of a_p.",
         each="directions, spread over p",
-        short={"p": "p", "a_p": "a_p", "aligned, predicted": "predicted", "aligned": "aligned"}
-        | {"aligned / predicted": "ratio", "learned, predicted": "pred. learned", "learned": "learned"}
-        | {title: title for title in columns if title in STEPS},
+        short={title: SHORT.get(title, title) for title in columns if title != "learned / predicted"},
     )
 
 
-def _exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return the fitted exponent of the loss, those of the sums, and the asymptotic one; or nothing."""
+def _fits(dataset: xr.Dataset) -> dict[str, PowerLawFit]:
+    """Return the fits of the loss and of the sums that are power laws, by name."""
     problem = Problem.from_dataset(dataset)
     window = power_window(problem.teacher, problem.width, problem.dimension)
     time = dataset["time"].values
     inside = (time >= window[0]) & (time <= window[1])
     losses = {name: dataset[name].values for name in ("loss", "sigmoid_loss", "staircase_loss")}
-    fits = {
+    return {
         name: fit_power_law(time, loss, window=window)
         for name, loss in losses.items()
         if np.count_nonzero(inside) >= FEWEST_POINTS and (loss[inside] > 0.0).all()
     }
-    if "loss" not in fits:
-        return []
-    law = {
-        "what": "loss ~ t^x",
-        "fitted": fits["loss"].exponent,
-        "standard_error": fits["loss"].standard_error,
-        "prefactor": fits["loss"].prefactor,
-        "window": list(fits["loss"].window),
-        "asymptotic": quadratic_exponents(problem.teacher.beta).loss_time,
-    }
-    sums = {"sigmoid_sum": "sigmoid_loss", "staircase": "staircase_loss"}
-    return [law | {key: fits[name].exponent if name in fits else math.nan for key, name in sums.items()}]
 
 
-def _plot_quadratic_loss(laws: list[dict[str, Any]], dataset: xr.Dataset, ax: Axes) -> None:
+def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
     """Draw the loss, Σ a_j² (1 − A_j), sums without interactions, the fitted law and the asymptotic slope."""
     squares = dataset["teacher_coefficient"].values ** 2
     shown = (dataset["time"].values > 0.0) & np.isfinite(dataset["loss"].values)
@@ -385,9 +306,9 @@ def _plot_quadratic_loss(laws: list[dict[str, Any]], dataset: xr.Dataset, ax: Ax
     ax.loglog(time, unaligned, color=MEASURED, lw=1.2, ls="--", label=missed)
     for name, (label, style) in SUMS.items():
         ax.loglog(time, np.maximum(dataset[name].values[shown], 1e-300), label=label, **style)
-    for law in laws:
-        fitted = law["fitted"], law["standard_error"]
-        draw_fit(ax, law["window"], law["prefactor"], fitted, law["asymptotic"], "asymptotic")
+    if fit := _fits(dataset).get("loss"):
+        asymptotic = quadratic_exponents(Problem.from_dataset(dataset).teacher.beta).loss_time
+        draw_fit(ax, fit, asymptotic, "asymptotic")
     if loss.size:
         ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
     finish_panel(ax, axis_label("time"), axis_label("quadratic_loss"))

@@ -11,26 +11,18 @@ import hashlib
 import json
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import numpy as np
 
-from dynamics.report.elements import (
-    cell_text,
-    chart_element,
-    chart_script,
-    element,
-    figure,
-    resource,
-    table,
-    verdict_elements,
-)
+from dynamics.report.elements import cell_text, chart_element, element, figure, resource, table, verdict_elements
 from dynamics.report.findings import Findings, Tone, any_findings, stored_parameters
 from dynamics.runs.result import StopReason
 from dynamics.runs.storage import CHECKPOINT, StorageError, check_target, load_tree, main_part, parts_of, write_file
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
@@ -76,10 +68,7 @@ _ELSEWHERE |= _PROVENANCE.keys() | _NOTES.keys()
 
 
 def write_report(
-    result: xr.Dataset | xr.DataTree | str | os.PathLike[str],
-    path: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
+    result: xr.Dataset | xr.DataTree | str | os.PathLike[str], path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
     """Write one HTML file on a result: how it ended, what it shows, what was asked, where it comes from.
 
@@ -90,11 +79,10 @@ def write_report(
     Parameters
     ----------
     result : Dataset, DataTree or path
-        Any result of this program, or its netCDF file. Of a file whose run has not ended the page says how it goes on.
+        Any result of this program, or its netCDF file, else TypeError is raised. Of a file whose run has not ended the
+        page says how it goes on.
     path : path
-        File to write, usually ending in .html.
-    overwrite : bool, default False
-        Replace an existing file.
+        File to write, usually ending in .html; an existing one is replaced with `overwrite` alone.
 
     Returns
     -------
@@ -102,8 +90,6 @@ def write_report(
 
     Raises
     ------
-    TypeError
-        If `result` is none of these.
     StorageError
         If the file of the result cannot be read, or the page cannot be written.
 
@@ -118,11 +104,9 @@ def write_report(
         target = check_page(path, result, overwrite=overwrite)
         found, resumable = read_result(result)
         return write_page(found, target, Path(result), resumable=resumable, overwrite=overwrite)
-    target = check_page(path, overwrite=overwrite)
-    given: object = result
-    if not isinstance(given, (xr.Dataset, xr.DataTree)):
-        msg = f"Argument `result` must be a Dataset, a DataTree or a path, but is {type(given).__name__}."
-        raise TypeError(msg)
+    target, kind = check_page(path, overwrite=overwrite), type(result).__name__
+    is_result = isinstance(result, (xr.Dataset, xr.DataTree))
+    require(is_result, f"Argument `result` must be a Dataset, a DataTree or a path, but is {kind}.", TypeError)
     return write_page(result, target, overwrite=overwrite)
 
 
@@ -131,12 +115,11 @@ def check_page(
 ) -> Path:
     """Return the path; raise StorageError unless a page may be written there, which is not the file of the result."""
     target = check_target(path, overwrite=overwrite)
-    if target.suffix.lower() == ".pdf":
-        msg = f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}."
-        raise StorageError(msg)
-    if source is not None and target.exists() and Path(source).exists() and target.samefile(source):
-        msg = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
-        raise StorageError(msg)
+    printed = f"Argument `path` must name a page, such as run.html, which browsers print, but is {shown(str(target))}."
+    require(target.suffix.lower() != ".pdf", printed, StorageError)
+    same = source is not None and target.exists() and Path(source).exists() and target.samefile(source)
+    both = f"Argument `path` must not be the file of the result, but both are {str(target)!r}."
+    require(not same, both, StorageError)
     return target
 
 
@@ -168,13 +151,10 @@ def write_page(
     if notes:
         items = (element("li", cell_text(text)) for text in dict.fromkeys(notes))
         sections.append(_section("Notes", element("ul", *items)))
-    sections += [*_problem(main), _settings(parts), _provenance(parts), _variables(parts)]
-    text = _document(title, header, sections, "" if findings.chart is None else chart_script())
+    sections += [*_problem(main), *_stored(parts)]
+    text = _document(title, header, sections, "" if findings.chart is None else resource("chart.js"))
     write_file(target, lambda path: path.write_text(text, encoding="utf-8"), replaces=overwrite)
     return target
-
-
-# --- elements ---------------------------------------------------------------------------------------------------------
 
 
 def _document(title: str, header: Sequence[Element], sections: Sequence[Element], script: str) -> str:
@@ -214,9 +194,6 @@ def _section(title: str, *children: Element) -> Element:
     return element("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
 
 
-# --- sections ---------------------------------------------------------------------------------------------------------
-
-
 def subtitle(dataset: xr.Dataset) -> str:
     """Return link and sizes of the problem in one line, "" where they are not stored."""
     problem = stored_parameters(dataset)["problem"]
@@ -244,7 +221,6 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
 
 
 def _way_on(command: str, source: Path, *, resumable: bool) -> list[Element]:
-    """Say how a run that has not ended goes on."""
     if not resumable:
         return [element("p", "The file holds no checkpoint, so the run cannot go on from it.")]
     if not command:
@@ -265,34 +241,23 @@ def _problem(dataset: xr.Dataset) -> list[Element]:
     return [_section("Problem", *_pairs("What was asked", rows))]
 
 
-def _settings(parts: Mapping[str, xr.Dataset]) -> Element:
-    """Return the section of the arguments of the call, and of the method and the counts of the run."""
-    found = []
+def _stored(parts: Mapping[str, xr.Dataset]) -> list[Element]:
+    """Return the sections of the settings and counts of each part, of its origin, and of its variables."""
+    sections: dict[str, list[Element]] = {"Settings": [], "Provenance": [], "Variables": []}
     for path, dataset in parts.items():
-        stored = {**stored_parameters(dataset)["solver"], **dataset.attrs}
-        rows = {name: value for name, value in stored.items() if name not in _ELSEWHERE and not _is_cost(name)}
-        found += _pairs(f"Settings and counts{_of(path)}", _named(rows))
-    return _section("Settings", *found)
-
-
-def _provenance(parts: Mapping[str, xr.Dataset]) -> Element:
-    """Return the section on the origin of each part: program, machine, date, command, seeds, seconds."""
-    found = []
-    for path, dataset in parts.items():
-        stored = {**stored_parameters(dataset)["solver"], **dataset.attrs}
-        rows = {word: _plain(dataset.attrs[name]) for name, word in _PROVENANCE.items() if name in dataset.attrs}
-        rows |= _named({name: value for name, value in stored.items() if _is_cost(name)})
-        found += _pairs(f"Where the result comes from{_of(path)}", rows)
-    return _section("Provenance", *found)
-
-
-def _variables(parts: Mapping[str, xr.Dataset]) -> Element:
-    """Return the section of all variables with meaning, dims, units and range."""
-    found = []
-    for path, dataset in parts.items():
+        of = "" if path == "/" else f" of {path}"
+        known = {word: _plain(dataset.attrs[name]) for name, word in _PROVENANCE.items() if name in dataset.attrs}
+        asked = {}
+        for name, value in {**stored_parameters(dataset)["solver"], **dataset.attrs}.items():
+            if name == "seeds" or name.endswith("_seconds"):
+                known[name.replace("_", " ")] = _plain(value)
+            elif name not in _ELSEWHERE:
+                asked[name.replace("_", " ")] = _plain(value)
+        sections["Settings"] += _pairs(f"Settings and counts{of}", asked)
+        sections["Provenance"] += _pairs(f"Where the result comes from{of}", known)
         rows = [_variable(str(name), array) for name, array in dataset.variables.items()]
-        found += table(f"Variables{_of(path)}", rows, "Least and largest: of the values that are finite.")
-    return _section("Variables", *found)
+        sections["Variables"] += table(f"Variables{of}", rows, "Least and largest: of the values that are finite.")
+    return [_section(title, *content) for title, content in sections.items()]
 
 
 def _variable(name: str, array: xr.Variable) -> dict[str, Any]:
@@ -317,18 +282,6 @@ def _pairs(caption: str, rows: Mapping[str, Any]) -> list[Element]:
     return table(caption, [{"name": name, "value": cell_text(value)} for name, value in rows.items()]) if rows else []
 
 
-def _is_cost(name: str) -> bool:
-    return name == "seeds" or name.endswith("_seconds")
-
-
-def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", " "): _plain(value) for name, value in values.items()}
-
-
-def _of(path: str) -> str:
-    return "" if path == "/" else f" of {path}"
-
-
 def _problem_value(name: str, value: Any) -> Any:
     """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
     if name == "inputs":
@@ -343,13 +296,9 @@ def _problem_value(name: str, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a stored value without the marks of JSON."""
-    if isinstance(value, str) and value.startswith("{"):
-        if value.count("{") + value.count("[") > MOST_BRACKETS:
-            return value
-        try:
+    if isinstance(value, str) and value.startswith("{") and value.count("{") + value.count("[") <= MOST_BRACKETS:
+        with suppress(ValueError):
             value = json.loads(value)
-        except ValueError:
-            return value
     if isinstance(value, dict):
         return "; ".join(f"{name} {cell_text(_plain(entry))}" for name, entry in value.items())
     return value

@@ -14,7 +14,7 @@ from dynamics.runs.result import StopReason
 from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -52,18 +52,14 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     early, unfinished = _early(dataset)
     ended = f"{count - len(failures)} of {count} points were answered."
     ended += f" {len(failures)} failed." if failures else ""
+    note = f"Shown: {len(points)} of {count} points." if len(points) < count else ""
     over = ", ".join(f"{name}({', '.join(dims)})" for name, dims in variables.items() if dims)
     return Findings(
         tone=Tone.CAUTION if failures or early else Tone.GOOD,
         verdict=f"Unfinished: {ended}" if unfinished else ended,
         cautions=early,
         tables=[
-            Table(
-                caption="Points",
-                rows=[_row(point, axes) for point in points],
-                note=f"Shown: {len(points)} of {count} points." if len(points) < count else "",
-                in_words=failed,
-            ),
+            Table(caption="Points", rows=[_row(point, axes) for point in points], note=note, in_words=failed),
             Table(caption="Grid", rows=[{"key": name, "values": _values(labels[name])} for name in axes]),
         ],
         drawings=[*_losses(points, axes), *_emergence(dataset, axes)],
@@ -75,9 +71,7 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
 def _values(labels: Sequence[Any]) -> str:
     """Return the values of an axis, the first and the last of many."""
     shown = [f"{label:.6g}" if isinstance(label, float) else str(label) for label in labels]
-    if len(shown) <= MOST_VALUES:
-        return ", ".join(shown)
-    return f"{', '.join(shown[:3])}, ..., {shown[-1]} ({len(shown)})"
+    return ", ".join(shown if len(shown) <= MOST_VALUES else [*shown[:3], "...", f"{shown[-1]} ({len(shown)})"])
 
 
 def _early(dataset: xr.Dataset) -> tuple[list[str], bool]:
@@ -108,9 +102,8 @@ def _row(point: xr.Dataset, axes: Sequence[str]) -> dict[str, Any]:
 
 def _has_curve(point: xr.Dataset) -> bool:
     """Return whether a point has a loss over its times; a study of the user's own may lack it."""
-    if "loss" not in point or "time" not in point:
-        return False
-    return point["time"].ndim == 1 and point["time"].dims[0] in point["loss"].dims
+    known = "loss" in point and "time" in point and point["time"].ndim == 1
+    return known and point["time"].dims[0] in point["loss"].dims
 
 
 def _curve(point: xr.Dataset) -> tuple[Array, Array]:
@@ -174,8 +167,5 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: A
 
 
 def _label(place: xr.Dataset | xr.DataArray, names: Sequence[str]) -> str:
-    """Return the place of a curve in the grid."""
-    values: Mapping[str, Any] = {name: place[name].values.item() for name in names}
-    return ", ".join(
-        f"{name} = {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in values.items()
-    )
+    values = ((name, place[name].values.item()) for name in names)
+    return ", ".join(f"{name} = {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in values)

@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.report import figures
 from dynamics.report.elements import PROGRESS, history_chart
-from dynamics.report.figures import (
-    MEASURED,
-    ONE_PANEL,
-    PREDICTED,
-    axes_or_new,
-    check_drawable,
-    finish_panel,
-    mean_band,
-    new_panels,
-    shades,
-)
-from dynamics.report.findings import Drawing, Findings, Table, records, renamed, run_findings
+from dynamics.report.figures import MEASURED, PREDICTED, finish_panel, new_panels, shades
+from dynamics.report.findings import Drawing, Findings, Table, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE
 from dynamics.runs.variables import axis_label
 
@@ -41,26 +32,25 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on an answer of `dynamics.tokens.solve`."""
     if "recovery" in dataset:
         return _recovery_findings(dataset)
-    attrs, rows = dataset.attrs, component_rows(dataset)
+    attrs, learned, closed = dataset.attrs, dataset["learned_time"].values, dataset["predicted_learned_time"].values
+    with np.errstate(invalid="ignore", divide="ignore"):
+        times = {"learned": learned, "closed": closed, "ratio": learned / closed}
+    rows = records({"component": dataset["component"].values.astype(str), **times, "plateau": dataset["plateau"]})
     rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
     how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
     never = [row["component"] for row in rows if not np.isfinite(row["learned"])]
     sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
     if never:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
-    draw = partial(progress_figure, dataset)
-    drawing = Drawing(
-        draw,
-        "Progress of every component, with its time in closed form as a tick, and the loss.",
-        "Progress and loss over time. The times are in the table above.",
-    )
+    draw, caption = partial(progress_figure, dataset), "with its time in closed form as a tick, and the loss."
+    alt = "Progress and loss over time. The times are in the table above."
     names = ("stop_reason", "end_time", "solve_seconds")
     values = {"title": attrs["title"], "learning_rate": rate, **{name: attrs.get(name) for name in names}}
     return run_findings(
         dataset,
         sentences=sentences,
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],
-        drawings=[drawing],
+        drawings=[Drawing(draw, f"Progress of every component, {caption}", alt)],
         chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
         values={**values, "components": rows, "notes": notes},
@@ -70,10 +60,8 @@ def token_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _recovery_findings(dataset: xr.Dataset) -> Findings:
-    """Return the findings on one step with Gaussian embeddings: the recovery of every rank."""
     count, draw = float(dataset["recovered_count"]), partial(recovery_figure, dataset)
-    columns = {"rank": "rank", "items": "rank_count", "recovered": "recovery"}
-    rows = records({title: dataset[name] for title, name in columns.items()})
+    rows = rows_of(dataset, {"rank": "rank", "items": "rank_count", "recovered": "recovery"})
     caption = "Share of items that are recovered after one step, by rank."
     return run_findings(
         dataset,
@@ -86,42 +74,17 @@ def _recovery_findings(dataset: xr.Dataset) -> Findings:
     )
 
 
-def component_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
-    """Return component, learned time, closed form, their ratio, and plateau, as rows."""
-    learned, closed = dataset["learned_time"].values, dataset["predicted_learned_time"].values
-    with np.errstate(invalid="ignore", divide="ignore"):
-        times = {"learned": learned, "closed": closed, "ratio": learned / closed}
-    return records({"component": dataset["component"].values.astype(str), **times, "plateau": dataset["plateau"]})
-
-
 def plot_progress(
     prediction: xr.Dataset, simulation: xr.Dataset | None = None, ax: Axes | None = None, *, style: str | None = None
 ) -> Axes:
     """Draw the progress of every component over time.
 
-    Lines are the prediction, thin black ones runs, orange ticks at ½ the times in closed form, where there are any.
-
-    Parameters
-    ----------
-    prediction : Dataset
-        Of `dynamics.tokens.solve`.
-    simulation : Dataset, optional
-        Of `sgd_check.tokens.simulate`.
-    ax : Axes, optional
-    style : {"screen", "paper", "talk"}, optional
-        Of new axes; see `figure_style`.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the dataset is of another answer.
+    Lines are the prediction, of `dynamics.tokens.solve`, or TypeError or ValueError is raised; thin black ones runs, of
+    `sgd_check.tokens.simulate`; orange ticks at ½ the times in closed form, where there are any.
+    `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
-    check_drawable(prediction, progress=("time", "component"))
-    ax = axes_or_new(ax, style)
+    figures.check_drawable(prediction, progress=("time", "component"))
+    ax = figures.axes_or_new(ax, style)
     names = prediction["component"].values.tolist()
     for at, colour in enumerate(shades(len(names), 0.85)):
         label = str(names[at]) if len(names) <= MOST_NAMES or at in (0, len(names) - 1) else None
@@ -154,9 +117,9 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
 
 def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None) -> Figure:
     """Return the figure of the share of items that are recovered after one step against their rank."""
-    figure, ax = new_panels(ONE_PANEL)
+    figure, ax = new_panels(figures.ONE_PANEL)
     if simulation is not None:
-        mean, error = mean_band(simulation["recovery"].transpose("seed", ...).values)
+        mean, error = figures.mean_band(simulation["recovery"].transpose("seed", ...).values)
         bars: dict[str, Any] = {"fmt": "o", "color": MEASURED, "ms": 3, "capsize": 2}
         several = error if simulation.sizes["seed"] > 1 else None
         ax.errorbar(simulation["rank"], mean, yerr=several, **bars, label="mean over draws, two s.e.")
