@@ -362,12 +362,10 @@ class CallableLink:
         except Exception as error:
             msg = f"{rule}, but {name!r} failed on an array of shape {points.shape}: {error}"
             raise TypeError(msg) from error
-        if raw.dtype.kind not in "fiub" or (raw.dtype.kind == "f" and raw.dtype.itemsize < points.dtype.itemsize):
-            msg = f"{rule}, but {name!r} returns dtype {raw.dtype}."
-            raise TypeError(msg)
-        if raw.shape != points.shape:
-            msg = f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}."
-            raise ValueError(msg)
+        is_real = raw.dtype.kind in "iub" or (raw.dtype.kind == "f" and raw.dtype.itemsize >= points.dtype.itemsize)
+        require(is_real, f"{rule}, but {name!r} returns dtype {raw.dtype}.", TypeError)
+        same = raw.shape == points.shape
+        require(same, f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}.")
         value: Array = raw.astype(np.float64)[()]
         return value
 
@@ -584,7 +582,6 @@ def _check_order(order: int | None) -> int | None:
 
 
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
-    """Return an expansion cut at another order."""
     if isinstance(x.link, SeriesLink):
         return _series(x.name, x.link.coefficients, x.exact_source, x.text, order)
     if isinstance(x.link, FormulaLink):
@@ -593,7 +590,6 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 
 def _from_text(text: str, order: int | None) -> HermiteExpansion:
-    """Return the expansion of a name, a series or a formula."""
     polynomial = hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
         name, degree = f"he{polynomial.degree}", polynomial.degree
@@ -612,7 +608,6 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
 
 
 def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansion:
-    """Return the expansion of coefficients by degree."""
     terms: dict[int, object] = {}
     for key, number in given.items():
         degree = as_integer(key)
@@ -633,7 +628,6 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
 
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
-    """Return coefficients c_0, c_1, ... by their degree."""
     if hasattr(coefficients, "index") and hasattr(coefficients, "items"):
         return dict(coefficients.items())  # a column of pandas has labels
     if not isinstance(coefficients, list | tuple):
@@ -665,9 +659,8 @@ def _coefficient(degree: int, number: object) -> object:
         value = float(number if exact is None else exact)  # type: ignore[arg-type]
     except OverflowError:
         value = math.inf
-    if not math.isfinite(value):
-        msg = f"Argument `x` must have finite real coefficients, but has {number} at degree {degree}."
-        raise ValueError(msg)
+    given = f"Argument `x` must have finite real coefficients, but has {number} at degree {degree}."
+    require(math.isfinite(value), given)
     return value if exact is None else exact
 
 
@@ -692,10 +685,9 @@ def _from_expression(expression: Expression, name: str, text: str | None, order:
         return _by_quadrature(name, text, FormulaLink(expression), order)
     degree = form.degree
     coefficients = form.floats((DEFAULT_ORDER if order is None else order) if degree is None else degree)
-    if not np.isfinite(coefficients).all():
-        j = int(np.argmin(np.isfinite(coefficients)))
-        msg = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
-        raise ValueError(msg)
+    j = int(np.argmin(np.isfinite(coefficients)))
+    beyond = f"Argument `x` must have Hermite coefficients within float64, but c_{j} of {name!r} is {coefficients[j]}."
+    require(np.isfinite(coefficients[j]), beyond)
     with np.errstate(over="ignore"):
         has_norm = np.isfinite(np.sum(coefficients**2))
     require(has_norm, f"Argument `x` must have a norm within float64, but E σ(z)² of {name!r} is not.")

@@ -84,7 +84,7 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
     loss, along = "Loss against flow time.", "Largest squared overlap of a neuron with each axis of the teacher."
-    plots = {plot_axes: along, partial(plot_loss, fit=False): loss}
+    plots: dict[Any, str] = {plot_axes: along, partial(plot_loss, fit=False): loss}
     drawings = [drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()]
     table = Table(
         caption="Axes of the teacher",

@@ -57,22 +57,8 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     intervals: a lower bound that grows with the number of bins, here within some 1e-5 k of its limit for links of a
     few branches, and zero to rounding wherever λ_k is. Atoms of Y (relu at 0, sign) are bins of their own.
 
-    Parameters
-    ----------
-    link : str, mapping, sympy expression, callable or HermiteExpansion
-        Whatever `hermite.expand` takes.
-    degree : int, default 8
-        Largest k, from 1 to 24.
-
-    Returns
-    -------
-    ndarray, shape (degree + 1,)
-        λ_0² = 1, λ_1² ... λ_degree², dimensionless.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `expand` refuses the link, or `degree` is no integer from 1 to 24.
+    `link` is whatever `hermite.expand` takes. The shape is (degree + 1,), all dimensionless. TypeError or ValueError is
+    raised if `expand` refuses the link, or `degree` is no integer from 1 to 24.
 
     References
     ----------
@@ -99,20 +85,8 @@ def generative_exponent(link: object) -> GenerativeExponent:
     sees of them as they are. k* is 1 or 2 for every polynomial, and the same for any one-to-one function of y and for
     y with independent noise.
 
-    Parameters
-    ----------
-    link : str, mapping, sympy expression, callable or HermiteExpansion
-        Whatever `hermite.expand` takes.
-
-    Returns
-    -------
-    GenerativeExponent
-        The pair (exponent, lambda_squared).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `expand` refuses the link, it is constant, or λ_1² ... λ_24² all count as zero.
+    `link` is whatever `hermite.expand` takes. TypeError or ValueError is raised if `expand` refuses the link, it is
+    constant, or λ_1² ... λ_24² all count as zero.
 
     References
     ----------

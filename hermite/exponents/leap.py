@@ -85,23 +85,14 @@ class LeapStep:
 
 @dataclass(frozen=True, eq=False)
 class Leap:
-    """The leap of a function, and its flag: the subspaces in the order in which they are found.
+    """The leap of a function, and its flag: the subspaces in the order in which they are found."""
 
-    Attributes
-    ----------
-    leap : int
-        Largest degree of the flag.
-    flag : tuple of LeapStep
-        Degree, new directions and λ_k² of each step.
-    kind : str
-        "generative" or "information", as was asked for.
-    complete : bool
-        Whether the function is known once the directions of the flag are. Else degree 6 and the threshold hide others.
-    """
-
+    #: Largest degree of the flag.
     leap: int
+    #: Degree, new directions and λ_k² of each step.
     flag: tuple[LeapStep, ...]
     kind: Kind
+    #: Whether the function is known once the directions of the flag are. Else degree 6 and the threshold hide others.
     complete: bool
 
     def __repr__(self) -> str:
@@ -128,11 +119,6 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
         Number r of directions, 1 to 3. By default what the text names or the callable asks for.
     kind : {"generative", "information"}, default "generative"
         Whether labels may be transformed.
-
-    Returns
-    -------
-    Leap
-        `leap`, `flag` (degree, orthonormal directions and λ_k² of each step), `kind`, `complete`.
 
     Raises
     ------
@@ -366,7 +352,6 @@ def _takes(function: Any, points: Array) -> bool:
 
 
 def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
-    """Return the function with its values checked."""
     rule = _RULE.format(axes=axes)
 
     def evaluate(points: Array) -> Array:
@@ -380,11 +365,9 @@ def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
         is_real = raw.dtype.kind in "fiub" and raw.shape == (len(points),)
         require(is_real, f"{rule}, but {shown(name)} returns {returned}.", TypeError)
         values = raw.astype(np.float64)
-        finite = np.isfinite(values)
-        if not finite.all():
-            where = int(np.argmin(finite))
-            msg = f"{rule}, but {shown(name)} is {values[where]} near {np.round(points[where], 4).tolist()}."
-            raise ValueError(msg)
+        where = int(np.argmin(np.isfinite(values)))
+        place = np.round(points[where], 4).tolist()
+        require(np.isfinite(values[where]), f"{rule}, but {shown(name)} is {values[where]} near {place}.")
         return values
 
     return evaluate

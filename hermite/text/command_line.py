@@ -299,7 +299,6 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
 
 
 def _done(command: Callable[[], int]) -> int:
-    """Return the exit code of a command, which may be asked for the version instead."""
     try:
         return command()
     except VersionAsked:

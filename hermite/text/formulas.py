@@ -88,12 +88,7 @@ FORMULAS: dict[str, str] = {
 }
 
 #: Another name -> the table's, for links and for functions in formulas.
-ALIASES = {
-    "swish": "silu",
-    "logistic": "sigmoid",
-    "leakyrelu": "leaky_relu",
-    "leaky-relu": "leaky_relu",
-}
+ALIASES = {"swish": "silu", "logistic": "sigmoid", "leakyrelu": "leaky_relu", "leaky-relu": "leaky_relu"}
 
 
 def canonical_name(text: str) -> str | None:
@@ -255,7 +250,6 @@ def parse_polynomial(text: object) -> Monomials:
 
 
 def _is_function(name: str) -> bool:
-    """Return whether a name may be called in a formula."""
     return name.lower() in (*FUNCTIONS, *FORMULAS, *ALIASES) or hermite_name(name) is not None
 
 

@@ -119,5 +119,4 @@ def with_error(value: float, error: float = math.nan) -> str:
 
 
 def _short(value: float, digits: int) -> str:
-    """Return a number with so many significant digits, "-" for NaN."""
     return "-" if math.isnan(value) else f"{value:.{digits}g}"
