@@ -162,11 +162,8 @@ def _kind(values: Sequence[Any]) -> dict[str, str]:
 
 def _data(drawn: Figure) -> str:
     """Return a figure as data in an address; the same figure gives the same bytes."""
-    import matplotlib as mpl
-
     buffer, kind = io.BytesIO(), "svg+xml"
-    with mpl.rc_context({"svg.hashsalt": "report"}):
-        drawn.savefig(buffer, format="svg", metadata={"Date": None})
+    drawn.savefig(buffer, format="svg", metadata={"Date": None})
     if buffer.tell() > LARGEST_VECTOR:
         buffer, kind = io.BytesIO(), "png"
         drawn.savefig(buffer, format="png", dpi=PIXELS_PER_INCH)

@@ -75,12 +75,13 @@ class Style(NamedTuple):
         return width, on_screen[1] * (width / on_screen[0]) ** 0.7
 
 
-#: Settings of all styles; fonts are embedded as Type 42 in PDF and as paths in SVG.
+#: Settings of all styles; fonts are embedded as Type 42 in PDF and as paths in SVG, whose names the salt repeats.
 COMMON = MappingProxyType(
     {
         "pdf.fonttype": 42,
         "ps.fonttype": 42,
         "svg.fonttype": "path",
+        "svg.hashsalt": "report",
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.prop_cycle": f"cycler('color', {COLOURS})",
