@@ -136,15 +136,14 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
 
     It must be a plain file of at most a megabyte: what has no end, or no writer, would be read for ever.
     """
+    need = f"{what} must name a readable file, but {shown(path)} is not"
     try:
-        if not Path(path).is_file():
-            why = "it is no plain file" if Path(path).exists() else "No such file or directory"
-            msg = f"{what} must name a readable file, but {shown(path)} is not ({why})."
-            raise UsageError(msg)
+        why = "it is no plain file" if Path(path).exists() else "No such file or directory"
+        require_usage(Path(path).is_file(), f"{need} ({why}).")
         with Path(path).open("rb") as stream:
             content = stream.read(MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        msg = f"{what} must name a readable file, but {shown(path)} is not ({getattr(error, 'strerror', error)})."
+        msg = f"{need} ({getattr(error, 'strerror', error)})."
         raise UsageError(msg) from None
     require_usage(
         len(content) <= MOST_TOML_BYTES,
@@ -178,9 +177,8 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
 def _as_flag(option: Option, value: Any) -> Any:
     """Return a value of a TOML file as parsing a command line gives it: text, or true or false for a bare flag."""
     if option.read is switch:
-        if not isinstance(value, bool):
-            msg = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
-            raise UsageError(msg)
+        need = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
+        require_usage(isinstance(value, bool), need)
         return value
     try:
         return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -215,21 +213,17 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
-    require_usage(
-        output.suffix.lower() != ".csv",
-        f"Option --output must not end in .csv, which --csv writes, but is {shown(str(output))}.",
-    )
+    name = shown(str(output))
+    need = f"Option --output must not end in .csv, which --csv writes, but is {name}."
+    require_usage(output.suffix.lower() != ".csv", need)
     chosen_style(values)
     figure = None
     if not values["no_plot"]:
         figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
-        require_usage(
-            figure.suffix.lower() in FIGURE_SUFFIXES,
-            f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}.",
-        )
-        require_usage(
-            figure != output, f"Options --output and --plot must name different files, but both are {str(output)!r}."
-        )
+        need = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
+        require_usage(figure.suffix.lower() in FIGURE_SUFFIXES, need)
+        need = f"Options --output and --plot must name different files, but both are {str(output)!r}."
+        require_usage(figure != output, need)
     check_csv(values, output, figure)
     return figure
 
@@ -319,20 +313,10 @@ def end_with(
 ) -> Written:
     """Write result, figure and table, each wherever that is possible, and print the findings.
 
-    Parameters
-    ----------
-    result : Dataset or DataTree
-    find : callable
-        Result -> its findings, None if they are not known; called only if something is to be drawn or printed.
-    output, figure : Path
-        Files; no figure is drawn if its file is None.
-    values : mapping
-        Options of the command: `json` prints one JSON object, `quiet` nothing; `overwrite`, `csv` and `style`.
-    store : callable, optional
-        () -> the file that was written, and why it is not `output`. By default the result is written there.
-    figure_key : str
-        Key of the figure's file in the JSON object.
-    dpi : int
+    `find` gives the findings of a result, None if they are not known; it is called only if something is to be drawn or
+    printed. No figure is drawn if its file is None. Of `values`, the options of the command, `json` prints one JSON
+    object, in which `figure_key` is the figure's file, and `quiet` nothing; `overwrite`, `csv`, `style` are read too.
+    `store` gives the file that was written, and why it is not `output`, where the result is written by default.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -347,7 +331,8 @@ def end_with(
         if figure is not None and found is not None and found.overview is not None:
             style = chosen_style(values)
             try:
-                save = partial(found.drawn(style).savefig, **figure_options(figure, style, dpi))
+                form = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
+                save = partial(found.drawn(style).savefig, **form)
             except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
                 refused = f"The figure could not be drawn: {error}"
             else:
@@ -364,11 +349,6 @@ def end_with(
     for sentence in filter(None, (trouble, refused, unlisted, unheard)):
         say(f"error: {sentence}")
     return Written(written, bool(trouble or refused or unlisted or unheard))
-
-
-def figure_options(figure: Path, style: str, dpi: int) -> dict[str, Any]:
-    """Return arguments of `savefig`: the format of the file, and `dpi` unless the style has its own."""
-    return {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

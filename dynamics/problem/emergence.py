@@ -44,17 +44,7 @@ UNDEFINED = "the link has no part of degree 3 or more, and parts of lower degree
 
 @dataclass(frozen=True, eq=False)
 class LearnedPart:
-    """The coefficients c_j of a link that count in the learned mass, and their kernel; NaN where the link has none.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> part = LearnedPart.of(hermite.expand({1: 0.6, 4: 0.8}))
-    >>> part.coefficients.tolist(), round(part.kernel_at_one, 2)
-    ([0.0, 0.0, 0.0, 0.0, 0.8], 0.64)
-    >>> LearnedPart.of(hermite.expand("he2")).is_defined
-    False
-    """
+    """The coefficients c_j of a link that count in the learned mass, and their kernel; NaN where the link has none."""
 
     #: Which degrees count, one of `DEFINITIONS`.
     definition: str

@@ -146,11 +146,6 @@ class Inputs(Frozen):
         ------
         ValueError
             If there are more eigenvalues than a problem of this width can keep.
-
-        Examples
-        --------
-        >>> Inputs([2.0, 0.5], [3, 90]).axes(93, span=1, width=3).places.tolist()
-        [0, 1, 2, 3, 4, 5]
         """
         values, counts = self._runs(dimension, width)
         eigenvalue, kind = np.unique(values, return_inverse=True)
@@ -173,7 +168,6 @@ class Inputs(Frozen):
         return np.repeat(*self._runs(dimension, 1))
 
     def _runs(self, dimension: int, width: int) -> tuple[Array, Integers]:
-        """Return eigenvalues and multiplicities at a dimension."""
         if self.eigenvalues is not None and self.multiplicities is not None:
             return self.eigenvalues, self.multiplicities
         if self.alpha == 0.0:
@@ -218,7 +212,6 @@ class Inputs(Frozen):
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        """Return what inputs are compared by."""
         arrays = (self.eigenvalues, self.multiplicities)
         return (self.alpha, *(None if each is None else each.tobytes() for each in arrays))
 
@@ -243,7 +236,6 @@ class Inputs(Frozen):
 
 
 def _check_size(width: int, axes: int) -> None:
-    """Raise ValueError if a problem cannot keep so many weights."""
     require(
         width * axes <= MOST_WEIGHTS,
         f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that "

@@ -50,13 +50,7 @@ SPHERICAL_TEACHERS = {
 
 
 def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 0) -> Problem:
-    """Return the problem of a teacher in `SPHERICAL_TEACHERS`, for the spherical student; the mean field has no width.
-
-    Examples
-    --------
-    >>> spherical_problem("circle", dimension=16).num_directions
-    8
-    """
+    """Return the problem of a teacher in `SPHERICAL_TEACHERS`; the mean field has no use for its width."""
     check_choice("name", name, tuple(SPHERICAL_TEACHERS))
     entry = SPHERICAL_TEACHERS[name]
     return Problem(

@@ -93,17 +93,16 @@ class Problem:
     dimension : int
         Input dimension d, at least the number of axes that the teacher spans; also a float without fraction, as 1e6.
     initial_norm : float, optional
-        σ0 = |w_i(0)| > 0, so that n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2,
-        1 for the spherical student and for a `Student`, and m^(−1/4) for the student "stiefel".
+        σ0 = |w_i(0)| > 0, n_i(0) = σ0²; neurons start uniformly on that sphere. Dimensionless. By default 1e-2, 1 for
+        the spherical student and for a `Student`, and m^(−1/4) for the student "stiefel".
     seed : int, default 0
         Draws the start alone, never samples.
     initial_weights : array_like, shape (m, d), optional
         The start, given as weights w_i in R^d.
     initial_overlaps : tuple (C, G, n), optional
         The start, given as C_ip = u_i·θ_p (m, P), G_ij = u_i·u_j (m, m) and n_i = |w_i|² (m,). At most one of
-        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. The spherical student
-        has |w_i| = 1: its `initial_norm` is 1, given weights have unit rows and given n_i are 1. Given neurons of the
-        student "stiefel" are orthogonal and of one length.
+        `initial_weights`, `initial_overlaps` and (`initial_norm`, `seed`) describes the start. Neurons of the spherical
+        student have length 1; those of the student "stiefel" are orthogonal and of one length.
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
     inputs : Inputs, optional
@@ -111,27 +110,23 @@ class Problem:
         are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its `directions`) are the whitened Σ^½ θ_p, of unit
         length, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
     student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
-        A `Student` is any two-layer network, for `dynamics.solve_network`. Of those with a name "homogeneous" is the
-        student above, with the second layer tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x), second layer fixed to 1
-        and norms free, for `dynamics.solve_committee`; "spherical" is the mean f(x) = (1/m) Σ_i σ(w_i·x) with
-        |w_i| = 1, of which a_p are mixture weights, for `dynamics.solve_mean_field`, which does not use `width`, and
-        `dynamics.solve_spherical`, which does; "stiefel" is the student above with neurons that stay orthogonal and of
-        one length σ0, m ≤ d, for `dynamics.solve_quadratic`.
+        A `Student` is any two-layer network. Of those with a name "homogeneous" is the student above, its second layer
+        tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x); "spherical" the mean f(x) = (1/m) Σ_i σ(w_i·x) with
+        |w_i| = 1, of which a_p are mixture weights; "stiefel" the student above with neurons that stay orthogonal and
+        of one length σ0, m ≤ d. `dynamics.solve_problem` says which function solves which.
     teacher_activation : optional
-        Link of the teacher's units that have none, by default `activation`. The spherical student and a `Student` may
-        learn another link than their own; the other two require it to equal `activation`.
+        Link of the teacher's units that have none, by default `activation`. Only the spherical student and a `Student`
+        may learn another link than their own.
     order : int, optional
         Order of the Hermite truncation for links that are not polynomials; afterwards the order of the expansion.
     objective : {"squared", "correlation"}
-        What is descended: ½ E(f − f*)², or −E[f* σ(w·x)], for one spherical neuron and one direction, by
-        `dynamics.solve_correlation`.
+        What is descended: ½ E(f − f*)², or −E[f* σ(w·x)], for one spherical neuron and one direction.
     smoothing : float, default 0.0
         λ ≥ 0: the correlation is averaged over neurons (w + λz)/√(1 + λ²), z uniform on the unit sphere orthogonal to
         w. Dimensionless.
     learned_definition : {"degrees 3 and above", "all degrees"}
         Which degrees of the link count in the learned mass of a direction, Σ_i n_i g(C_ip)/g(1). Files without this
-        attribute have "all degrees". The student "stiefel", whose link is h_2, always counts all; networks have no
-        learned mass.
+        attribute have "all degrees", and so has the student "stiefel"; networks have no learned mass.
 
     Raises
     ------
@@ -525,7 +520,6 @@ def _checked_smoothing(problem: Problem) -> float:
 
 
 def _check_one_start(problem: Problem) -> None:
-    """Refuse more than one description of the start."""
     weights, overlaps = problem.initial_weights, problem.initial_overlaps
     require(
         weights is None or overlaps is None,
@@ -589,7 +583,6 @@ def _checked_given_weights(problem: Problem) -> Array:
 
 
 def _checked_given_overlaps(problem: Problem) -> tuple[Array, Array, Array]:
-    """Return the given starting overlaps."""
     given: Any = problem.initial_overlaps
     C, G, n = checked_overlaps(given, problem.teacher, problem.width, problem.dimension)
     if problem.kind == SPHERICAL:
@@ -723,7 +716,6 @@ def _stored(dataset: Any) -> dict[str, Any]:
 
 
 def _arguments(dataset: Any) -> dict[str, Any]:
-    """Return the arguments of the stored problem."""
 
     def array(name: str) -> Array | None:
         return np.asarray(dataset[name].values) if name in dataset else None

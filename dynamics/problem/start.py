@@ -219,5 +219,4 @@ def check_orthogonal(name: str, gram: Array) -> None:
 
 
 def _rows(teacher: Teacher) -> Array:
-    """Return the directions θ_p as rows, (P, r)."""
     return np.eye(teacher.span) if teacher.directions is None else teacher.directions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -12,33 +11,10 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.options import (
-    CONFIG,
-    CORRELATION,
-    CSV,
-    HOMOGENEOUS,
-    JSON,
-    MEAN_FIELD,
-    NETWORK,
-    NETWORK_OPTIONS,
-    NO_PLOT,
-    NO_PROGRESS,
-    OPTIONS,
-    OVERWRITE,
-    PLOT,
-    QUIET,
-    STYLE,
-    Option,
-    integers,
-    plain,
-    switch,
-)
+from dynamics.commands import options as table
+from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, OPTIONS, Option, plain, switch
 from dynamics.commands.parsing import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
     Parser,
-    UsageError,
     as_typed,
     caught_warnings,
     check_targets,
@@ -46,16 +22,23 @@ from dynamics.commands.parsing import (
     command_parser,
     completed,
     end_with,
-    exit_code_of,
-    require_usage,
     retyped,
-    say,
-    tell,
     value_of,
 )
 from dynamics.cores import find_blas
 from dynamics.solve.registry import registered
-from hermite.text.command_line import run_program, stop_if_heard
+from hermite.text.command_line import (
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    UsageError,
+    exit_code_of,
+    require_usage,
+    run_program,
+    say,
+    stop_if_heard,
+    tell,
+)
 from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
@@ -93,24 +76,22 @@ usage, 130 interrupted
 
 
 LEARNING_STEPS = Option(
-    "learning-steps",
-    integers,
+    "learning-steps", table.integers,
     "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
-    "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one",
-    "P,P,...",
-    models=(*HOMOGENEOUS, *CORRELATION),
-)
+    "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
+    models=(*table.HOMOGENEOUS, *CORRELATION))  # fmt: skip
 #: Options of display, which a resumed run has too.
-DISPLAY = (PLOT, NO_PLOT, STYLE, CSV, JSON, QUIET, NO_PROGRESS)
+FIGURES = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
+DISPLAY = (*FIGURES, table.JSON, table.QUIET, table.NO_PROGRESS)
 COMMAND_OPTIONS = (
-    CONFIG,
+    table.CONFIG,
     Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE"),
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
-    *DISPLAY[:4],
-    OVERWRITE,
+    *FIGURES,
+    table.OVERWRITE,
     LEARNING_STEPS,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
-    *DISPLAY[4:],
+    *DISPLAY[len(FIGURES) :],
 )
 ALL_OPTIONS = (*OPTIONS, *COMMAND_OPTIONS)
 #: Options that another makes meaningless.
@@ -163,10 +144,11 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     given = {**given, "model": _implied_model(given) if given["model"] is None else given["model"]}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = value_of(option, given)
-        if given[option.key] is not None and values["model"] not in option.models:
-            text = given[option.key]
-            msg = f"Option --{option.name} must be absent for --model {values['model']}, but is {text}."
-            raise UsageError(msg)
+        text = given[option.key]
+        require_usage(
+            text is None or values["model"] in option.models,
+            f"Option --{option.name} must be absent for --model {values['model']}, but is {text}.",
+        )
     objective = "correlation" if values["model"] in CORRELATION else "squared"
     require_usage(
         values["objective"] in (None, objective),
@@ -174,10 +156,9 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     )
     for chosen, others in EXCLUDED.items():
         for name in others if values[chosen] is not None else ():
-            if values[name] is not None:
-                flag = f"--{name.replace('_', '-')}"
-                msg = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
-                raise UsageError(msg)
+            flag = f"--{name.replace('_', '-')}"
+            need = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
+            require_usage(values[name] is None, need)
     return MappingProxyType(values)
 
 
@@ -209,7 +190,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         teacher = _teacher(options, options["directions"] or directions)
     width = options["width"] or usual_width(teacher.span)
     if model in NETWORK:
-        own = {option.key: options[option.key] for option in NETWORK_OPTIONS if options[option.key] is not None}
+        own = {option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None}
         student: dict[str, Any] = {"student": Student(activation=link, width=width, **own)}
     else:
         kind = options["student"] if model == QUADRATIC else registered(model).students[0]
@@ -229,7 +210,6 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
 
 
 def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
-    """Return the teacher of units along the axes."""
     from dynamics.problem import Teacher
 
     if options["coefficients"] is not None:
@@ -278,15 +258,11 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
 def _counted_directions(given: Mapping[str, Any], problem: Problem, model: str) -> tuple[int, ...]:
     """Return the numbers of the directions whose steps are asked for."""
     numbers: tuple[int, ...] = value_of(LEARNING_STEPS, given) or ()
+    flag, last = "Option --learning-steps", problem.num_directions
     for number in numbers:
-        last = problem.num_directions
-        require_usage(
-            1 <= number <= last, f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
-        )
-    require_usage(
-        not numbers or model in LEARNING_STEPS.models,
-        f"Option --learning-steps must be absent for --model {model}, but is {given['learning_steps']}.",
-    )
+        require_usage(1 <= number <= last, f"{flag} must have numbers from 1 to {last}, but has {number}.")
+    is_known = not numbers or model in LEARNING_STEPS.models
+    require_usage(is_known, f"{flag} must be absent for --model {model}, but is {given['learning_steps']}.")
     return numbers
 
 
@@ -307,7 +283,6 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
-    """Solve the problem that the options describe, or print the estimated work; return the exit code."""
     from dynamics.runs.storage import free_name
 
     answer = registered(options["model"])
@@ -338,16 +313,10 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         "progress": False if given["quiet"] or given["no_progress"] else None,
         "checkpoint": file,
     }
+    # The function is given the options named like its arguments.
+    arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
     find = partial(_find, counted=counted)
-    return _finish(lambda: _answer(answer, problem, {**options, **own}), file, figure, given, find)
-
-
-def _answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> xr.Dataset:
-    """Return the answer; its function is given the options named like its arguments."""
-    solve = answer.solve()
-    known = inspect.signature(solve).parameters
-    dataset: xr.Dataset = solve(problem, **{key: value for key, value in options.items() if key in known})
-    return dataset
+    return _finish(lambda: answer.solve()(problem, **arguments), file, figure, given, find)
 
 
 def _resume(given: Mapping[str, Any]) -> int:

@@ -79,14 +79,6 @@ def solve_committee(
     References
     ----------
     Saad and Solla, Phys. Rev. E 52, 4225 (1995).
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher
-    >>> problem = Problem(activation="erf", teacher=Teacher([1.0]), width=1, dimension=100, student="committee")
-    >>> flow = solve_committee(problem, save_at=SaveAt.at([0.0, 300.0]), progress=False)
-    >>> bool(flow.loss[0] > 0.3), bool(flow.loss[1] < 1e-12)
-    (True, True)
     """
     from dynamics.equations.committee import CommitteeSystem
     from dynamics.integrators.methods import FlowMethod

@@ -336,7 +336,6 @@ def solved_contents(
 
 
 def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
-    """Return how the run ended, and the contents of its dataset."""
     from dynamics.runs.loop import run_with_file
 
     with ExitStack() as context:
@@ -550,7 +549,6 @@ def _alike(flows: Sequence[_Flow]) -> list[list[_Flow]]:
 
 
 def _observe(flows: Sequence[_Flow]) -> None:
-    """Give flows that are alike their results."""
     first = flows[0].integration
     results = [results_of([flow.runs[0] for flow in flows], first.observe, first.sound)]
     if first.loss is not None:

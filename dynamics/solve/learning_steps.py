@@ -115,7 +115,6 @@ class LearningSteps:
         return "; ".join([line, *self.notes])
 
     def _interval(self) -> str:
-        """Return the two ends, rounded by the scatter."""
         ends = (self.steps_low, self.steps_high)
         low, high = (rounded(end, self.steps_deviation)[0] if math.isfinite(end) else "never" for end in ends)
         return f"{low} to {high}"
@@ -182,18 +181,17 @@ def learning_steps(
 
     Notes
     -----
-    The interval is over samples, at the start of the answer; another start (`seed` of the problem) has another
-    matched overlap and so another time. Where noise may give the direction another neuron, or its neuron another
-    direction (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs
-    whose times scatter, each by its own law, and `notes` says so; where over a thousand pairs compete it is not, and
-    `notes` says that. Not modelled are neurons that share the weight of a direction. Delay and scatter are known for
-    matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal teacher, isotropic inputs) and for one neuron under
-    the objective "correlation". Elsewhere, where the scatter of the emergence exceeds 0.6, and of the learned time
-    above the limit of stability, there is no interval, and `notes` says why.
+    The interval is over samples, at the start of the answer; another start has another matched overlap and so another
+    time. Where noise may give the direction another neuron, or its neuron another direction
+    (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs whose times
+    scatter, unless over a thousand pairs compete; `notes` says which. Not modelled are neurons that share the weight of
+    a direction. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
+    teacher, isotropic inputs) and for one neuron under the objective "correlation". Elsewhere, where the scatter of the
+    emergence exceeds 0.6, and of the learned time above the limit of stability, there is no interval.
 
     Runs are drawn for the homogeneous student at k ≤ 2 on isotropic inputs with any teacher, below the limit of
-    stability, if 39 of them take less than about a minute: some seconds up to 16 neurons. A run without the event by
-    eight times T counts as later than all others, and is left out of mean and deviation.
+    stability, if that takes less than about a minute: some seconds up to 16 neurons. A run without the event by eight
+    times T counts as later than all others, and is left out of mean and deviation.
 
     Examples
     --------

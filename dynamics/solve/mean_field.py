@@ -106,11 +106,6 @@ def solve_mean_field(
         `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time` is NaN: a continuous law has
         mass next to every θ_p from the start. Dimensionless; times after an early stop hold NaN.
 
-    Raises
-    ------
-    SolveError, SolveInterrupted, TypeError, ValueError
-        As `solve_overlaps`.
-
     Warns
     -----
     UserWarning
@@ -125,14 +120,6 @@ def solve_mean_field(
     References
     ----------
     Glasgow, Wu and Bruna, arXiv:2504.13110, for the spherical student.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
-    >>> flow = solve_mean_field(problem, particles=512, save_at=SaveAt.at([0.0, 5.0]), progress=False)
-    >>> [round(float(time), 3) for time in flow.loss_level_time[:1]]
-    [2.31]
     """
     from dynamics.equations.mean_field import QUADRATURES, halves_are_alike
     from dynamics.integrators.particles import stepper_of_particles

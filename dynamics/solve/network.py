@@ -109,16 +109,6 @@ def solve_network(
     ----------
     Saad and Solla, Phys. Rev. E 52, 4225 (1995); Goldt, Advani, Saxe, Krzakala and Zdeborova, arXiv:1906.08632;
     Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Student, Teacher
-    >>> student = Student(activation="erf", width=2, second_layer="fixed")
-    >>> teacher = Teacher([1.0, -0.5])
-    >>> problem = Problem(student=student, teacher=teacher, dimension=100)
-    >>> flow = solve_network(problem, save_at=SaveAt.at([0.0, 100.0]), progress=False)
-    >>> bool(flow.loss[1] < 0.1 * flow.loss[0])
-    True
     """
     from dynamics.integrators.methods import FlowMethod
 

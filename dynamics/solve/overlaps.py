@@ -127,7 +127,7 @@ def solve_overlaps(
     SolveInterrupted
         A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
     TypeError, ValueError, ImportError
-        For bad arguments or a missing extra, before any work.
+        For bad arguments or a missing extra, before any work. Every other `solve_*` raises the same errors.
 
     Notes
     -----

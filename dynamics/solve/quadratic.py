@@ -189,16 +189,6 @@ def solve_quadratic(run: Run) -> Integration:
     References
     ----------
     Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688, whose time is 4√m t.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher
-    >>> problem = Problem(
-    ...     activation="he2", teacher=Teacher.power_law(32, 1.0), width=8, dimension=1e9, initial_norm=8**-0.25
-    ... )
-    >>> found = solve_quadratic(problem)
-    >>> bool(abs(found.aligned_time[0] / found.predicted_aligned_time[0] - 1) < 0.02)
-    True
     """
     problem, a, P = run.problem, run.problem.teacher.coefficients, run.problem.num_directions
     schedule = run.schedule(lambda: default_quadratic_schedule(problem))

@@ -178,7 +178,6 @@ def direction_attributes(estimator: Estimator, dimension: int, transform: object
 
 
 def _checked_problem(link: object, dimension: object, label_noise: object) -> Problem:
-    """Return the problem that is asked about."""
     if isinstance(link, Problem):
         for name, given in (("dimension", dimension), ("label_noise", label_noise)):
             require(given is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}.")
@@ -217,7 +216,6 @@ def _check_draws(estimator: Estimator, seeds: tuple[int, ...] | None, samples: l
 def _predicted(
     estimator: Estimator, dimension: int, samples: list[int], seeds: tuple[int, ...] | None
 ) -> dict[str, Array]:
-    """Return the predicted variables by name."""
     if estimator.degree != 2:
         found = [estimator.overlap_squared(dimension, n) for n in samples]
         return {"predicted_overlap_squared": np.array(found)}

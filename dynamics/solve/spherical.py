@@ -94,11 +94,6 @@ def solve_spherical(
         which only overlaps are known, `student_overlap(time, neuron, neuron_2)` instead, and always
         `gram_margin(time)`. Dimensionless; times after an early stop hold NaN.
 
-    Raises
-    ------
-    SolveError, SolveInterrupted, TypeError, ValueError
-        As `solve_overlaps`.
-
     Warns
     -----
     UserWarning
@@ -113,14 +108,6 @@ def solve_spherical(
     ----------
     Glasgow, Wu and Bruna, arXiv:2504.13110. SGD on the sphere: Ben Arous, Gheissari and Jagannath, arXiv:2003.10409;
     the limit at fixed η d: Saad and Solla, Phys. Rev. E 52, 4225 (1995).
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=64, dimension=16, student="spherical")
-    >>> flow = solve_spherical(problem, save_at=SaveAt.at([0.0, 5.0]), progress=False)
-    >>> flow.neuron_vector.shape, bool(flow.loss[1] < flow.loss[0])
-    ((2, 64, 16), True)
     """
     problem, P = run.problem, run.problem.num_directions
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
@@ -161,7 +148,6 @@ def solve_spherical(
 
 
 def _system(problem: Problem, step: StepSettings) -> SphericalSystem | SphericalStepSystem:
-    """Return the flow, or the mean steps of a learning rate."""
     if step.learning_rate is None:
         from dynamics.equations.spherical import SphericalSystem
 
@@ -174,6 +160,8 @@ def _system(problem: Problem, step: StepSettings) -> SphericalSystem | Spherical
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     """Return the same question for a network of this width, started from the first rows of one Gaussian matrix.
 
+    TypeError or ValueError is raised for bad arguments.
+
     Parameters
     ----------
     problem : Problem
@@ -183,19 +171,6 @@ def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     seed : int
         Draws the matrix, N(0, 1) in d columns, whose rows are then scaled to length 1: neuron i is the same for every
         width above i.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For bad arguments.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, Teacher
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
-    >>> narrow, wide = (coupled_problem(problem, width, seed=3).initial_weights for width in (4, 9))
-    >>> bool((narrow == wide[:4]).all())
-    True
     """
     check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
@@ -219,7 +194,7 @@ def solve_coupling(
     .. math:: \Delta_i' = D_i \Delta_i - \frac1m\sum_j H_{ij} \Delta_j + \varepsilon_i, \qquad \Delta_i(0) = 0,
 
     where D_i is the derivative of a neuron's velocity in its position, H_ij the interaction and ε_i the fluctuation of
-    the field of m neurons (`equations.spherical`).
+    the field of m neurons (`equations.spherical`). Bad arguments raise TypeError or ValueError before any work.
 
     Parameters
     ----------
@@ -244,11 +219,6 @@ def solve_coupling(
         `largest_growth(time)`, the largest local Hessian λ of the followers; `linear_error_bound(time)`, the solution
         of b' = max(λ, 0) b + noise_size, which is above `linear_error`. Dimensionless.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For bad arguments, before any work.
-
     Notes
     -----
     A step costs 32 m² D operations, and memory is 8 m² numbers. The bound grows as the exponential of ∫ λ dt, because
@@ -257,14 +227,6 @@ def solve_coupling(
     References
     ----------
     Glasgow, Wu and Bruna, arXiv:2504.13110.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher, coupled_problem
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical")
-    >>> gap = solve_coupling(coupled_problem(problem, 64, seed=0), save_at=SaveAt.at([0.0, 1.0]))
-    >>> bool(gap.linear_error[1] <= gap.linear_error_bound[1])
-    True
     """
     # === check
     check_problem(problem, SPHERICAL)
@@ -421,25 +383,10 @@ def solve_correlation(
         predicts them by quadrature, with estimated errors as in `solve_overlaps`. Dimensionless; times after an early
         stop hold NaN.
 
-    Raises
-    ------
-    SolveError, SolveInterrupted, TypeError, ValueError
-        As `solve_overlaps`.
-
     References
     ----------
     Damian, Nichani, Ge and Lee, arXiv:2305.10633; without smoothing Ben Arous, Gheissari and Jagannath,
     arXiv:2003.10409.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, SaveAt, Teacher
-    >>> asked = {"teacher": Teacher([1.0]), "width": 1, "dimension": 64, "student": "spherical"}
-    >>> start = ([[0.125]], [[1.0]], [1.0])
-    >>> problem = Problem(activation="he3", objective="correlation", initial_overlaps=start, **asked)
-    >>> flow = solve_correlation(problem, save_at=SaveAt.at([0.0, 2.1412163]), progress=False)
-    >>> flow.teacher_overlap.values.ravel().round(6).tolist()
-    [0.125, 0.5]
     """
     from dynamics.equations.mean_field import teacher_square
     from dynamics.integrators.methods import FlowMethod

@@ -228,13 +228,6 @@ def solve_system(run: Run) -> Integration:
     Dataset
         The observables along `time`, the times of events (NaN for those that did not happen), with a `loss` the
         estimated errors `loss_error` and ``<event>_error``. Times after an early stop hold NaN.
-
-    Raises
-    ------
-    SolveError, SolveInterrupted
-        As `solve_overlaps`.
-    TypeError, ValueError
-        For bad arguments, or a system whose parts do not fit together, before any work.
     """
     system: Any = run.problem
     if run.save_at is None:
@@ -295,7 +288,6 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
 
 
 def _class_in(parameters: Mapping[str, Any]) -> str:
-    """Return the name of a class, without its module."""
     return str(parameters.get("system")).partition(":")[2]
 
 
@@ -395,12 +387,10 @@ def _function(system: System, name: str) -> Any:
 
 
 def _named(system: System) -> str:
-    """Return how messages call a system."""
     return f"system {type(system).__name__}"
 
 
 def _vector(values: ArrayLike, name: str) -> Array:
-    """Return a flat array of finite numbers."""
     found = np.ascontiguousarray(_array(values, name))
     require(found.ndim == 1, f"{name} must have one dimension, but has shape {found.shape}.")
     if not np.isfinite(found).all():
@@ -411,7 +401,6 @@ def _vector(values: ArrayLike, name: str) -> Array:
 
 
 def _array(values: ArrayLike, name: str) -> Array:
-    """Return an array of real numbers; name it in the error otherwise."""
     try:
         return float_array(values, name)
     except TypeError:
@@ -429,7 +418,6 @@ def _integers(values: Any, name: str) -> Integers:
 
 
 def _tolerances(system: System, atol: float, count: int) -> Array:
-    """Return the absolute tolerance of each component."""
     name = f"`absolute_tolerance` of {_named(system)}"
     found = _array(system.absolute_tolerance(atol), name)
     require(

@@ -78,14 +78,7 @@ class Grid:
 
     def position(self, index: int) -> tuple[int, ...]:
         """Return the position of a point on every axis."""
-        found: list[int] = []
-        for size in reversed(self.shape):
-            index, at = divmod(index, size)
-            found.insert(0, at)
-        if index != 0:
-            msg = f"Argument `index` must be that of one of {len(self)} points, but is not."
-            raise ValueError(msg)
-        return tuple(found)
+        return tuple(map(int, np.unravel_index(index, self.shape)))
 
     def describe(self, index: int) -> str:
         """Return where a point is, as text."""
@@ -103,15 +96,13 @@ class Grid:
 
     def _chosen(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values of the axes at a point: those of its problem, and those of its options."""
-        asked: dict[str, Any] = {}
-        options: dict[str, Any] = {}
-        for axis, at in zip(self.axes, self.position(index), strict=True):
-            (asked if axis.name in self._keys else options)[axis.name] = axis.values[at]
-        return asked, options
+        at = zip(self.axes, self.position(index), strict=True)
+        chosen = {axis.name: axis.values[i] for axis, i in at}
+        asked = {name: value for name, value in chosen.items() if name in self._keys}
+        return asked, {name: value for name, value in chosen.items() if name not in asked}
 
     @cached_property
     def _keys(self) -> frozenset[str]:
-        """Keys that change a problem."""
         return frozenset(keys_of(self.problem))
 
     def __iter__(self) -> Iterator[SweepPoint]:
@@ -127,10 +118,10 @@ class Grid:
         sizes = np.zeros((len(self), 3), dtype=np.int64)
         ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
-            problem = point.problem
+            problem, code = point.problem, point.problem.kind.encode()
             if isinstance(problem, Problem):
                 sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
-            code = _code_of(problem)
+                code = problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
             ends[code] = [*ends.get(code, [])[:1], point]
             own = {name: _plain(value) for name, value in self._chosen(point.number)[1].items()}
             digest.update(json.dumps([problem.parameters(), own]).encode())
@@ -148,36 +139,24 @@ class Grid:
         }
 
 
-def _code_of(problem: Question) -> bytes:
-    """Return what tells the kernels of one problem from those of another."""
-    if not isinstance(problem, Problem):
-        return problem.kind.encode()
-    return problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
-
-
 def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study, options: Mapping[str, Any]) -> Grid:
     """Return the grid of a sweep, its study found, its keys and options checked; see `dynamics.sweep`."""
     study = study_path(study)
     check_question(problem)
-    named: tuple[tuple[str, object], ...] = (("grid", grid), ("options", options))
-    for name, given in named:
-        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-            msg = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
-            raise TypeError(msg)
+    for name, given in (("grid", grid), ("options", options)):
+        is_named = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+        need = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
+        require(is_named, need, TypeError)
     require(grid, "Argument `grid` must have at least one key, but is empty.")
     axes = tuple(_axis(name, values) for name, values in grid.items())
     count = math.prod(len(axis.values) for axis in axes)
     require(count <= MOST_POINTS, f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}.")
     _check_keys(grid)
-    twice = [name for name in options if name in grid]
-    if twice:
-        msg = f"Grid key `{twice[0]}` must be absent from the options, but is in both."
-        raise ValueError(msg)
     keys = keys_of(problem)
     for name in options:
-        require(
-            name not in keys, f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
-        )
+        require(name not in grid, f"Grid key `{name}` must be absent from the options, but is in both.")
+        need = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
+        require(name not in keys, need)
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
     check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
@@ -224,7 +203,6 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
 
 
 def _check_keys(grid: Mapping[str, Any]) -> None:
-    """Raise ValueError for keys that set the same field."""
     setters: dict[str, list[str]] = {}
     for name in grid:
         setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
@@ -235,24 +213,16 @@ def _check_keys(grid: Mapping[str, Any]) -> None:
         )
 
 
-def _axis(name: object, values: object) -> Axis:
-    """Return one key of the grid with its values checked and labelled."""
-    if not isinstance(name, str):
-        msg = f"Argument `grid` must have names as keys, but has {shown(name)}."
-        raise TypeError(msg)
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-        msg = f"Grid key `{name}` must hold a list of values, but holds {shown(values)}."
-        raise TypeError(msg)
-    if isinstance(values, Sized) and len(values) > MOST_POINTS:
-        msg = f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {len(values)}."
-        raise ValueError(msg)
+def _axis(name: str, values: Any) -> Axis:
+    is_list = hasattr(values, "__iter__") and not isinstance(values, (str, bytes))
+    require(is_list, f"Grid key `{name}` must hold a list of values, but holds {shown(values)}.", TypeError)
+    count = len(values) if isinstance(values, Sized) else 0
+    require(count <= MOST_POINTS, f"Grid key `{name}` must hold at most {MOST_POINTS} values, but holds {count}.")
     found = tuple(map(as_scalar, values))
     require(found, f"Grid key `{name}` must hold at least one value, but holds none.")
     labels = _labels(name, found)
-    require(
-        len(set(labels.tolist())) >= len(found),
-        f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}.",
-    )
+    need = f"Grid key `{name}` must hold distinct values, but holds {shown(list(found))}."
+    require(len(set(labels.tolist())) >= len(found), need)
     return Axis(name, found, labels)
 
 

@@ -67,15 +67,13 @@ def study_path(study: object) -> Study:
     if not isinstance(study, str):
         msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}."
         raise TypeError(msg)
-    path = registered_path(study)
-    if path is not None:
-        return path
-    if ":" in study:
-        return study
-    names = [*STUDIES, *_installed()]
-    menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
-    msg = f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}"
-    raise ValueError(msg)
+    path = registered_path(study) or (study if ":" in study else None)
+    if path is None:
+        names = [*STUDIES, *_installed()]
+        menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
+        msg = f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}"
+        raise ValueError(msg)
+    return path
 
 
 def registered_path(name: str) -> str | None:
@@ -140,11 +138,6 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
             parameter.default is not parameter.empty or parameter.name not in known or parameter.name in options,
             f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not.",
         )
-
-
-def takes_option(study: Study, name: str) -> bool:
-    """Return whether the study has an option of that name."""
-    return name in inspect.signature(find_study(study)).parameters
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
@@ -274,7 +267,6 @@ def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) ->
 
 
 def _packed(found: DatasetArrays | xr.Dataset, warned: tuple[str, ...] = ()) -> PointAnswer:
-    """Return the file of one point, or why it cannot be made."""
     try:
         return PointAnswer(packed_point(found), "", warned)
     except Exception as error:
@@ -290,8 +282,9 @@ def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Data
         return Call(problem, {"progress": False, **options}).contents(answer)
     import xarray as xr
 
-    silent = {"progress": False} if takes_option(study, "progress") else {}
-    dataset: object = find_study(study)(problem, **(silent | dict(options)))
+    function = find_study(study)
+    silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
+    dataset: object = function(problem, **(silent | dict(options)))
     if not isinstance(dataset, xr.Dataset):
         msg = f"A study must return a Dataset, but returned {type(dataset).__name__}."
         raise TypeError(msg)
@@ -487,7 +480,6 @@ def packed_point(point: DatasetArrays | xr.Dataset) -> bytes:
 
 
 def _contents_of(dataset: xr.Dataset) -> DatasetArrays:
-    """Return the contents of a dataset."""
     held: dict[str, Labelled] = {
         str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
     }
@@ -499,7 +491,7 @@ def packed_together(points: Sequence[DatasetArrays]) -> bytes | None:
     """Return points as the bytes of one block, None unless they have the same variables, and all is plain."""
     arrays = [{**point.variables, **point.coords} for point in points]
     described = _described(arrays[0])
-    if described is None or any(_layout(other) != _layout(arrays[0]) for other in arrays[1:]):
+    if described is None or any(_described(other) != described for other in arrays[1:]):
         return None
     if not all(_is_plain(value) for point in points for value in point.attributes.values()):
         return None
@@ -530,28 +522,17 @@ def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any] | None:
     """Return all of some variables but their numbers, ready for JSON; None if that is not possible."""
     variables: dict[str, Any] = {}
     for name, (dims, array, labels) in arrays.items():
-        said: dict[str, Any] = {"dims": dims, "shape": array.shape}
-        if array.dtype.str in _NUMBERS:
-            said["kind"] = array.dtype.str
-        else:
-            said["text"] = array.ravel().tolist()
-        texts = said.get("text", ())
-        if not all(isinstance(text, str) for text in texts) or not all(_is_plain(value) for value in labels.values()):
+        is_number = array.dtype.str in _NUMBERS
+        held = {"kind": array.dtype.str} if is_number else {"text": array.ravel().tolist()}
+        texts = held.get("text", ())
+        if not all(isinstance(text, str) for text in texts) or not all(map(_is_plain, labels.values())):
             return None
-        variables[name] = said | {"attributes": {str(key): _plain(value) for key, value in labels.items()}}
+        attributes = {str(key): _plain(value) for key, value in labels.items()}
+        variables[name] = {"dims": dims, "shape": array.shape, **held, "attributes": attributes}
     return variables
 
 
-def _layout(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
-    """Return all but the numbers, which points in one block have in common."""
-    return {
-        name: (dims, array.shape, array.dtype.str if array.dtype.str in _NUMBERS else array.tolist(), labels)
-        for name, (dims, array, labels) in arrays.items()
-    }
-
-
 def _is_plain(value: object) -> bool:
-    """Return whether an attribute is text or a number that JSON keeps."""
     return isinstance(value, (str, int, float, np.int64)) and not isinstance(value, bool)
 
 
@@ -581,15 +562,14 @@ def _of_block(content: bytes) -> Points:
     count, variables = said["points"], {}
     for name, described in said["variables"].items():
         shape = (count, *described["shape"])
-        if "text" in described:
-            values = np.array(described["text"] * count, dtype=object).reshape(shape)
+        text = "text" in described
+        if text:
+            values = np.array(described["text"] * count, dtype=object)
         else:
-            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), first).reshape(
-                shape
-            )
+            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), first)
             first += values.nbytes
-        dims, text = tuple(described["dims"]), "text" in described
-        variables[name] = PointsVariable(dims, shape[1:], text, described["attributes"], values)
+        dims, held = tuple(described["dims"]), values.reshape(shape)
+        variables[name] = PointsVariable(dims, shape[1:], text, described["attributes"], held)
     return Points(said["sizes"], variables, frozenset(said["auxiliary"]), said["attributes"])
 
 

@@ -106,7 +106,6 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
-    """Write the file: first what all points tell together, then the values of each."""
     files = points.files()
     survey = _survey(grid, files)
     with netCDF4.Dataset(target, "w") as merged:
@@ -136,7 +135,6 @@ def _gathered(merged: Any, survey: Survey) -> dict[str, Any]:
 
 
 def _survey(grid: Grid, files: dict[range, Path]) -> Survey:
-    """Return the survey of all files."""
     survey = Survey()
     for bundle, path in files.items():
         with opened_points(path) as points:
@@ -238,7 +236,6 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
 
 
 def _write_points(gathered: dict[str, Any], grid: Grid, survey: Survey, bundle: range, points: Points) -> None:
-    """Write the values of the points of a file."""
     places: Any = np.unravel_index(np.array(bundle), grid.shape)
     for name, variable in points.variables.items():
         clear = _clear_of(grid, name)
@@ -341,10 +338,10 @@ def sweep(
         makes the covariance of the inputs one; or an option of the study, such as "learning_rate". A new link brings
         its own order of truncation.
     study : str or callable
-        What is asked at every point: "overlaps", "decoupled", "prediction", "quadratic", "committee", "mean-field",
-        "spherical", "chaos", "tokens", "system", which takes a `System` in place of a problem; a name that an installed
-        package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of `sgd_check`; a path
-        "package.module:function"; or a callable. It is called as ``study(problem, **options)`` and returns a Dataset.
+        What is asked at every point, called as ``study(problem, **options)``, which returns a Dataset: the name of an
+        answer, such as "overlaps", "prediction", "mean-field" or "tokens" ("system" takes a `System` in place of a
+        problem); a name that an installed package adds, as "projected-sgd", "diffusion-sgd" and "torch-sgd" of
+        `sgd_check`; a path "package.module:function"; or a callable.
     options : mapping, optional
         Keyword arguments of the study, the same at every point.
     output : path, optional
@@ -366,12 +363,11 @@ def sweep(
     Dataset
         Every variable of the study with the dims of the grid, in the order of its keys, in front. Numbers are float64,
         and NaN where a point has no such entry: where its dim is shorter, or it failed. A coordinate on which all
-        points agree, as far as each has it, stays a coordinate: `direction`, `neuron`, and `time` with a common
-        `save_at`. Any other, such as `time` without, becomes a variable, and its dim takes the name ``time_index``.
-        Attributes of the points, such as `stop_reason` and `solve_seconds`, become variables over the grid; what has
-        the name of a key is called ``point_<name>``. `failure` says why a point failed, "" if it did not. Values that
-        are no numbers or text are labelled by name or place. With `output` the values are read from the file when they
-        are used.
+        points agree, as far as each has it, stays one; any other, such as `time` without a common `save_at`, becomes a
+        variable, and its dim takes the name ``time_index``. Attributes of the points, such as `stop_reason`, become
+        variables over the grid; what has the name of a key is called ``point_<name>``. `failure` says why a point
+        failed, "" if it did not. Values that are no numbers or text are labelled by name or place. With `output` the
+        values are read from the file when they are used.
 
     Raises
     ------
@@ -437,7 +433,6 @@ def sweep(
 
 
 def _load_datasets() -> None:
-    """Load the libraries that open the result."""
     import xarray as xr
 
     xr.Dataset({"first": ("first", np.zeros(1))})
@@ -539,7 +534,6 @@ def begin_points(grid: Grid) -> None:
 
 
 def _check_pickles(grid: Grid) -> None:
-    """Raise ValueError if study, problem or options cannot be sent to worker processes."""
     point = grid.point(0)
     try:
         pickle.dumps((grid.study, point.problem, point.options))

@@ -121,7 +121,6 @@ def _hand_out(
 
 
 def _died(future: Future[Any]) -> bool:
-    """Return whether a task ended because its worker died."""
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
@@ -223,7 +222,6 @@ class WorkerPool:
         self._start()
 
     def _start(self) -> None:
-        """Make a pool whose processes start with the first task."""
         self._worker_end, self._lifeline = self._context.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
             self._workers, self._context, initializer=start_worker, initargs=(self._worker_end,)
@@ -231,7 +229,6 @@ class WorkerPool:
         self._starts = []
 
     def _stop(self, *, at_once: bool) -> None:
-        """End all processes, at once or when their tasks are done."""
         if at_once:
             self._lifeline.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
