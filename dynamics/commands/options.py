@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from dynamics.integrators import FLOW_METHODS
+from hermite.text import messages
 from hermite.text.messages import cut, shown, suggestion
+
+#: Condition and the end of a sentence -> ValueError unless the condition holds.
+require = messages.require
 
 # --- readers ------------------------------------------------------------------------------------------------
 
@@ -177,12 +181,6 @@ def refuse_word(need: str, word: str, words: Iterable[str]) -> NoReturn:
     """Raise ValueError with a need that a word does not meet, and with the word that was meant if it was misspelt."""
     hint = suggestion(word, words)
     raise ValueError(f"{need}.{hint}" if hint else need)
-
-
-def require(holds: bool, need: str) -> None:
-    """Raise ValueError with a need that does not hold."""
-    if not holds:
-        raise ValueError(need)
 
 
 # --- options ------------------------------------------------------------------------------------------------

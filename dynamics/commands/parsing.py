@@ -331,7 +331,7 @@ def end_with(
         if figure is not None and found is not None and found.overview is not None:
             style = chosen_style(values)
             try:
-                form = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
+                form: dict[str, Any] = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
                 save = partial(found.drawn(style).savefig, **form)
             except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
                 refused = f"The figure could not be drawn: {error}"

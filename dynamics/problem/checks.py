@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hermite.arrays import Array, as_integer, as_numpy, as_scalar, masked_entries
+from hermite.text import messages
 from hermite.text.messages import not_a_choice, renamed, shown
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
 
+#: Condition, sentence and kind of an error, ValueError by default, which is raised unless the condition holds.
+require = messages.require
 #: Largest integer that arrays and files hold.
 LARGEST_INTEGER = 2**63 - 1
 #: More runs of one kind than a study could ever end.
@@ -37,12 +40,6 @@ UNKNOWN_MEMORY = 2**36
 SURELY_FIT = 1 << 18
 #: Arrays of the size of the state that a method holds.
 ARRAYS_OF_FLOW = 30
-
-
-def require(condition: object, sentence: str, error: type[Exception] = ValueError) -> None:
-    """Raise an error with a sentence unless a condition holds."""
-    if not condition:
-        raise error(sentence)
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -171,10 +168,9 @@ def float_array(values: ArrayLike, name: str) -> Array:
 def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
     """Return one finite number for each of `count` things, in words `what`; read-only."""
     found = float_array(values, name)
-    require(
-        found.shape == (count,) and np.isfinite(found).all(),
-        f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}.",
-    )
+    if found.shape != (count,) or not np.isfinite(found).all():
+        msg = f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}."
+        raise ValueError(msg)
     return read_only(found)
 
 

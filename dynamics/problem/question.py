@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from hermite.arrays import Array
@@ -58,10 +58,8 @@ def stored_question(dataset: Any) -> Question:
 
 def check_question(problem: object, kinds: Sequence[str] = ()) -> None:
     """Raise one sentence unless `problem` is one that can be asked, of one of some kinds if any are given."""
-    if not all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
+    need = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
+    require(all(callable(getattr(problem, name, None)) for name in ("parameters", "arrays")), need, TypeError)
     kind = getattr(problem, "kind", "")
-    if kinds and kind not in kinds:
-        msg = f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}."
-        raise ValueError(msg)
+    need = f"Argument `problem` must be of the kind {' or '.join(map(repr, kinds))}, but is of {kind!r}."
+    require(not kinds or kind in kinds, need)

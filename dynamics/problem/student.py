@@ -276,8 +276,9 @@ class Student:
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     """Return one number per neuron, shape (m,), read-only."""
     found = float_vector(values, name, width, "neurons")
-    need = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
-    require(np.abs(found).max() <= LARGEST_SETTING, need)
+    if np.abs(found).max() > LARGEST_SETTING:
+        msg = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
+        raise ValueError(msg)
     return found
 
 

@@ -182,9 +182,7 @@ def _checked_problem(link: object, dimension: object, label_noise: object) -> Pr
         for name, given in (("dimension", dimension), ("label_noise", label_noise)):
             require(given is None, f"Argument `{name}` must be absent where a Problem is given, but is {shown(given)}.")
         return single_direction(link)
-    if dimension is None:
-        msg = "Argument `dimension` must be given for a link, but is absent."
-        raise TypeError(msg)
+    require(dimension is not None, "Argument `dimension` must be given for a link, but is absent.", TypeError)
     return Problem(
         activation=link,
         teacher=Teacher([1.0]),

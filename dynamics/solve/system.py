@@ -130,9 +130,8 @@ class System:
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Refuse a class that is no dataclass."""
         own: object = cls
-        if not is_dataclass(own):
-            msg = f"System {cls.__name__} must be a dataclass, but is none: write @dataclass(frozen=True) above it."
-            raise TypeError(msg)
+        need = f"System {cls.__name__} must be a dataclass, but is none: write @dataclass(frozen=True) above it."
+        require(is_dataclass(own), need, TypeError)
         return super().__new__(cls)
 
     def initial_state(self) -> ArrayLike:
@@ -230,9 +229,8 @@ def solve_system(run: Run) -> Integration:
         estimated errors `loss_error` and ``<event>_error``. Times after an early stop hold NaN.
     """
     system: Any = run.problem
-    if run.save_at is None:
-        msg = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
-        raise TypeError(msg)
+    need = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
+    require(run.save_at is not None, need, TypeError)
     schedule = checked_schedule(run.save_at, run.save_at)
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
@@ -372,17 +370,14 @@ def _function(system: System, name: str) -> Any:
 
     found, named = getattr(type(system), name), _named(system)
     if found is None:
-        if name == "field":
-            msg = f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none."
-            raise TypeError(msg)
+        need = f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none."
+        require(name != "field", need, TypeError)
         return None
-    if not is_jitted(found) and not (is_interpreted() and callable(found)):
-        msg = f"`{name}` of {named} must be compiled by numba.njit, but is {type(found).__name__}."
-        raise TypeError(msg)
+    need = f"`{name}` of {named} must be compiled by numba.njit, but is {type(found).__name__}."
+    require(is_jitted(found) or (is_interpreted() and callable(found)), need, TypeError)
     given = list(inspect.signature(getattr(found, "py_func", found)).parameters)
-    if len(given) != len(SIGNATURES[name]):
-        msg = f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(given) or 'nothing'}."
-        raise TypeError(msg)
+    need = f"`{name}` of {named} must take {', '.join(SIGNATURES[name])}, but takes {', '.join(given) or 'nothing'}."
+    require(len(given) == len(SIGNATURES[name]), need, TypeError)
     return found
 
 
@@ -430,14 +425,10 @@ def _tolerances(system: System, atol: float, count: int) -> Array:
 def _dims(system: System, attribute: str) -> dict[str, Dims]:
     """Return names and their dims, which are tuples of text."""
     found = getattr(system, attribute)
-    if not isinstance(found, Mapping) or not all(
-        isinstance(name, str) and isinstance(dims, tuple) and all(isinstance(dim, str) for dim in dims)
-        for name, dims in found.items()
-    ):
-        msg = (
-            f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
-        )
-        raise TypeError(msg)
+    need = f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
+    entries = list(found.items()) if isinstance(found, Mapping) else [(None, None)]
+    named = all(isinstance(name, str) and isinstance(dims, tuple) for name, dims in entries)
+    require(named and all(isinstance(dim, str) for _, dims in entries for dim in dims), need, TypeError)
     return dict(found)
 
 

@@ -333,9 +333,8 @@ class PointDirectory:
         """Make and lock the directory, and drop the files of points that are to be asked again."""
         description = self.path / SETTINGS
         self.path.mkdir(exist_ok=True)
-        if not description.exists() and any(self.path.iterdir()):
-            msg = f"Directory {str(self.path)!r} must hold the points of a sweep or be absent, but holds other files."
-            raise StorageError(msg)
+        need = f"Directory {str(self.path)!r} must hold the points of a sweep or be absent, but holds other files."
+        require(description.exists() or not any(self.path.iterdir()), need, StorageError)
         self._lock = description.open("a+", encoding="utf-8")
         _lock_file(self._lock, self.path)
         stored = description.read_text(encoding="utf-8")

@@ -78,9 +78,8 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
     options = {key: _option(key, value) for key, value in study.items() if key != "name"}
     output = {"path": f"{Path(path).stem}.nc", **tables["output"]}
     _refuse_others("output", output, ("path",))
-    if not isinstance(output["path"], str):
-        msg = f"Key `path` of [output] must be text, but is {shown(output['path'])}."
-        raise UsageError(msg)
+    need = f"Key `path` of [output] must be text, but is {shown(output['path'])}."
+    require_usage(isinstance(output["path"], str), need)
     asked = _problem(problem, grid) if asked_kind is None else _token_problem(asked_kind, problem, grid)
     return StudyFile(asked, grid, study["name"], options, Path(output["path"]))
 
@@ -166,9 +165,8 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
     given = {key: values[0] for key, values in grid.items() if key in PROBLEM_KEYS} | table
     for one, others in (("coefficients", ("beta", "num_directions")), ("k", ("activation",))):
         for other in others:
-            if one in given and other in given:
-                msg = f"Key `{other}` must be absent when `{one}` is given, but is {given[other]!r}."
-                raise UsageError(msg)
+            need = f"Key `{other}` must be absent when `{one}` is given, but is {given.get(other)!r}."
+            require_usage(one not in given or other not in given, need)
     fields = {key: value for key, value in given.items() if key in PLAIN_KEYS}
     if "k" in given:
         fields["activation"] = f"he{given['k']}"
@@ -191,9 +189,8 @@ def _teacher(given: dict[str, Any]) -> Teacher:
         return Teacher(given["coefficients"])
     require("num_directions" in given, "`coefficients` or `num_directions` must be given, but neither is.")
     beta = given.get("beta", 1.0)
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)):
-        msg = f"`beta` must be a number, but is {shown(beta)}."
-        raise TypeError(msg)
+    need = f"`beta` must be a number, but is {shown(beta)}."
+    require(not isinstance(beta, bool) and isinstance(beta, (int, float)), need, TypeError)
     return Teacher.power_law(given["num_directions"], beta)
 
 

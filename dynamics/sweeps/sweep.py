@@ -404,9 +404,8 @@ def sweep(
     check_switch("progress", progress, optional=True)
     check_switch("overwrite", overwrite)
     given: object = executor
-    if not (given is None or isinstance(given, futures.Executor)):
-        msg = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
-        raise TypeError(msg)
+    need = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
+    require(given is None or isinstance(given, futures.Executor), need, TypeError)
     require(
         executor is None or workers is None,
         f"Argument `workers` must be None when an executor is given, but is {shown(workers)}.",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES
+from dynamics.problem.checks import require
 from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
@@ -212,12 +213,11 @@ class WorkerPool:
         """Replace all processes."""
         started = any(future.done() and not _died(future) for future in self._starts)
         self._failed_starts = 0 if started else self._failed_starts + 1
-        if self._failed_starts >= 2:
-            msg = (
-                "Worker processes must be able to start, but end at once; a script must call `dynamics.sweep` below "
-                "`if __name__ == '__main__':`."
-            )
-            raise RuntimeError(msg)
+        need = (
+            "Worker processes must be able to start, but end at once; a script must call `dynamics.sweep` below "
+            "`if __name__ == '__main__':`."
+        )
+        require(self._failed_starts < 2, need, RuntimeError)
         self._stop(at_once=True)
         self._start()
 
@@ -242,9 +242,8 @@ def begin_workers(*, datasets: bool = True) -> BaseContext:
     They find what makes `datasets` loaded, unless that process was made before without.
     RuntimeError is raised in a worker process that imports the script which began the sweep.
     """
-    if getattr(current_process(), "_inheriting", False):
-        msg = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
-        raise RuntimeError(msg)
+    need = "A script must call `dynamics.sweep` below `if __name__ == '__main__':`, but calls it when imported."
+    require(not getattr(current_process(), "_inheriting", False), need, RuntimeError)
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
@@ -280,9 +279,8 @@ def has_cluster() -> bool:
 
 def check_cluster(what: str) -> None:
     """Raise ImportError, in one sentence that names the extra, if dask's scheduler is not installed."""
-    if not has_cluster():
-        msg = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
-        raise ImportError(msg)
+    need = f"{what} must have dask.distributed, but it is not installed: pip install 'feature-emergence[cluster]'."
+    require(has_cluster(), need, ImportError)
 
 
 @contextmanager
