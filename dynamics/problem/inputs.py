@@ -120,13 +120,7 @@ class Inputs(Frozen):
 
     @classmethod
     def power_law(cls, alpha: float) -> Inputs:
-        r"""Return inputs with s_l = l^(−α), l = 1 … d, at whatever dimension the problem has.
-
-        Parameters
-        ----------
-        alpha : float
-            Decay α ≥ 0 of the eigenvalues, dimensionless.
-        """
+        """Return inputs with s_l = l^(−α), l = 1 … d, α ≥ 0 dimensionless, at whatever dimension the problem has."""
         inputs = cls.__new__(cls)
         inputs._set(alpha=checked_number(alpha, "alpha", positive=False, maximum=20.0))
         return inputs
@@ -142,10 +136,7 @@ class Inputs(Frozen):
     def axes(self, dimension: int, span: int, width: int) -> Axes:
         """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
 
-        Raises
-        ------
-        ValueError
-            If there are more eigenvalues than a problem of this width can keep.
+        ValueError is raised if there are more eigenvalues than a problem of this width can keep.
         """
         values, counts = self._runs(dimension, width)
         eigenvalue, kind = np.unique(values, return_inverse=True)

@@ -265,10 +265,7 @@ class Problem:
     def network_start(self) -> NetworkStart:
         """Return the start of a `Student`: v (m,), b (m,) and weights (m, D) on the teacher's axes and further ones.
 
-        Raises
-        ------
-        ValueError
-            If the student is one of those with a name.
+        ValueError is raised if the student is one of those with a name.
         """
         if not isinstance(self.student, Student):
             msg = f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}."

@@ -250,18 +250,10 @@ class Teacher(Frozen):
     def polynomial(cls, text: str) -> Teacher:
         r"""Return the teacher that is a polynomial of the first coordinates, for a `dynamics.Student`.
 
-        Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`.
-
-        Parameters
-        ----------
-        text : str
-            Polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial; numbers
-            are exact, the total degree is at most 12, and there are at most 200 terms.
-
-        Raises
-        ------
-        ValueError
-            If the text is no such polynomial, or is constant.
+        Its `coefficients` are those in orthonormal Hermite polynomials, f*_α = E[∂^α f*]/√α!, of all `components`. The
+        text is a polynomial in x1 … x9, such as "x1 + x1*x2" or "h2(x1)*x2", h_k the orthonormal Hermite polynomial;
+        numbers are exact, the total degree is at most 12, and there are at most 200 terms. ValueError is raised for any
+        other text, and for a constant.
 
         Examples
         --------
@@ -276,14 +268,7 @@ class Teacher(Frozen):
 
     @classmethod
     def power_law(cls, num_directions: int, beta: float) -> Teacher:
-        r"""Return the teacher with a_p ∝ p^(-β) and Σ_p a_p² = 1.
-
-        Parameters
-        ----------
-        num_directions : int
-            P ≥ 1.
-        beta : float
-            Decay β ≥ 0 of the coefficients, dimensionless. The scaling laws need β > ½.
+        r"""Return the teacher with a_p ∝ p^(-β) and Σ_p a_p² = 1, P ≥ 1; the scaling laws need β > ½.
 
         Examples
         --------
@@ -301,14 +286,7 @@ class Teacher(Frozen):
 
     @classmethod
     def geometric(cls, num_directions: int, ratio: float) -> Teacher:
-        r"""Return the teacher with a_p ∝ ratio^p and Σ_p a_p² = 1.
-
-        Parameters
-        ----------
-        num_directions : int
-            P ≥ 1.
-        ratio : float
-            a_{p+1}/a_p, above 0 and below 1, dimensionless. Equal coefficients are `power_law` with β = 0.
+        r"""Return the teacher with a_p ∝ ratio^p, 0 < ratio < 1, and Σ_p a_p² = 1.
 
         Examples
         --------

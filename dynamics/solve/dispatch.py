@@ -52,10 +52,8 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
 
     Raises
     ------
-    SolveError, SolveInterrupted
-        If the integration fails or is interrupted, and `on_failure` is "raise".
-    TypeError, ValueError
-        For bad arguments, before any work.
+    SolveError, SolveInterrupted, TypeError, ValueError
+        As that function; TypeError too for an argument that it lacks.
 
     Examples
     --------
@@ -99,14 +97,8 @@ def resume(
     system : System, optional
         For a run of `solve_system`: the system that began it, since files hold no code. Its fields are compared with
         those in the file, its equations are taken as they are now.
-    trackers : sequence of Tracker
-        Watch the run and may stop it again; those of the first call are not in the file.
-    progress : bool, optional
-        Progress bar on stderr; by default if stderr is a terminal.
-    max_runtime : float, optional
-        Wall-clock budget in seconds, of this part alone.
-    on_failure : {"raise", "return"}
-        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+    trackers, progress, max_runtime, on_failure
+        As in `solve_overlaps`, for this part alone.
     every : float, default 30
         Seconds between two checkpoints.
 

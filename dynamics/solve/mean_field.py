@@ -204,12 +204,8 @@ def default_mean_field_schedule(problem: Problem) -> SaveAt:
     """Return the schedule used when none is given, in units of the time of a neuron of overlap 1/√d alone.
 
     With b = a c_j c*_j j of the smallest a_p and the first degree j that both links have, it grows as
-    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more.
-
-    Raises
-    ------
-    ValueError
-        If student and teacher have no degree in common, so that nothing grows.
+    C' = b C^(j−1), which takes 1/b, ln(√d)/b, d^((j−2)/2)/((j − 2) b) for j = 1, 2, more. ValueError is raised if the
+    links have no degree in common, so that nothing grows.
     """
     count = min(problem.activation.coefficients.size, problem.teacher_link.coefficients.size)
     drive = problem.activation.coefficients[:count] * problem.teacher_link.coefficients[:count]

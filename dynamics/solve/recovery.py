@@ -100,11 +100,10 @@ def predict_recovery(
     Notes
     -----
     Degree 1 is exact up to 1/d, all other laws are limits d → ∞: at d of some hundred they hold to ±0.05 from three
-    times the threshold on, and below the threshold overlaps fall off slowly rather than vanish. Degree 2 with δ = n/d,
-    l > sup T: F(l) = 1/δ + E[T/(l−T)] − E[Tz²/(l−T)], P(l) = 1/δ − E[T²/(l−T)²], P(l̄) = 0; nothing if F(l̄) ≥ 0, else
+    times the threshold on; below it overlaps fall off slowly rather than vanish. Degree 2 with δ = n/d, l > sup T:
+    F(l) = 1/δ + E[T/(l−T)] − E[Tz²/(l−T)], P(l) = 1/δ − E[T²/(l−T)²], P(l̄) = 0; nothing if F(l̄) ≥ 0, else
     P/(P + E[T²z²/(l*−T)²]) at F(l*) = 0, with eigenvalue l*E[Tz²/(l*−T)]. Labels count as bounded if between |z| = 8
-    and 40 they grow by at most 1 %. With noise, means of labels with jumps are right to about 1e-3. What descent finds
-    with reused samples, exact recovery, has no closed theory: `python -m sgd_check.study full-batch` measures it.
+    and 40 they grow by at most 1 %. With noise, means of labels with jumps are right to about 1e-3.
 
     References
     ----------

@@ -158,19 +158,11 @@ def _system(problem: Problem, step: StepSettings) -> SphericalSystem | Spherical
 
 
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
-    """Return the same question for a network of this width, started from the first rows of one Gaussian matrix.
+    """Return the same question for a spherical network of m = `width` ≥ 1 neurons, started from one Gaussian matrix.
 
-    TypeError or ValueError is raised for bad arguments.
-
-    Parameters
-    ----------
-    problem : Problem
-        With ``student="spherical"``; its own width, seed and start are replaced.
-    width : int
-        Number of neurons m ≥ 1.
-    seed : int
-        Draws the matrix, N(0, 1) in d columns, whose rows are then scaled to length 1: neuron i is the same for every
-        width above i.
+    The `seed` draws the matrix, N(0, 1) in d columns, whose rows are then scaled to length 1: neuron i is the same for
+    every width above i. Width, seed and start of the problem itself are replaced. TypeError or ValueError is raised for
+    bad arguments.
     """
     check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)

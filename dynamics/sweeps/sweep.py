@@ -204,9 +204,8 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
         merged.createDimension(axis.name, len(axis.values))
-        _write_whole(
-            merged, axis.name, (axis.name,), axis.labels, _labels_of(axis.name) | AXIS_LABELS.get(axis.name, {})
-        )
+        labels = _labels_of(axis.name) | AXIS_LABELS.get(axis.name, {})
+        _write_whole(merged, axis.name, (axis.name,), axis.labels, labels)
     apart = {name for name, entry in survey.variables.items() if entry.shared is None and name in survey.sizes}
     for name, size in survey.sizes.items():
         merged.createDimension(f"{name}_index" if name in apart else name, size)
@@ -218,9 +217,8 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
             auxiliary += [name] if name not in dims else []
         else:
             shape = [survey.sizes[dim] for dim in entry.dims]
-            _create(
-                merged, name, (*axes, *dims), text=entry.text, chunks=_chunks(grid, shape), attributes=entry.attributes
-            )
+            kind = str if entry.text else "f8"
+            _create(merged, name, (*axes, *dims), entry.attributes, kind, _chunks(grid, shape))
     for name, array in survey.scalars.items():
         _write_whole(merged, name, axes, array.reshape(grid.shape), _labels_of(name))
     failure = np.full(len(grid), "", dtype=object)
@@ -250,13 +248,10 @@ def _write_points(gathered: dict[str, Any], grid: Grid, survey: Survey, bundle: 
             target[(*grid.position(index), *part)] = value
 
 
-def _write_whole(
-    merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], attributes: dict[str, Any]
-) -> None:
+def _write_whole(merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], labels: dict[str, Any]) -> None:
     """Write a variable that needs no look at the points."""
     text = values.dtype.kind in "OUS"
-    dtype = None if text or values.dtype.kind == "f" else values.dtype
-    variable = _create(merged, name, dims, text=text, chunks=None, attributes=attributes, dtype=dtype)
+    variable = _create(merged, name, dims, labels, "f8" if values.dtype.kind == "f" else str if text else values.dtype)
     if text and values.ndim == 0:
         variable[...] = str(values)
     elif values.size > 0:
@@ -264,23 +259,15 @@ def _write_whole(
 
 
 def _create(
-    merged: Any,
-    name: str,
-    dims: tuple[str, ...],
-    *,
-    text: bool,
-    chunks: tuple[int, ...] | None,
-    attributes: dict[str, Any],
-    dtype: Any = None,
+    merged: Any, name: str, dims: tuple[str, ...], labels: dict[str, Any], dtype: Any, chunks: Any = None
 ) -> Any:
     """Create a variable, compressed where it has dims; where points lack entries, numbers are NaN."""
-    if text:
+    if dtype is str:
         variable = merged.createVariable(name, str, dims)
     else:
-        fill = np.nan if dtype is None else False
-        packing = COMPRESSION if dims else {}
-        variable = merged.createVariable(name, dtype or "f8", dims, chunksizes=chunks, fill_value=fill, **packing)
-    variable.setncatts(attributes)
+        settings = {"fill_value": np.nan if dtype == "f8" else False, **(COMPRESSION if dims else {})}
+        variable = merged.createVariable(name, dtype, dims, chunksizes=chunks, **settings)
+    variable.setncatts(labels)
     return variable
 
 

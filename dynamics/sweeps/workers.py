@@ -188,7 +188,7 @@ class WorkerPool:
         self._workers = workers
         self._study = study
         self._context = begin_workers()
-        self._starts: list[Future[None]] = []
+        self._starts: list[Future[Any]] = []
         self._failed_starts = 0
 
     def __enter__(self) -> Self:
@@ -203,7 +203,7 @@ class WorkerPool:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Hand out one task; the first starts the processes."""
-        self._starts = self._starts or [self._pool.submit(import_study, self._study) for _ in range(self._workers)]
+        self._starts = self._starts or [self._pool.submit(find_study, self._study) for _ in range(self._workers)]
         future = self._pool.submit(function, *arguments)
         # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
         self._pool.submit(os.getpid)
@@ -250,11 +250,6 @@ def begin_workers(*, datasets: bool = True) -> BaseContext:
     context.set_forkserver_preload([COMMON, *OF_DATASETS] if datasets else [COMMON])
     forkserver.ensure_running()
     return context
-
-
-def import_study(study: Study) -> None:
-    """Import a study."""
-    find_study(study)
 
 
 def start_worker(lifeline: Connection) -> None:
