@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dynamics.equations import interface
-from dynamics.problem.checks import checked_integers, float_array, require
+from dynamics.problem.checks import check_type, checked_integers, float_array, require
 from dynamics.problem.question import OWN
-from dynamics.problem.schedule import checked_schedule
+from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.integration import Integration, PlainMethod, integrated
@@ -229,9 +229,8 @@ def solve_system(run: Run) -> Integration:
         estimated errors `loss_error` and ``<event>_error``. Times after an early stop hold NaN.
     """
     system: Any = run.problem
-    need = "Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is None."
-    require(run.save_at is not None, need, TypeError)
-    schedule = checked_schedule(run.save_at, run.save_at)
+    schedule: Any = run.save_at
+    check_type("save_at", schedule, SaveAt, "a SaveAt, such as SaveAt.at([...])")
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
     require(
@@ -426,7 +425,7 @@ def _dims(system: System, attribute: str) -> dict[str, Dims]:
     """Return names and their dims, which are tuples of text."""
     found = getattr(system, attribute)
     need = f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
-    entries = list(found.items()) if isinstance(found, Mapping) else [(None, None)]
+    entries: list[Any] = list(found.items()) if isinstance(found, Mapping) else [(None, None)]
     named = all(isinstance(name, str) and isinstance(dims, tuple) for name, dims in entries)
     require(named and all(isinstance(dim, str) for _, dims in entries for dim in dims), need, TypeError)
     return dict(found)
