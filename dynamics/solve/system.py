@@ -70,9 +70,8 @@ class System:
     float64 that keep nothing between calls. Divisions by zero give infinity; where y' does not exist the functions
     write NaN, and a smaller step is tried. They must raise nothing: an exception is printed and taken for NaN.
 
-    Numba keeps their machine code beside the file that they are in, and sees changes of that file alone. So a function
-    that calls compiled functions of another file is compiled in every process, and numbers that a function takes from
-    another file belong into `constants`.
+    Numba keeps their machine code beside the file that they are in, and sees changes of that file alone: numbers that a
+    function takes from another file belong into `constants`.
 
     Attributes
     ----------

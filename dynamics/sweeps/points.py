@@ -1,17 +1,13 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
 Workers send the file that an answer becomes: they share no file system with the process that keeps the files, and that
-process writes without reading them. A file is whole, or absent.
+process writes without reading them. A file is whole, or absent. It holds a block, small points as plain numbers and
+text, or netCDF, which takes thirty times as long: large points, which it compresses, and values such as attributes that
+are lists. Both kinds are read as `Points`.
 
-A file holds a block or netCDF, which takes thirty times as long. A block holds one small point, or several points that
-were answered together, as plain numbers and text. Large points, which netCDF compresses, and other values, such as
-attributes that are lists, are left to netCDF. Both kinds are read as `Points`.
-
-Studies are what a sweep can ask at every point, by name. A study is a function of a problem and options that returns a
-Dataset. The names of this package are in `STUDIES`; other installed packages add theirs as entry points of the group
-`feature_emergence.studies`, so that a study is found by its name without importing, or knowing of, the package that
-holds it. A path "package.module:function" names any other; to import it runs code, so that it must come from a caller,
-never from a file.
+A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
+installed packages add theirs as entry points of the group `feature_emergence.studies`. A path
+"package.module:function" names any other; to import it runs code, so that it must come from a caller, never from a file.
 """
 
 from __future__ import annotations
