@@ -7,7 +7,7 @@ are lists. Both kinds are read as `Points`.
 
 A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
 installed packages add theirs as entry points of the group `feature_emergence.studies`. A path
-"package.module:function" names any other; to import it runs code, so that it must come from a caller, never from a file.
+"package.module:function" names any other; to import it runs code, so it must come from a caller, never from a file.
 """
 
 from __future__ import annotations
