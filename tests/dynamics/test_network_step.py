@@ -50,20 +50,24 @@ class Case:
 
     def by_quadrature(self, *grids, exact):
         """The same in R^d on a grid, which has d axes."""
-        x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes for nodes, _ in grids], indexing="ij")], axis=1)
-        measure = grids[0][1]
-        for _, weights in grids[1:]:
-            measure = np.multiply.outer(measure, weights)
+        x, measure = grid_of(grids)
         link, teacher = self.problem.activation, self.problem.teacher
         at = x @ self.W.T + self.b
         error = link.value(at) @ self.weight - target(teacher, x)
         square = np.sum(x**2, axis=1) if exact else 1.0
         slopes = link.derivative(at)
-        terms = (
-            (measure.ravel() * (error**2 + self.noise) * square)[:, None, None] * slopes[:, :, None] * slopes[:, None]
-        )
+        terms = (measure * (error**2 + self.noise) * square)[:, None, None] * slopes[:, :, None] * slopes[:, None]
         # Along the last axis numpy sums by halves, which rounds least.
         return np.ascontiguousarray(terms.transpose(1, 2, 0)).sum(axis=2)
+
+
+def grid_of(grids):
+    """Nodes (n, d) and weights (n,) of a grid in R^d, from those of its d axes."""
+    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes for nodes, _ in grids], indexing="ij")], axis=1)
+    measure = grids[0][1]
+    for _, weights in grids[1:]:
+        measure = np.multiply.outer(measure, weights)
+    return x, measure.ravel()
 
 
 def target(teacher, x):

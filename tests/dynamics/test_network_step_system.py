@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
-from test_network_step import broken, exact_to, smooth, target
+from test_committee import REFERENCE, i3, i4, order_parameters
+from test_network_step import broken, exact_to, grid_of, smooth, target
 
 import dynamics
 from dynamics.equations.network.steps import NetworkStepSystem
 
-# Order parameters of erf committees, see `test_committee`.
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "saad_solla_erf.json").read_text())["cases"]
 STAIRS = dynamics.Teacher.polynomial("x1 + x1*x2 + x1*x2*x3")
 UNITS = dynamics.Teacher([0.9, -0.7], directions=[[1.0, 0.0], [0.0, 1.0]], links=["relu", "sign"], biases=[0.3, -0.4])
 
@@ -47,11 +45,7 @@ def question(teacher=STAIRS, dimension=3, columns=3, width=2, link="erf", label_
 
 def mean_step(problem, rate, batch, grids, theory):
     """Means of (v, b, M, Q) after one step less before, over η, by quadrature over x in R^d."""
-    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes for nodes, _ in grids], indexing="ij")], axis=1)
-    measure = grids[0][1]
-    for _, weights in grids[1:]:
-        measure = np.multiply.outer(measure, weights)
-    measure = measure.ravel()
+    x, measure = grid_of(grids)
     student, r = problem.student, problem.teacher.span
     v, b, W = problem.network_start()
     W = W[:, : problem.dimension]
@@ -127,12 +121,6 @@ def committee(case, dimension, **student):
     )
 
 
-def order_parameters(answer):
-    length = np.sqrt(answer.squared_norm.values)
-    R = answer.teacher_overlap.values * length[:, :, None]
-    return R, answer.student_overlap.values * length[:, :, None] * length[:, None, :]
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("case", REFERENCE, ids=lambda case: f"K={case['K']}, eta={case['eta']}")
 def test_reference_of_saad_and_solla(case):
@@ -154,29 +142,14 @@ def printed(C, w, K, eta, noise):
     def i2(i, j):
         return 2 / math.pi * math.asin(C[i, j] / math.sqrt((1 + C[i, i]) * (1 + C[j, j])))
 
-    def i3(i, j, k):
-        size = (1 + C[i, i]) * (1 + C[k, k]) - C[i, k] ** 2
-        return 2 / math.pi / math.sqrt(size) * (C[j, k] * (1 + C[i, i]) - C[i, j] * C[i, k]) / (1 + C[i, i])
-
-    def i4(i, j, k, l):  # noqa: E741
-        first, second = 1 + C[i, i], 1 + C[j, j]
-        size = first * second - C[i, j] ** 2
-        cross = C[i, j] * (C[i, k] * C[j, l] + C[i, l] * C[j, k])
-        top = size * C[k, l] - C[j, k] * C[j, l] * first - C[i, k] * C[i, l] * second + cross
-        left, right = (
-            size * (1 + C[x, x]) - C[j, x] ** 2 * first - C[i, x] ** 2 * second + 2 * C[i, j] * C[i, x] * C[j, x]
-            for x in (k, l)
-        )
-        return 4 / math.pi**2 / math.sqrt(size) * math.asin(top / math.sqrt(left * right))
-
     every, v = range(len(w)), w[:K]
     dv = np.array([-sum(w[b] * i2(i, b) for b in every) for i in range(K)])
-    drift = np.array([[-v[i] * sum(w[b] * i3(i, c, b) for b in every) for c in every] for i in range(K)])
+    drift = np.array([[-v[i] * sum(w[b] * i3(C, i, c, b) for b in every) for c in every] for i in range(K)])
     dQ = drift[:, :K] + drift[:, :K].T
     for i in range(K):
         for j in range(K):
             slopes = 2 / math.pi / math.sqrt((1 + C[i, i]) * (1 + C[j, j]) - C[i, j] ** 2)
-            squares = sum(w[a] * w[b] * i4(i, j, a, b) for a in every for b in every)
+            squares = sum(w[a] * w[b] * i4(C, i, j, a, b) for a in every for b in every)
             dQ[i, j] += eta * v[i] * v[j] * (squares + noise**2 * slopes)
     return dv, drift[:, K:], dQ
 

@@ -407,10 +407,7 @@ def write_polynomial_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact.
-
-    `vectors` are their Gram matrix, biases and weights.
-    """
+    """Write what `write_erf_second` does, for polynomials."""
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
     weights = compiled_diagram_size(M, K) - M
@@ -466,40 +463,29 @@ def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix
 
 
 @inlined_kernel
-def write_step_noise(
-    write_second: Callable[..., None], y: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> Matrix:
-    """S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|²."""
-    m, M, at = sizes[WIDTH], sizes[WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
+def add_step_terms(
+    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Add the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ.
+
+    S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|².
+    """
+    m, r, M, at = sizes[WIDTH], sizes[AXES], sizes[WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
+    first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
     at += M * M + m * m
     bias, weight = vector(work, at, M), vector(work, at + M, M)
     scratch = vector(work, at + 2 * M, work.size - at - 2 * M)
     write_step_vectors(y, parameters, sizes, C, bias, weight)
-    step = sizes[STEP_AT]
-    place = step + 4 + sizes[STEP_UNITS] * (2 + sizes[AXES])
+    place = step + 4 + sizes[STEP_UNITS] * (2 + r)
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    write_second(
-        (C, bias, weight), parameters[step + 3], parameters[step + 2], sizes[EXACT] == 1, m, numbers, layout, scratch, S
-    )
+    rate, share, decay = parameters[step], 1.0 / parameters[step + 1], parameters[DECAY_W]
+    write_second((C, bias, weight), parameters[step + 3], parameters[step + 2], exact, m, numbers, layout, scratch, S)
     for i in range(m):
         for j in range(m):
             S[i, j] *= parameters[RATE_W] ** 2 * weight[i] * weight[j]
-    return S
-
-
-@inlined_kernel
-def add_step_terms(
-    write_second: Callable[..., None], y: Vector, scale: float, out: Vector,
-    parameters: Vector, sizes: Integers, work: Vector,
-) -> None:  # fmt: skip
-    """Add `scale` times the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
-    m, r = sizes[WIDTH], sizes[AXES]
-    S, first = write_step_noise(write_second, y, parameters, sizes, work), 2 * m + m * r
     N, F = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m + r)
-    rate, share = scale * parameters[sizes[STEP_AT]], 1.0 / parameters[sizes[STEP_AT] + 1]
-    decay = parameters[DECAY_W]
     for i in range(m):
         own = y[first + i * m + i]
         for j in range(i + 1):
@@ -507,7 +493,7 @@ def add_step_terms(
             change = share * S[i, j]
             if sizes[SPHERE] == 1:
                 change -= 0.5 * share * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
-            elif sizes[EXACT] == 1:
+            elif exact:
                 # F holds the products of ∇ = ε_w ∇_w + κ_w w; a sample has no part in the decay.
                 mean = 0.0
                 for b in range(m + r):
@@ -526,7 +512,7 @@ def erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integer
     """Write the velocity of the flow and what finite steps of erf neurons add."""
     network_kernels.rhs(t, y, out, parameters, sizes, work)
     if sizes[THEORY] != MEANS:
-        add_step_terms(write_erf_second, y, 1.0, out, parameters, sizes, work)
+        add_step_terms(write_erf_second, y, out, parameters, sizes, work)
 
 
 @kernel
@@ -534,11 +520,10 @@ def polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: 
     """Write the velocity of the flow and what finite steps of polynomial neurons add."""
     network_kernels.rhs(t, y, out, parameters, sizes, work)
     if sizes[THEORY] != MEANS:
-        add_step_terms(write_polynomial_second, y, 1.0, out, parameters, sizes, work)
+        add_step_terms(write_polynomial_second, y, out, parameters, sizes, work)
 
 
-FLOW = NetworkSystem.functions
-_OF_ERF, _OF_POLYNOMIALS = replace(FLOW, rhs=erf_rhs), replace(FLOW, rhs=polynomial_rhs)
+_OF_ERF, _OF_POLYNOMIALS = (replace(NetworkSystem.functions, rhs=rhs) for rhs in (erf_rhs, polynomial_rhs))
 
 
 class NetworkStepSystem(NetworkSystem):
