@@ -20,8 +20,6 @@ pytestmark = pytest.mark.kernels
 
 
 FULL = "FULL_TESTS" in os.environ
-#: Whether links are drawn too: each set of them is a system to compile.
-ANY_LINKS = FULL or config.DISABLE_JIT
 
 
 def examples(count):
@@ -38,7 +36,7 @@ UNITS = {
     "cubic": (CUBIC, QUADRATIC),
     "tanh": ("tanh", "erf"),
 }
-#: Every pair of a student's kernels and a teacher's, each a system to compile: link, teacher, whether with biases.
+#: Every pair of a student's kernels and a teacher's: link, teacher, whether with biases.
 CASES = [
     *((name, kind, True) for name in ("erf", "relu", "cubic") for kind in ("units", "polynomial")),
     ("erf", "units", False),
@@ -89,13 +87,11 @@ def networks(draw, case):
     if kind == "polynomial":
         teacher = dynamics.Teacher.polynomial(draw(st.sampled_from(POLYNOMIALS)))
     else:
-        # A link by itself or all together: each set of links is a system to compile, as are biases of the teacher alone.
-        alone, together = UNITS[name][:1], UNITS[name]
-        units = draw(st.sampled_from((together, together[::-1], alone))) if ANY_LINKS else 2 * alone
+        units = draw(st.sampled_from((UNITS[name], UNITS[name][::-1], UNITS[name][:1])))
         count = len(units)
         rows = rng.standard_normal((count, 2))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        with_biases = draw(st.booleans()) and name != "tanh" and (biased or ANY_LINKS)
+        with_biases = draw(st.booleans()) and name != "tanh"
         given_biases = rng.uniform(-0.6, 0.6, count) if with_biases else None
         coefficients = rng.uniform(0.3, 1.2, count) * rng.choice([-1.0, 1.0], count)
         teacher = dynamics.Teacher(
