@@ -43,19 +43,16 @@ UNCOPIED = 1e6
 
 @kernel
 def add_overlaps(
-    u: NDArray[Real],
-    v: NDArray[Real],
-    others: NDArray[Real],
-    begin: int,
-    j: int,
-    of_u: NDArray[Real],
-    of_v: NDArray[Real],
+    rows: NDArray[Real], x: int, others: NDArray[Real], begin: int, count: int, j: int, out: NDArray[Real]
 ) -> None:
-    """Add the products of parts of two rows, from column `begin` on, with the others j to j + 3.
+    """Add the products of parts of rows x and x + 1, from column `begin` on, with the others j to j + 3.
 
-    Where there are fewer, the last one takes the place of those missing: the same number is written twice, as where u
-    and v are one row.
+    Where there are fewer, the last one takes the place of those missing: the same number is written twice, as where
+    both rows are one.
     """
+    y, S = min(x + 1, rows.shape[0] - 1), others.shape[0]
+    u, v = row_part(rows, x, begin, count), row_part(rows, y, begin, count)
+    of_u, of_v = row_part(out, x, 0, S), row_part(out, y, 0, S)
     end = others.shape[0] - 1
     a, b, c, d = j, min(j + 1, end), min(j + 2, end), min(j + 3, end)
     row_a, row_b = row_part(others, a, begin, u.size), row_part(others, b, begin, u.size)
@@ -83,29 +80,22 @@ def overlaps_of_rows(by_blas: bool, rows: NDArray[Real], others: NDArray[Real], 
         product(rows, others.T, out)
         return
     (R, D), S = rows.shape, others.shape[0]
-    for x in range(R):
-        for j in range(S):
-            out[x, j] = 0.0
+    out.fill(0.0)
     for begin in range(0, D, COLUMNS):
         count = min(COLUMNS, D - begin)
         for j in range(0, S, 4):
             for x in range(0, R, 2):
-                y = min(x + 1, R - 1)
-                u, v = row_part(rows, x, begin, count), row_part(rows, y, begin, count)
-                add_overlaps(u, v, others, begin, j, row_part(out, x, 0, S), row_part(out, y, 0, S))
+                add_overlaps(rows, x, others, begin, count, j, out)
 
 
 @kernel
 def add_to_two(
-    u: NDArray[Real],
-    v: NDArray[Real],
-    of_u: NDArray[Real],
-    of_v: NDArray[Real],
-    others: NDArray[Real],
-    begin: int,
-    j: int,
+    out: NDArray[Real], x: int, weights: NDArray[Real], others: NDArray[Real], begin: int, count: int, j: int
 ) -> None:
-    """Add multiples of the others j to j + 3 to parts of two rows, from column `begin` on."""
+    """Add multiples of the others j to j + 3 to parts of rows x and x + 1, from column `begin` on."""
+    S = others.shape[0]
+    u, v = row_part(out, x, begin, count), row_part(out, x + 1, begin, count)
+    of_u, of_v = row_part(weights, x, 0, S), row_part(weights, x + 1, 0, S)
     row_a, row_b = row_part(others, j, begin, u.size), row_part(others, j + 1, begin, u.size)
     row_c, row_d = row_part(others, j + 2, begin, u.size), row_part(others, j + 3, begin, u.size)
     u_a, u_b, u_c, u_d = of_u[j], of_u[j + 1], of_u[j + 2], of_u[j + 3]
@@ -134,15 +124,12 @@ def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real],
         return
     (R, D), S = out.shape, others.shape[0]
     paired, fours = R - R % 2, S - S % 4
-    for x in range(R):
-        for k in range(D):
-            out[x, k] = 0.0
+    out.fill(0.0)
     for begin in range(0, D, COLUMNS):
         count = min(COLUMNS, D - begin)
         for j in range(0, fours, 4):
             for x in range(0, paired, 2):
-                u, v = row_part(out, x, begin, count), row_part(out, x + 1, begin, count)
-                add_to_two(u, v, row_part(weights, x, 0, S), row_part(weights, x + 1, 0, S), others, begin, j)
+                add_to_two(out, x, weights, others, begin, count, j)
         for x in range(R):
             for j in range(fours if x < paired else 0, S, 2):
                 add_to_one(row_part(out, x, begin, count), row_part(weights, x, 0, S), others, begin, j)
@@ -160,6 +147,9 @@ def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real],
 # row on.
 
 
+#: (U, n) or (F, growth); (a, teacher).
+Rows = tuple[Matrix, Vector]
+Target = tuple[Vector, Matrix]
 FIELD_BLOCK = 128  # rows whose overlaps stay in cache
 # Numbers of scratch in which g and g' of a part of some overlaps stay in the fastest cache.
 SCRATCH = 3 * BLOCK
@@ -174,8 +164,7 @@ def weigh(link: Vector, mass: Vector, overlap: NDArray[Real], smallest: float, t
     """
     R, S = totals.size, mass.size
     together = max(BLOCK // max(S, 1), 1)
-    for x in range(R):
-        totals[x] = 0.0
+    totals.fill(0.0)
     for first in range(0, R, together):
         rows = min(together, R - first)
         for begin in range(0, S, BLOCK):
@@ -289,22 +278,15 @@ def add_axes(
 
 @kernel
 def add_directions(
-    link: Vector,
-    first: int,
-    last: int,
-    U: Matrix,
-    a: Vector,
-    teacher: Matrix,
-    F: Matrix,
-    growth: Vector,
-    pull: Vector,
+    link: Vector, first: int, last: int, U: Matrix, target: Target, F: Matrix, growth: Vector, pull: Vector,
     scratch: Vector,
-) -> None:
+) -> None:  # fmt: skip
     """Add the teacher of rows first … last − 1, its directions being the rows of `teacher`.
 
     `pull` takes P numbers of each row.
     """
-    rows, P, D = last - first, a.size, U.shape[1]
+    (a, teacher), rows, D = target, last - first, U.shape[1]
+    P = a.size
     totals, weights = np.empty(rows), matrix(pull, 0, rows, P)
     product(U[first:last], teacher.T, weights)
     weigh(link, a, vector(pull, 0, rows * P), 0.0, totals, scratch)
@@ -317,13 +299,7 @@ def add_directions(
 
 @kernel
 def write_field(
-    blocks: range,
-    link: Vector,
-    state: tuple[Matrix, Vector],
-    target: tuple[Vector, Matrix],
-    pairs: Vector,
-    field: tuple[Matrix, Vector],
-    work: Vector,
+    blocks: range, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
     """Write F and growth of blocks of rows as `field_rows` does, given where they begin."""
     (U, n), (a, teacher), (F, growth) = state, target, field
@@ -333,27 +309,19 @@ def write_field(
         rows = last - first
         overlap = matrix(work, 0, rows, m)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
-        for i in range(first, last):
-            growth[i] = 0.0
+        vector(growth, first, rows).fill(0.0)
         weigh_pairs(link, first, n, vector(work, 0, rows * m), 0.0, vector(growth, first, rows), scratch)
         product(overlap, U, F[first:last])
         if teacher.shape[0] > 0:
             pull = vector(work, rows * m, rows * a.size)
-            add_directions(link, first, last, U, a, teacher, F, growth, pull, scratch)
+            add_directions(link, first, last, U, target, F, growth, pull, scratch)
         else:
             add_axes(link, first, last, U, a, F, growth, scratch)
 
 
 @entry
 def field_rows(
-    begin: int,
-    end: int,
-    link: Vector,
-    state: tuple[Matrix, Vector],
-    target: tuple[Vector, Matrix],
-    pairs: Vector,
-    field: tuple[Matrix, Vector],
-    work: Vector,
+    begin: int, end: int, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
     """Write the field (F, growth) of rows begin … end − 1, both multiples of 128 or m, from what `pair_products` wrote.
 
@@ -396,8 +364,7 @@ def take_near(
     for j in range(m):
         if abs(overlap[x, j]) > NEAR and j != i:
             if not found:
-                for k in range(D):
-                    F[i, k] = 0.0
+                row_part(F, i, 0, D).fill(0.0)
             found = True
             overlap[x, j] = 0.0
             s = 0.0
@@ -445,8 +412,7 @@ def limit_of_few(
 @kernel
 def sum_few(weights: SingleVector, limit: float, U: SingleMatrix, force: SingleVector) -> None:
     """Set force = Σ_j w_j u_j with the weights that are larger than a limit."""
-    for k in range(force.size):
-        force[k] = 0.0
+    force.fill(0.0)
     for j in range(weights.size):
         w = weights[j]
         if abs(w) > limit:
@@ -456,15 +422,9 @@ def sum_few(weights: SingleVector, limit: float, U: SingleMatrix, force: SingleV
 
 @entry
 def field_rows_single(
-    begin: int,
-    end: int,
-    link: Vector,
-    state: tuple[Matrix, SingleMatrix, Vector],
-    a: Vector,
-    pairs: SingleVector,
-    field: tuple[Matrix, Vector],
-    work: SingleVector,
-) -> None:
+    begin: int, end: int, link: Vector, state: tuple[Matrix, SingleMatrix, Vector], a: Vector, pairs: SingleVector,
+    field: Rows, work: SingleVector,
+) -> None:  # fmt: skip
     """Write the field (F, growth) as `field_rows` does, its directions being the first axes.
 
     The state is (U, U in single precision, n); `work` has 128 (m + D) numbers.
@@ -476,8 +436,7 @@ def field_rows_single(
         rows = last - first
         overlap, force = matrix(work, 0, rows, m), matrix(work, rows * m, rows, D)
         gather_rows(first // FIELD_BLOCK, m, pairs, overlap)
-        for i in range(first, last):
-            growth[i] = 0.0
+        vector(growth, first, rows).fill(0.0)
         near, place, whole = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.int64), 0
         for x in range(rows):
             near[x] = take_near(link, x, first + x, U, n, overlap, F, growth)

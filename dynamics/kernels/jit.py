@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numba import carray, types  # type: ignore[attr-defined]
-from numba.extending import intrinsic, overload, typeof_impl
+from numba.extending import intrinsic, overload, register_jitable, typeof_impl
 from numpy.typing import NDArray
 
 from dynamics.kernels.cache import Cached, is_interpreted
@@ -136,34 +136,9 @@ def _pointer(typing_context: Untyped, array: Untyped, address: Untyped) -> Untyp
     return kind(array, types.uintp), generate
 
 
-def vector(flat: NDArray[Number], start: int, count: int) -> NDArray[Number]:
-    """Return `count` numbers of a contiguous flat array from `start` on."""
-    return flat[start : start + count]
-
-
-def row_part(whole: NDArray[Number], row: int, start: int, count: int) -> NDArray[Number]:
-    """Return `count` numbers of a row of a contiguous matrix from column `start` on."""
-    return whole[row, start : start + count]
-
-
-def matrix(flat: NDArray[Number], start: int, rows: int, columns: int) -> NDArray[Number]:
-    """Return rows · columns numbers of a contiguous flat array from `start` on, as a matrix."""
-    return flat[start : start + rows * columns].reshape(rows, columns)
-
-
-def cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int) -> NDArray[Number]:
-    """Return layers · rows · columns numbers of a contiguous flat array from `start` on, as so many matrices."""
-    return flat[start : start + layers * rows * columns].reshape(layers, rows, columns)
-
-
-def unowned(array: NDArray[Number]) -> NDArray[Number]:
-    """Return a contiguous array as one without an owner, so that slices of it count no references."""
-    return array
-
-
-def _view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
-    """Stand for the view of a flat array that compiled code makes."""
-    raise NotImplementedError
+def _view(flat: NDArray[Number], start: int, shape: Any) -> NDArray[Number]:
+    """Return numbers of a contiguous array from `start` on in a shape; compiled code counts no reference."""
+    return flat.reshape(-1)[start : start + int(np.prod(shape))].reshape(shape)
 
 
 @overload(_view, strict=False)
@@ -179,35 +154,36 @@ def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     return view
 
 
-@overload(unowned, strict=False)
-def _compiled_unowned(array: Untyped) -> Untyped:
-    del array
-    return lambda array: _view(array, 0, array.shape)
+def _in_both(function: Function) -> Function:
+    """Let compiled code call a function, which Python runs as it is."""
+    return cast("Function", register_jitable(function))
 
 
-@overload(vector, strict=False)
-def _compiled_vector(flat: Untyped, start: Untyped, count: Untyped) -> Untyped:
-    del flat, start, count
-
-    def view(flat: Untyped, start: Untyped, count: Untyped) -> Untyped:
-        return _view(flat, start, count)
-
-    return view
+@_in_both
+def vector(flat: NDArray[Number], start: int, count: int) -> NDArray[Number]:
+    """Return `count` numbers of a contiguous flat array from `start` on."""
+    return _view(flat, start, count)
 
 
-@overload(row_part, strict=False)
-def _compiled_row_part(whole: Untyped, row: Untyped, start: Untyped, count: Untyped) -> Untyped:
-    del whole, row, start, count
-    return lambda whole, row, start, count: _view(whole, row * whole.shape[1] + start, count)
+@_in_both
+def row_part(whole: NDArray[Number], row: int, start: int, count: int) -> NDArray[Number]:
+    """Return `count` numbers of a row of a contiguous matrix from column `start` on."""
+    return _view(whole, row * whole.shape[1] + start, count)
 
 
-@overload(matrix, strict=False)
-def _compiled_matrix(flat: Untyped, start: Untyped, rows: Untyped, columns: Untyped) -> Untyped:
-    del flat, start, rows, columns
-    return lambda flat, start, rows, columns: _view(flat, start, (rows, columns))
+@_in_both
+def matrix(flat: NDArray[Number], start: int, rows: int, columns: int) -> NDArray[Number]:
+    """Return rows · columns numbers of a contiguous flat array from `start` on, as a matrix."""
+    return _view(flat, start, (rows, columns))
 
 
-@overload(cube, strict=False)
-def _compiled_cube(flat: Untyped, start: Untyped, layers: Untyped, rows: Untyped, columns: Untyped) -> Untyped:
-    del flat, start, layers, rows, columns
-    return lambda flat, start, layers, rows, columns: _view(flat, start, (layers, rows, columns))
+@_in_both
+def cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int) -> NDArray[Number]:
+    """Return layers · rows · columns numbers of a contiguous flat array from `start` on, as so many matrices."""
+    return _view(flat, start, (layers, rows, columns))
+
+
+@_in_both
+def unowned(array: NDArray[Number]) -> NDArray[Number]:
+    """Return a contiguous array as one without an owner, so that slices of it count no references."""
+    return _view(array, 0, array.shape)
