@@ -101,9 +101,8 @@ def add_step_noise(y: Vector, scale: float, out: Vector, parameters: Vector, siz
         for p in range(P):
             dC[i, p] -= 0.5 * C[i, p] * H[i, i]
         for j in range(i):
-            rate = H[i, j] - 0.5 * G[i, j] * (H[i, i] + H[j, j])
-            dG[i, j] += rate
-            dG[j, i] += rate
+            dG[i, j] += H[i, j] - 0.5 * G[i, j] * (H[i, i] + H[j, j])
+            dG[j, i] = dG[i, j]
 
 
 @kernel

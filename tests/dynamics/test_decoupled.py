@@ -15,6 +15,7 @@ from dynamics.equations import decoupled
 from dynamics.equations.decoupled import solve_pairs
 from dynamics.equations.transit import logit_of_square, transit_table, transit_time
 from dynamics.problem import Problem, Teacher
+from dynamics.solve.decoupled import solve_decoupled
 from dynamics.theory.prediction import predict
 
 # Escape times and norm growth of one neuron, computed elsewhere in closed form and by 30-digit quadrature; the file
@@ -205,6 +206,5 @@ def test_directions_that_are_not_orthonormal_leave_no_loss():
 
 
 def test_low_information_exponent_is_refused():
-    problem = pair_problem({4: 1.0}, 1.0, 0.3, 0.1)
-    with pytest.raises(ValueError, match="must have information exponent at least 3 to decouple, but it is 2"):
-        solve_pairs(pair_problem({2: 1.0}, 1.0, 0.3, 0.1), predict(problem), [1.0])
+    with pytest.raises(ValueError, match=r"because directions do not decouple for k <= 2, but .* has k = 2"):
+        solve_decoupled(pair_problem({2: 1.0}, 1.0, 0.3, 0.1))
