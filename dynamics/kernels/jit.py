@@ -154,36 +154,34 @@ def _compiled_view(flat: Untyped, start: Untyped, shape: Untyped) -> Untyped:
     return view
 
 
-def _in_both(function: Function) -> Function:
-    """Let compiled code call a function, which Python runs as it is."""
-    return cast("Function", register_jitable(function))
+# Compiled code calls these, and Python runs them as they are.
 
 
-@_in_both
+@register_jitable
 def vector(flat: NDArray[Number], start: int, count: int) -> NDArray[Number]:
     """Return `count` numbers of a contiguous flat array from `start` on."""
     return _view(flat, start, count)
 
 
-@_in_both
+@register_jitable
 def row_part(whole: NDArray[Number], row: int, start: int, count: int) -> NDArray[Number]:
     """Return `count` numbers of a row of a contiguous matrix from column `start` on."""
     return _view(whole, row * whole.shape[1] + start, count)
 
 
-@_in_both
+@register_jitable
 def matrix(flat: NDArray[Number], start: int, rows: int, columns: int) -> NDArray[Number]:
     """Return rows · columns numbers of a contiguous flat array from `start` on, as a matrix."""
     return _view(flat, start, (rows, columns))
 
 
-@_in_both
+@register_jitable
 def cube(flat: NDArray[Number], start: int, layers: int, rows: int, columns: int) -> NDArray[Number]:
     """Return layers · rows · columns numbers of a contiguous flat array from `start` on, as so many matrices."""
     return _view(flat, start, (layers, rows, columns))
 
 
-@_in_both
+@register_jitable
 def unowned(array: NDArray[Number]) -> NDArray[Number]:
     """Return a contiguous array as one without an owner, so that slices of it count no references."""
     return _view(array, 0, array.shape)
