@@ -46,8 +46,7 @@ from dynamics.equations.classes import ClassSystem
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial, is_blown_up
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.link import g0, g2, link_at, link_data, write_both
-from dynamics.equations.overlaps import write_norms
-from dynamics.equations.vectors import LINK, event_values
+from dynamics.equations.vectors import LINK, event_values, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product
 from dynamics.problem.inputs import MOST_WEIGHTS

@@ -18,8 +18,7 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import HEAD, VALUE, data_of_series, g0, link_at
-from dynamics.equations.overlaps import write_events
-from dynamics.equations.vectors import LINK, add_pull, project, teacher_rows
+from dynamics.equations.vectors import LINK, add_pull, project, teacher_rows, write_events
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
 from dynamics.problem.emergence import ALL_DEGREES, LEARNED_SHARE

@@ -71,7 +71,7 @@ def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
 
 
 def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
-    """Return the values of `dynamics.equations.overlaps.write_events` of some directions."""
+    """Return the values of `dynamics.equations.vectors.write_events` of some directions."""
     size = np.maximum(C, 0.0) if sign_matters else C
     return np.max(size**2, axis=0) - EMERGENCE_LEVEL, part.mass(C, n) - LEARNED_SHARE * a
 

@@ -27,8 +27,16 @@ from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import BLOCK, link_at, link_data, write_g0, write_g1
 from dynamics.equations.losses import squared_error
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, link_powers, teacher_square
-from dynamics.equations.overlaps import write_events
-from dynamics.equations.vectors import LINK, add_pull, make_tangent, normalise, project, teacher_rows, unit_vectors
+from dynamics.equations.vectors import (
+    LINK,
+    add_pull,
+    make_tangent,
+    normalise,
+    project,
+    teacher_rows,
+    unit_vectors,
+    write_events,
+)
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product
 from hermite.arrays import Integers, Matrix, Vector

@@ -27,10 +27,20 @@ import numpy as np
 import scipy
 
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import g0, link_at, link_data, write_both, write_g0, write_g1, write_g2
-from dynamics.equations.overlaps import write_events, write_norms
+from dynamics.equations.link import (
+    g0,
+    learned_kernel,
+    link_at,
+    link_data,
+    write_both,
+    write_g0,
+    write_g1,
+    write_g2,
+    write_learned,
+)
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -41,6 +51,35 @@ if TYPE_CHECKING:
 
 LINK = 5
 NOTHING = np.empty(0)
+
+
+@kernel
+def write_norms(y: Vector, n: Vector) -> None:
+    """Write n of a state that ends with ln n."""
+    for i in range(n.size):
+        n[i] = np.exp(y[y.size - n.size + i])
+
+
+@kernel
+def write_events(
+    C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
+) -> None:
+    """Write max_i C_ip² − `EMERGENCE_LEVEL` (C > 0 only, if the sign matters), then learned mass − `LEARNED_SHARE` a_p.
+
+    C holds row after row; `learned` is scratch for as many numbers. The mass is Σ_i n_i g_3(C_ip)/g_3(1).
+    """
+    P = C.size // n.size
+    write_learned(link, C, learned)
+    whole = learned_kernel(link, 1.0)
+    for p in range(P):
+        out[p] = -EMERGENCE_LEVEL
+        out[P + p] = -LEARNED_SHARE * a[p]
+    for i in range(n.size):
+        for p in range(P):
+            c = C[i * P + p]
+            if c > 0.0 or sign_matters == 0:
+                out[p] = max(out[p], c * c - EMERGENCE_LEVEL)
+            out[P + p] += n[i] / whole * learned[i * P + p]
 
 
 @kernel
