@@ -24,7 +24,7 @@ from dynamics.equations.losses import events_of_directions
 from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored, record_crossings
-from dynamics.integrators.system_calls import System, bound_system, normalise, rhs
+from dynamics.integrators.system_calls import bound_system, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
 from dynamics.threads import GivenUp, Workers, stopping_at
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-GOING_ON, BLOWN_UP, EVENT = 0, 3, 4
-# Products of two such norms, as the loss has them, are still numbers.
-LARGEST_SQUARED_NORM = 1e150
+# Products of two such norms or components, as the loss has them, are still numbers.
+LARGEST_NUMBER = 1e150
 
 States = tuple[Cube, Matrix]
 Field = tuple[Matrix, Vector]
@@ -69,7 +68,7 @@ def move(step: int, eta: float, states: States, field: Field) -> bool:
             square += v * v
         n_next[i] = n[i] * square
         # Written so that not-a-number fails too.
-        finite = finite and square < LARGEST_SQUARED_NORM and 0.0 < n_next[i] < LARGEST_SQUARED_NORM
+        finite = finite and square < LARGEST_NUMBER and 0.0 < n_next[i] < LARGEST_NUMBER
         shrink = 1.0 / np.sqrt(square)
         for k in range(D):
             V[i, k] *= shrink
@@ -106,61 +105,11 @@ def value_events(link: Vector, U: Matrix, n: Vector, target: Target, sign_matter
                 events[1, P + p] += share * learned[i * P + p]
 
 
-@kernel
-def finish(
-    step: int,
-    eta: float,
-    link: Vector,
-    states: States,
-    field: Field,
-    target: Target,
-    sign_matters: bool,
-    watched: Watched,
-) -> int:
-    """Move along a gradient already computed; return whether that blew up or passed an event."""
-    if not move(step, eta, states, field):
-        return BLOWN_UP
-    events, (units, norms) = watched[0], states
-    for event in range(events.shape[1]):
-        events[2, event] = events[1, event]
-    value_events(link, units[(step + 1) % 3], norms[(step + 1) % 3], target, sign_matters, watched)
-    for event in range(events.shape[1]):
-        if np.isnan(events[0, event]) and events[1, event] >= 0.0:
-            return EVENT
-    return GOING_ON
-
-
-@entry
-def move_rows(step: int, eta: float, states: States, field: Field) -> bool:
-    """Write the state after the next step into the free slot; return whether it is finite and no neuron vanished."""
-    return move(step, eta, states, field)
-
-
-@entry
-def watch(link: Vector, U: Matrix, n: Vector, target: Target, sign_matters: bool, watched: Watched) -> None:
-    """Write the values of the events at one state."""
-    value_events(link, U, n, target, sign_matters, watched)
-
-
-@entry
-def finish_step(
-    step: int,
-    eta: float,
-    link: Vector,
-    states: States,
-    field: Field,
-    target: Target,
-    sign_matters: bool,
-    watched: Watched,
-) -> int:
-    """Move along a gradient already computed; return whether that blew up or passed an event."""
-    return finish(step, eta, link, states, field, target, sign_matters, watched)
-
-
 @entry
 def descend(
     count: int,
     step: Integers,
+    has_field: bool,
     eta: float,
     link: Vector,
     states: States,
@@ -170,89 +119,60 @@ def descend(
     watched: Watched,
     scratch: tuple[Vector, Vector],
 ) -> int:
-    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event.
+    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event; return the status.
 
-    `scratch` is what `pair_products` writes and the work space of `field_rows`.
+    `scratch` is what `pair_products` writes and the work space of `field_rows`, of no use where the field of the only
+    step is there.
     """
-    (units, norms), m = states, field[0].shape[0]
+    (units, norms), events, m = states, watched[0], field[0].shape[0]
     halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
     for _ in range(count):
-        now = step[0] % 3
-        multiply_pairs(range(halves), units[now], scratch[0])
-        write_field(range(0, m, FIELD_BLOCK), link, (units[now], norms[now]), target, scratch[0], field, scratch[1])
-        status = finish(step[0], eta, link, states, field, target, sign_matters, watched)
-        if status == BLOWN_UP:
-            return BLOWN_UP
-        step[0] += 1
-        if status == EVENT:
-            return EVENT
-    return GOING_ON
-
-
-# Compiled Euler steps of any system.
-
-
-# Products of two such numbers, as a loss has them, are still numbers.
-LARGEST_NUMBER = 1e150
-
-
-@kernel
-def take_step(step: int, eta: float, states: Matrix, system: System) -> int:
-    """Write y + η f(y), back on its constraints, into the free slot; return whether that is not finite."""
-    y, new = states[step % 3], states[(step + 1) % 3]
-    rhs(eta * step, y, new, system)
-    for i in range(y.size):
-        new[i] = y[i] + eta * new[i]
-    normalise(new, system)
-    largest = 0.0
-    for i in range(y.size):
-        # Written so that not-a-number is kept.
-        largest = largest if abs(new[i]) <= largest else abs(new[i])
-    return STATUS_REACHED if largest < LARGEST_NUMBER else STATUS_NOT_FINITE
-
-
-@kernel
-def take_steps(count: int, step: Integers, eta: float, states: Matrix, events: Matrix, system: System) -> int:
-    """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event."""
-    for _ in range(count):
-        if take_step(step[0], eta, states, system) != STATUS_REACHED:
+        now, then = step[0] % 3, (step[0] + 1) % 3
+        if not has_field:
+            multiply_pairs(range(halves), units[now], scratch[0])
+            write_field(range(0, m, FIELD_BLOCK), link, (units[now], norms[now]), target, scratch[0], field, scratch[1])
+        if not move(step[0], eta, states, field):
             return STATUS_NOT_FINITE
+        for event in range(events.shape[1]):
+            events[2, event] = events[1, event]
+        value_events(link, units[then], norms[then], target, sign_matters, watched)
         step[0] += 1
-        if events_passed(eta * step[0], states[step[0] % 3], events, system):
-            return STATUS_EVENT
+        for event in range(events.shape[1]):
+            if np.isnan(events[0, event]) and events[1, event] >= 0.0:
+                return STATUS_EVENT
     return STATUS_REACHED
-
-
-@entry
-def write_next(
-    step: int,
-    eta: float,
-    states: Matrix,
-    numbers: tuple[Vector, Integers, Vector],
-    rhs: Callable[..., None],
-    event_values: Callable[..., None],
-    normalise: Callable[..., None],
-) -> int:
-    """Write the state after the next step into the free slot; return whether that is not finite."""
-    return take_step(step, eta, states, (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise))
 
 
 @entry
 def descend_by_field(
     count: int,
     step: Integers,
+    events: Matrix,
     eta: float,
     states: Matrix,
-    events: Matrix,
     numbers: tuple[Vector, Integers, Vector],
-    rhs: Callable[..., None],
+    rhs_: Callable[..., None],
     event_values: Callable[..., None],
-    normalise: Callable[..., None],
+    normalise_: Callable[..., None],
 ) -> int:
-    """Take steps as `take_steps` does; return its status."""
-    return take_steps(
-        count, step, eta, states, events, (numbers[0], numbers[1], numbers[2], rhs, event_values, normalise)
-    )
+    """Take `count` steps y + η f(y), put back on their constraints, of any system; ends and status as of `descend`."""
+    system = (numbers[0], numbers[1], numbers[2], rhs_, event_values, normalise_)
+    for _ in range(count):
+        y, new = states[step[0] % 3], states[(step[0] + 1) % 3]
+        rhs(eta * step[0], y, new, system)
+        for i in range(y.size):
+            new[i] = y[i] + eta * new[i]
+        normalise(new, system)
+        largest = 0.0
+        for i in range(y.size):
+            # Written so that not-a-number is kept.
+            largest = largest if abs(new[i]) <= largest else abs(new[i])
+        if not largest < LARGEST_NUMBER:
+            return STATUS_NOT_FINITE
+        step[0] += 1
+        if events_passed(eta * step[0], new, events, system):
+            return STATUS_EVENT
+    return STATUS_REACHED
 
 
 #: Arrays that a step changes; the next state is written to a slot that the last two do not use.
@@ -278,12 +198,11 @@ class FixedSteps(ABC):
         self._before: dict[str, NDArray[np.generic]] = {}
 
     @abstractmethod
-    def _take(self, count: int) -> int:
-        """Take steps until one blows up, which is then not taken, or passes an event, `count` at most."""
+    def _take(self, count: int, step: Integers, events: Matrix) -> int:
+        """Take steps until one blows up, which is then not taken, or passes an event, `count` at most.
 
-    @abstractmethod
-    def _look_ahead(self) -> None:
-        """Write the state after the first step into its slot, without taking that step."""
+        The number of the step and the events are changed in place.
+        """
 
     @abstractmethod
     def _state_after(self, step: int, out: Array | None = None) -> Array:
@@ -334,7 +253,7 @@ class FixedSteps(ABC):
         wanted = self._first_step_at(target)
         last = min(wanted, int(self._step[0]) + int(min(max_steps, self._most_steps)))
         while self._step[0] < last:
-            status = self._take(last - int(self._step[0]))
+            status = self._take(last - int(self._step[0]), self._step, self._events)
             if status == Status.NOT_FINITE:
                 return Status.NOT_FINITE
             if status == EVENT_PASSED:
@@ -366,6 +285,11 @@ class FixedSteps(ABC):
     def _share(self, t: float) -> float:
         return min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
 
+    def _begin_events(self, values: Array) -> None:
+        """Take over the values of the events at the start, and record those that are passed there."""
+        self._events[1] = values
+        record_crossings(self._events[0], values, values, (0.0, 0.0), lambda _: values)
+
     def derivative(self, t: float) -> Array:
         """Return the slope of the interpolant: the change of the state over the last step, divided by η.
 
@@ -374,7 +298,8 @@ class FixedSteps(ABC):
         check_inside(t, self.start, self.time)
         step = int(self._step[0])
         if step == 0:
-            self._look_ahead()
+            # The next slot is written, but the step is not taken.
+            self._take(1, self._step.copy(), self._events.copy())
             step = 1
         change: Array = self._state_after(step) - self._state_after(step - 1)
         return change / self._eta
@@ -407,9 +332,6 @@ class FixedSteps(ABC):
         }
 
 
-# Euler steps of a fixed length, of systems for which one of them is exactly a step of population gradient descent.
-
-
 class EulerStepper(FixedSteps):
     """Steps y ← y + η f(y) of a system, put back on its constraints; a component above 1e150 counts as not finite."""
 
@@ -423,15 +345,10 @@ class EulerStepper(FixedSteps):
         self._arguments = self._system.numbers, *self._system.functions
         self._ring = np.zeros((3, system.initial_state.size))
         self._ring[0] = system.initial_state
-        times, now, _ = self._events
-        now[:] = self._event_values(0.0)
-        record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
+        self._begin_events(self._event_values(0.0))
 
-    def _take(self, count: int) -> int:
-        return int(descend_by_field(count, self._step, self._eta, self._ring, self._events, *self._arguments))
-
-    def _look_ahead(self) -> None:
-        write_next(0, self._eta, self._ring, *self._arguments)
+    def _take(self, count: int, step: Integers, events: Matrix) -> int:
+        return int(descend_by_field(count, step, events, self._eta, self._ring, *self._arguments))
 
     def _state_after(self, step: int, out: Array | None = None) -> Array:
         out = np.empty(self._ring.shape[1]) if out is None else out
@@ -451,16 +368,6 @@ class EulerStepper(FixedSteps):
         return {"states": self._ring}
 
 
-# Population gradient descent with a fixed step: the discrete dynamics of which the overlap flow is the limit η → 0.
-#
-# .. math:: w_i \leftarrow w_i - \eta\, \nabla_{w_i} \tfrac12 E(f - f^*)^2
-# = |w_i| \big[ u_i + \eta (F_i - (F_i \cdot u_i) u_i + 2\,\mathrm{growth}_i\, u_i) \big]
-#
-# with u_i = w_i/|w_i|, F and growth of `dynamics.equations.field`.  The weights themselves are carried,
-# as unit vectors and squared norms in the D = min(d, r + m) coordinates that a gradient never leaves: the overlaps W
-# Θᵀ and W Wᵀ are exact for every d ≥ r, and vectors that have them exist at every step, because they are at hand.
-
-
 #: Operations in one call of `advance` with several threads, less than a tenth of a second: a chunk of the run loop
 #: should not take longer, but its first one has 64 steps.
 OPERATIONS_PER_CALL = 3e9
@@ -469,7 +376,9 @@ OPERATIONS_PER_CALL = 3e9
 class DescentStepper(FixedSteps):
     """Steps of population gradient descent with η > 0, for any information exponent and any teacher.
 
-    Between two steps C, G and ln n are interpolated linearly, since realisability is convex in (C, G).
+    The overlap flow is their limit η → 0. The weights themselves are carried, in the D = min(d, r + m) coordinates that
+    a gradient never leaves: the overlaps W Θᵀ and W Wᵀ are exact for every d ≥ r, and vectors that have them exist at
+    every step. Between two steps C, G and ln n are interpolated linearly, since realisability is convex in (C, G).
 
     One step costs 4 m² D operations, in parallel over rows: hold BLAS to one thread. Memory is 4 m D + m P numbers. A
     step after which an n would exceed 1e150, or be zero, counts as not finite and is not taken.
@@ -495,49 +404,32 @@ class DescentStepper(FixedSteps):
         if self._workers.count > 1:
             self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
         began = clock.perf_counter()
-        watch(
-            self._link, self._units[0], self._norms[0], (self._a, self._teacher), self._sign_matters,
-            (self._events, self._C),
-        )  # fmt: skip
-        self._take(0)
+        self._take(0, self._step, self._events)
         #: Wall-clock seconds of the first calls of compiled code, which is compiled or loaded there.
         self.compile_seconds = clock.perf_counter() - began
-        times, now, _ = self._events
-        record_crossings(times, now, now, (0.0, 0.0), lambda _: now)
+        C = self._columns(U, np.arange(a.size))
+        events = events_of_directions(self._part, a, C, self._norms[0], sign_matters=self._sign_matters)
+        self._begin_events(np.concatenate(events))
 
     def close(self) -> None:
         """End the threads that share rows."""
         self._workers.close()
 
-    # --- steps ----------------------------------------------------------------------------------------------
-
-    def _take(self, count: int) -> int:
-        move = (
-            self._eta, self._link, (self._units, self._norms), (self._F, self._growth), (self._a, self._teacher),
-            self._sign_matters, (self._events, self._C),
+    def _take(self, count: int, step: Integers, events: Matrix) -> int:
+        has_field = self._workers.count > 1
+        arguments = (
+            has_field, self._eta, self._link, (self._units, self._norms), (self._F, self._growth),
+            (self._a, self._teacher), self._sign_matters, (events, self._C), (self._unit_field.pairs, self._work),
         )  # fmt: skip
-        if self._workers.count == 1:
-            scratch = self._unit_field.pairs, self._work
-            return int(descend(count, self._step, *move, scratch))
+        if not has_field:
+            return int(descend(count, step, *arguments))
         for _ in range(count):
-            self._field()
-            status = int(finish_step(int(self._step[0]), *move))
-            if status == Status.NOT_FINITE:
+            slot = step[0] % 3
+            self._unit_field.write(self._units[slot], self._norms[slot], self._F, self._growth)
+            status = int(descend(1, step, *arguments))
+            if status != STATUS_REACHED:
                 return status
-            self._step[0] += 1
-            if status == EVENT_PASSED:
-                return status
-        return 0
-
-    def _look_ahead(self) -> None:
-        self._field()
-        move_rows(0, self._eta, (self._units, self._norms), (self._F, self._growth))
-
-    def _field(self) -> None:
-        U, n = self._units[self._step[0] % 3], self._norms[self._step[0] % 3]
-        self._unit_field.write(U, n, self._F, self._growth)
-
-    # --- between steps --------------------------------------------------------------------------------------
+        return STATUS_REACHED
 
     def _state_after(self, step: int, out: Array | None = None) -> Array:
         slot = step % 3

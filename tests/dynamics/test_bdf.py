@@ -8,9 +8,10 @@ from toy_systems import (
     ESCAPES,
     ESCAPES_EVENTS,
     PROTHERO_ROBINSON,
-    ROTATION,
-    ROTATION_EVENTS,
     VAN_DER_POL,
+    circle,
+    escape_time,
+    rotating,
     toy,
 )
 
@@ -47,22 +48,9 @@ FAST_DIFFERENCES = fast_differences, fast_differences_diagonal
 FAST_DIFFERENCES_PRODUCT = (fast_differences_product,)
 
 
-def circle(t):
-    return np.array([np.cos(2 * t), np.sin(2 * t)])
-
-
-def rotation(**options):
-    functions = toy(ROTATION, events=ROTATION_EVENTS)
-    return make_stepper("bdf", functions, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=4, **options)
-
-
-def escape_time(u, y, rate):
-    return (1 / u - 1 / y + np.log(y / (1 - y)) - np.log(u / (1 - u))) / rate
-
-
 def with_exact_history(order, h):
     """A stepper of fixed order and step whose history is the Taylor series of the circle."""
-    stepper = rotation(fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
+    stepper = rotating("bdf", fixed_step=h, fixed_order=order, rtol=1e-13, atol=1e-13)
     stepper.advance(0.0, 1)  # evaluates the start
     state = stepper.state()
     first = stepper._layout.kept.index(bdf_kernels.ROW_NORDSIECK)
@@ -95,7 +83,7 @@ def test_each_order_converges_at_its_rate(order):
 def test_error_falls_with_the_tolerance_as_order_five_predicts():
     tolerances, errors = np.array([1e-6, 1e-7, 1e-8, 1e-9, 1e-10]), []
     for rtol in tolerances:
-        stepper = rotation(rtol=rtol, atol=rtol)
+        stepper = rotating("bdf", rtol=rtol, atol=rtol)
         assert stepper.advance(10.0, 10**6) is Status.REACHED
         errors.append(np.abs(stepper.interpolate(10.0) - circle(10.0)).max())
     # A local error of order 6 held at rtol gives a global error proportional to rtol^(5/6).
@@ -140,30 +128,12 @@ def test_needs_no_more_work_than_scipy_for_the_same_accuracy():
     assert work["bdf"] < 1.1 * work["scipy:BDF"]
 
 
-def test_events_are_located_at_their_first_rise():
-    stepper = rotation(rtol=1e-11, atol=1e-11)
-    stepper.advance(10.0, 10**6)
-    expected = [np.pi / 12, 0.0, np.pi / 4, np.nan]
-    np.testing.assert_allclose(stepper.event_times, expected, rtol=2e-9, atol=0)
-
-
 def test_dense_output_meets_the_state_at_both_ends():
-    stepper = rotation(rtol=1e-8, atol=1e-8)
+    stepper = rotating("bdf", rtol=1e-8, atol=1e-8)
     stepper.advance(3.0, 10**5)
     eps = 1e-12 * stepper.time
     for t, inward in ((stepper.start, eps), (stepper.time, -eps)):
         np.testing.assert_allclose(stepper.interpolate(t + inward), stepper.interpolate(t), atol=1e-9)
-
-
-def test_chunks_and_restored_state_continue_bit_for_bit():
-    whole, parts = rotation(rtol=1e-7), rotation(rtol=1e-7)
-    whole.advance(10.0, 10**6)
-    while parts.advance(10.0, 7) is Status.MAX_STEPS:
-        saved = parts.state()
-        parts = rotation(rtol=1e-7)
-        parts.restore(saved)
-    np.testing.assert_array_equal(parts.interpolate(10.0), whole.interpolate(10.0))
-    assert parts.statistics() == whole.statistics()
 
 
 @pytest.mark.parametrize("rtol", [1e-6, 1e-9])

@@ -7,6 +7,7 @@ from scipy.integrate import solve_ivp
 import hermite
 from dynamics import Problem, Teacher
 from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow.division import POLE
 
 #: Links whose rates of direction and norm are equal, and not.
 LINKS = ["he4", {3: 0.7, 4: 0.7}]
@@ -63,7 +64,7 @@ def taken(large, step):
 
 def exact(link, large, step):
     """The same two states by scipy, of the flow with slowed means and without sources."""
-    link, a, pole = hermite.expand(link), large.rows.a, step.division.sign
+    link, a, pole = hermite.expand(link), large.rows.a, step.division.plan[0][POLE]
     weights = step.rests.powers
 
     def rates(x, y, i):

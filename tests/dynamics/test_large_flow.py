@@ -544,7 +544,9 @@ def test_lag_passes_through_past_rests_and_is_corrected_at_the_end(rng):
     np.testing.assert_allclose(np.tensordot(extrapolation.at_end, rests.rest[slots], 1), parabola(h)[0], atol=1e-12)
     # The weight of a miss at the end: the integral of the cubic that is 0 at the nodes and 1 at the end.
     nodes = np.poly1d(np.poly(times - 1.1))
-    assert rests.correction(h) == pytest.approx((nodes.integ()(h) - nodes.integ()(0.0)) / nodes(h), rel=1e-13)
+    assert rests.correction(h, np.zeros(1))[0] == pytest.approx(
+        (nodes.integ()(h) - nodes.integ()(0.0)) / nodes(h), rel=1e-13
+    )
     state = random_state(rng, m, D)
     U, log_norm, cluster = np.empty((m, D)), np.empty(m), np.array([-1, 0, -1, -1])
     missed, part = rng.standard_normal((m, D + 1)), rng.standard_normal((m, D + 1))

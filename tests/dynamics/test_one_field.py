@@ -24,7 +24,7 @@ from dynamics.integrators.descent import DescentStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.large_flow.division import LINK
-from dynamics.integrators.large_flow.source_kernels import add_teacher, force_of_sources
+from dynamics.integrators.large_flow.step_kernels import add_teacher, force_of_sources
 from dynamics.integrators.system_calls import bound_system
 from dynamics.threads import Workers
 

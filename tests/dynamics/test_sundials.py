@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from processes import interrupt_run
 from shared_links import MIXED
-from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, ROTATION, ROTATION_EVENTS, VAN_DER_POL, toy
+from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, VAN_DER_POL, circle, escape_time, rotating, toy
 
 import dynamics
 from dynamics.integrators import Status, check_method, make_stepper
@@ -43,23 +43,10 @@ ROTATION_PRODUCT, ESCAPES_PRODUCT = (rotation_product,), (escapes_product,)
 ENDS_AT_ONCE = ends_at_once, ends_at_once_diagonal
 
 
-def circle(t):
-    return np.array([np.cos(2 * t), np.sin(2 * t)])
-
-
-def rotation(product=ROTATION_PRODUCT, **options):
-    functions = toy(ROTATION + product, events=ROTATION_EVENTS)
-    return make_stepper("sundials", functions, [1.0, 0.0], [2.0], [0], SCRATCH, num_events=4, **options)
-
-
-def escape_time(u, y, rate):
-    return (1 / u - 1 / y + np.log(y / (1 - y)) - np.log(u / (1 - u))) / rate
-
-
 @pytest.mark.kernels
 @pytest.mark.parametrize("product", [ROTATION_PRODUCT, ()], ids=["product", "differences"])
 def test_circle_with_and_without_a_product(product):
-    stepper = rotation(product, rtol=1e-9, atol=1e-9)
+    stepper = rotating("sundials", product, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(stepper.interpolate(0.0), [1.0, 0.0])
     assert stepper.advance(5.0, 10**5) is Status.REACHED
     assert stepper.start <= 5.0 <= stepper.time
@@ -70,17 +57,8 @@ def test_circle_with_and_without_a_product(product):
     assert counts["rhs_evaluations"] > counts["steps_accepted"] > 100
 
 
-@pytest.mark.kernels
-def test_events_are_located_at_their_first_rise():
-    stepper = rotation(rtol=1e-11, atol=1e-11)
-    stepper.advance(3.0, 10**6)
-    expected = [np.pi / 12, 0.0, np.pi / 4, np.nan]
-    # Measured 1.8e-10.
-    np.testing.assert_allclose(stepper.event_times, expected, rtol=2e-9, atol=0)
-
-
 def test_dense_output_inside_a_step_is_as_good_as_its_ends():
-    stepper = rotation(rtol=1e-8, atol=1e-8)
+    stepper = rotating("sundials", ROTATION_PRODUCT, rtol=1e-8, atol=1e-8)
     worst_inside = worst_at_end = 0.0
     while stepper.advance(10.0, 1) is Status.MAX_STEPS:
         for share in (0.1, 0.5, 0.9):
@@ -128,20 +106,6 @@ def test_failures_are_reported_in_bounded_time_and_print_nothing(toy_source, cap
     assert np.isfinite(stepper.interpolate(stepper.time)).all()
     assert np.isfinite(stepper.interpolate(0.5 * (stepper.start + stepper.time))).all()
     assert capfd.readouterr().out == ""
-
-
-@pytest.mark.parametrize("option", ["fixed_step", "fixed_order"])
-def test_forced_steps_are_refused(option):
-    with pytest.raises(ValueError, match=f"Argument `{option}` must be 0 for method 'sundials', but is 1."):
-        rotation(**{option: 1})
-
-
-def test_checkpoints_are_refused():
-    stepper = rotation()
-    with pytest.raises(NotImplementedError, match="'sundials' cannot be continued from a checkpoint"):
-        stepper.state()
-    with pytest.raises(NotImplementedError, match="'sundials' cannot be continued from a checkpoint"):
-        stepper.restore({})
 
 
 def flow_problem(link="he4", teacher=None):
@@ -198,7 +162,7 @@ def test_missing_extra_is_named_before_any_work(monkeypatch):
     sentence = r"^Method 'sundials' needs an extra package: pip install \"feature-emergence\[sundials\]\"\.$"
     for call in (
         lambda: check_method("sundials"),
-        rotation,
+        lambda: rotating("sundials"),
         lambda: dynamics.solve_overlaps(flow_problem(), method="sundials"),
     ):
         with pytest.raises(ImportError, match=sentence):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dynamics.equations.interface import Functions
+from dynamics.integrators import make_stepper
 from dynamics.kernels.jit import kernel
 
 
@@ -164,3 +165,23 @@ def not_a_number_diagonal(t, y, out, parameters, sizes, work):
 
 
 NOT_A_NUMBER = not_a_number, not_a_number_diagonal
+
+
+def circle(t):
+    """Return the solution of `ROTATION`."""
+    return np.array([np.cos(2 * t), np.sin(2 * t)])
+
+
+def rotating(method, product=(), **options):
+    """Return a stepper on the circle, with four events."""
+    functions = toy(ROTATION + product, events=ROTATION_EVENTS)
+    return make_stepper(method, functions, [1.0, 0.0], [2.0], [0], np.zeros(1), num_events=4, **options)
+
+
+#: When the events of `rotating` are passed.
+EVENT_TIMES = [np.pi / 12, 0.0, np.pi / 4, np.nan]
+
+
+def escape_time(u, y, rate):
+    """Return when a component of `ESCAPES` that starts at u reaches y."""
+    return (1 / u - 1 / y + np.log(y / (1 - y)) - np.log(u / (1 - u))) / rate

@@ -35,17 +35,16 @@ from dynamics.integrators.clusters import (
     DISTANCE,
     GROUP,
     KAPPA,
-    LARGEST_FACTOR,
     LEAVE_DISTANCE,
     LEAVE_STILL,
     MASS,
-    SMALLEST_FACTOR,
+    STALL_STEPS,
     STILL,
 )
 from dynamics.integrators.device import Replay, load_torch
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
-from dynamics.integrators.large_flow.stepper import DENSE_TOLERANCE, ClusterStepper, factor_of, shortened, tolerances
-from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
+from dynamics.integrators.large_flow.stepper import ClusterStepper, tolerances
+from dynamics.integrators.stepper import check_inside, check_stored, record_crossings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,38 +52,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from dynamics.integrators import Status
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
 _ALIGNMENT = 8
 
 
-def padded(columns: int) -> int:
-    """Return the number of columns W of a state with D = `columns`."""
-    return -(-(columns + 2) // _ALIGNMENT) * _ALIGNMENT
-
-
 class DeviceField:
-    """Evaluates the field of m neurons in R^D, the directions being the first P axes; work space is allocated once.
+    """Evaluates the field of m neurons in R^D, the directions being the first P axes; work space is allocated once."""
 
-    With `sign_matters` only C > 0 counts as emergence.
-    """
-
-    def __init__(
-        self,
-        torch: Any,
-        device: Any,
-        coefficients: Array,
-        a: Array,
-        m: int,
-        D: int,
-        *,
-        sign_matters: bool,
-    ) -> None:
-        self._torch = torch
-        P = self._P = a.size
-        self._m, self._D, self._sign_matters = m, D, sign_matters
-        weights = [float(c) ** 2 for c in coefficients]
+    def __init__(self, torch: Any, device: Any, problem: Problem, m: int, D: int) -> None:
+        self.torch, self.m, self.D = torch, m, D
+        link, P = problem.activation, problem.num_directions
+        #: g(1) and g'(1).
+        self.value, self.slope = link.kernel_at_one, float(link.kernel_derivative(1.0))
+        #: Whether only C > 0 counts as emergence, and whether −θ_p is as good as θ_p for a cluster.
+        self.sign_matters, self.both_poles = problem.information_exponent % 2 == 1, link.parity == "even"
+        weights = [float(c) ** 2 for c in link.coefficients]
 
         def empty(*shape: int) -> Tensor:
             tensor: Tensor = torch.empty(shape, dtype=torch.float64, device=device)
@@ -92,21 +77,19 @@ class DeviceField:
 
         self._g0 = _Polynomial(torch, device, weights)
         self._g1 = _Polynomial(torch, device, [j * w for j, w in enumerate(weights)][1:])
-        self._value = sum(weights)
-        #: Overlaps with all neurons and directions [G | C], and their g; n of the neurons.
-        self.overlap, self.kernel = empty(m, m + P), empty(m, m + P)
+        #: Overlaps with all neurons and directions [G | C], and their g; n of the neurons; a of the directions.
+        self.overlap, self.kernel, self.n = empty(m, m + P), empty(m, m + P), empty(m)
         self._square, self._force = empty(m, m + P), empty(m, m + P)
         #: Strength of every source: −n of the neurons, a of the directions.
         self._strength = empty(m + P)
-        self._strength[m:] = torch.from_numpy(a)
-        self.n, self._growth, self._radial = empty(m), empty(m), empty(m)
-        self._product = empty(m, D)
-        self._half = 0.5 * torch.from_numpy(a).to(device)
+        self.a = self._strength[m:]
+        self.a.copy_(torch.from_numpy(np.array(problem.teacher.coefficients, dtype=np.float64)))
+        self._growth, self._radial, self._product = empty(m), empty(m), empty(m, D)
 
     def rates(self, Y: Tensor, out: Tensor) -> None:
         """Write the rates [u' | (ln n)'] of a state; leave n, [G | C] and g of that in `n`, `overlap`, `kernel`."""
-        torch, m, D = self._torch, self._m, self._D
-        U, F, P = Y[:, :D], out[:, :D], self._P
+        torch, m, D, P = self.torch, self.m, self.D, self.a.numel()
+        U, F = Y[:, :D], out[:, :D]
         torch.exp(Y[:, D], out=self.n)
         torch.neg(self.n, out=self._strength[:m])
         torch.mm(U, U.t(), out=self.overlap[:, :m])
@@ -128,12 +111,11 @@ class DeviceField:
 
     def events(self) -> Tensor:
         """Return max_i C_ip² − ½, then Σ_i n_i g(C_ip)/g(1) − a_p/2, of the state whose rates were computed last."""
-        torch, m = self._torch, self._m
-        C = self.overlap[:, m:]
-        size = C.clamp(min=0.0) if self._sign_matters else C
+        C = self.overlap[:, self.m :]
+        size = C.clamp(min=0.0) if self.sign_matters else C
         largest = (size * size).amax(0) - 0.5
-        mass = torch.mv(self.kernel[:, m:].t(), self.n) / self._value - self._half
-        tensor: Tensor = torch.cat([largest, mass])
+        mass = self.torch.mv(self.kernel[:, self.m :].t(), self.n) / self.value - 0.5 * self.a
+        tensor: Tensor = self.torch.cat([largest, mass])
         return tensor
 
 
@@ -171,29 +153,20 @@ class DeviceClusters:
     """Divides neurons into clusters, step after step, and slows their mean velocities.
 
     `cluster` (m,) is the direction of the cluster of each neuron, P for none, `sign` (m,) the pole at which it sits, +1
-    or −1, and `drift` (P, W) the mean velocity of each cluster over the last step. `value` and `slope` are g(1) and
-    g'(1), `shape` is (m, D, W) as in `field`, and with `both_poles` a neuron at −θ_p is as good as one at θ_p, as it is
-    for an even kernel. A slowed mode relaxes by e^(−κ) in a step.
+    or −1, and `drift` (P, W) the mean velocity of each cluster over the last step. A slowed mode relaxes by e^(−κ) in a
+    step.
     """
 
-    def __init__(
-        self,
-        torch: Any,
-        a: Tensor,
-        value: float,
-        slope: float,
-        shape: tuple[int, int, int],
-        *,
-        both_poles: bool,
-        kappa: float,
-    ) -> None:
-        self._torch = torch
-        self._a, self._value, self._slope = a, value, slope
-        self._P, (self._m, self._D, self._W) = a.numel(), shape
-        self._both_poles, self._kappa = both_poles, kappa
-        self._rates = torch.stack([a * slope, 4.0 * a * value], 1)
-        m, P, W = self._m, self._P, self._W
-        real, whole = {"dtype": torch.float64, "device": a.device}, {"dtype": torch.int64, "device": a.device}
+    def __init__(self, field: DeviceField, W: int) -> None:
+        torch = self._torch = field.torch
+        self._field, self._a, self._D = field, field.a, field.D
+        m, P = field.m, field.a.numel()
+        self._P = P
+        self._rates = torch.stack([field.a * field.slope, 4.0 * field.a * field.value], 1)
+        real, whole = (
+            {"dtype": torch.float64, "device": field.a.device},
+            {"dtype": torch.int64, "device": field.a.device},
+        )
         self.cluster, self.sign = torch.full((m,), P, **whole), torch.ones(m, **real)
         self.drift = torch.zeros(P, W, **real)
         # Read by `slow`: the members in order, the share of the mean velocity that is taken away.
@@ -202,7 +175,6 @@ class DeviceClusters:
         self._held = torch.zeros(P, W, **real)
         self._rows, self._turned = torch.empty(m, W, **real), torch.zeros(m, W, **real)
         self._product = torch.empty(m, self._D, **real)
-        self._turning = 0.25 * slope / value
         # Left by `look` for `divide`: nearest direction where a neuron is near one, else P, pole, squared distances.
         self._near, self._pole = torch.full((m,), P, **whole), torch.ones(m, **real)
         self._share = torch.zeros(m, **real)
@@ -225,18 +197,18 @@ class DeviceClusters:
         tensor: Tensor = 1.0 - self._inside
         return tensor
 
-    def look(self, n: Tensor, overlap: Tensor, kernel: Tensor) -> None:
-        """Find the neurons near each direction at a state of which n, [G | C] and g are given."""
-        torch, m, P = self._torch, self._m, self._P
-        C = overlap[:, m:]
-        best, nearest = (C.abs() if self._both_poles else C.clamp(min=0.0)).max(1)
+    def look(self) -> None:
+        """Find the neurons near each direction at the state whose rates the field computed last."""
+        torch, field, m, P = self._torch, self._field, self._field.m, self._P
+        C = field.overlap[:, m:]
+        best, nearest = (C.abs() if field.both_poles else C.clamp(min=0.0)).max(1)
         here = torch.where(best**2 > GROUP, nearest, P)
         self._near.copy_(here)
         self._pole.copy_(torch.where(C.gather(1, nearest[:, None])[:, 0] < 0.0, -1.0, 1.0))
         # ‖Σ n σ(u·) − a σ(e·)‖² without a² g(1), as a sum over rows.
-        together = kernel[:, :m] * (here[:, None] == here[None, :])
-        pull = kernel[:, m:].gather(1, nearest[:, None])[:, 0] * self._a[nearest]
-        self._share.copy_(n * (together @ n - 2.0 * pull))
+        together = field.kernel[:, :m] * (here[:, None] == here[None, :])
+        pull = field.kernel[:, m:].gather(1, nearest[:, None])[:, 0] * self._a[nearest]
+        self._share.copy_(field.n * (together @ field.n - 2.0 * pull))
 
     def divide(self, Y: Tensor, before: Tensor, rates: Tensor, h: Tensor) -> None:
         """Make the division for the next step at the state that `look` saw.
@@ -245,20 +217,21 @@ class DeviceClusters:
         (m, W) are those now, with nothing slowed.
         """
         torch, a, D, P = self._torch, self._a, self._D, self._P
+        value, slope = self._field.value, self._field.slope
         n = torch.exp(Y[:, D])
         order, offsets = self._sorted(self._near)
         sums = self._sums(torch.stack([n, self._share], 1).index_select(0, order), offsets)
-        mass, distance = sums[:, 0], a**2 * self._value + sums[:, 1]
+        mass, distance = sums[:, 0], a**2 * value + sums[:, 1]
         drift = self._means((Y - before) / h, n, self._pole, order, offsets)
         miss = self._means(rates, n, self._pole, order, offsets) - drift
         off_direction, off_norm = miss[:, :D].norm(dim=1), miss[:, D].abs()
         accepted = self._counts(self.cluster)[:P] > 0
-        patience = torch.where(accepted, LEAVE_STILL, 1.0)
+        patience = STILL * torch.where(accepted, LEAVE_STILL, 1.0)
         passed = (
             ((mass - a).abs() <= MASS * a)
-            & (distance <= DISTANCE * a**2 * self._value * torch.where(accepted, LEAVE_DISTANCE, 1.0))
-            & (off_direction <= STILL * patience * a * self._slope)
-            & (off_norm <= STILL * patience * 4.0 * a * self._value)
+            & (distance <= DISTANCE * a**2 * value * torch.where(accepted, LEAVE_DISTANCE, 1.0))
+            & (off_direction <= patience * a * slope)
+            & (off_norm <= patience * 4.0 * a * value)
         )
         place = self._near.clamp(max=P - 1)
         cluster = torch.where((self._near < P) & passed[place], self._near, P)
@@ -270,7 +243,7 @@ class DeviceClusters:
 
     def pace(self, h: Tensor) -> None:
         """Fit the slowing to a step of length h: θ = min(1, κ/(rate h)) of direction and norm."""
-        held = 1.0 - (self._kappa / (h * self._rates)).clamp(max=1.0)
+        held = 1.0 - (KAPPA / (h * self._rates)).clamp(max=1.0)
         self._held[:, : self._D] = held[:, :1]
         self._held[:, self._D] = held[:, 1]
 
@@ -283,7 +256,8 @@ class DeviceClusters:
         b, growth = self._rows[:, :D], self._rows[:, D]
         U, F, poles = Y[:, :D], rates[:, :D], (self.sign * self._inside)[:, None]
         lean = self._along(U, b).mul_(self.sign)
-        torch.mul(U, (lean + self._turning * growth)[:, None], out=self._turned[:, :D])
+        turning = 0.25 * self._field.slope / self._field.value
+        torch.mul(U, (lean + turning * growth)[:, None], out=self._turned[:, :D])
         self._turned[:, D].copy_(lean)
         mean = self._means(self._turned, n, self.sign, self._order, self._offsets).index_select(0, self._place)
         growth.add_(lean - mean[:, D], alpha=4.0)
@@ -305,7 +279,7 @@ class DeviceClusters:
         # The drift of a cluster whose members have just changed is unknown, and 0.
         known = (self.drift != 0.0).any(1, keepdim=True)
         rho = torch.where(known, h / (h + h_last) if h_last > 0.0 else 0.0, 0.0)
-        rate, follows = torch.empty_like(self._held), -torch.expm1(-(h * self._rates - self._kappa).clamp(min=0.0))
+        rate, follows = torch.empty_like(self._held), -torch.expm1(-(h * self._rates - KAPPA).clamp(min=0.0))
         rate[:, :D], rate[:, D:] = self._rates[:, :1], self._rates[:, 1:]
         shift = (velocity - (1.0 + rho) * moved / h + rho * self.drift) / (rate + (1.0 + rho) / h)
         shift[:, :D] *= follows[:, :1]
@@ -377,17 +351,12 @@ class DeviceStep:
         tolerance: tuple[float, float, float],
     ) -> None:
         self._torch, self._device = torch, device
-        link, a = problem.activation, np.array(problem.teacher.coefficients, dtype=np.float64)
         m, D = U.shape
-        W = padded(D)
+        # One column for ln n, and one of zeros at least.
+        W = -(-(D + 2) // _ALIGNMENT) * _ALIGNMENT
         self._D = D
-        self.field = DeviceField(
-            torch, device, link.coefficients, a, m, D, sign_matters=problem.information_exponent % 2 == 1
-        )
-        self.clusters = DeviceClusters(
-            torch, self.tensor(a), link.kernel_at_one, float(link.kernel_derivative(1.0)), (m, D, W),
-            both_poles=link.parity == "even", kappa=KAPPA,
-        )  # fmt: skip
+        self.field = DeviceField(torch, device, problem, m, D)
+        self.clusters = DeviceClusters(self.field, W)
         absolute, relative = np.full(W, tolerance[0]), np.full(W, tolerance[1])
         absolute[D:], relative[D:] = tolerance[2], 0.0
         self._absolute, self._relative = self.tensor(absolute), self.tensor(relative)
@@ -480,11 +449,10 @@ class DeviceStep:
 
     def look(self) -> Array:
         """Compute the rates at the present state and find the neurons near each direction; return the events."""
-        field = self.field
-        field.rates(self.now, self.now_rates)
-        self.clusters.look(field.n, field.overlap, field.kernel)
+        self.field.rates(self.now, self.now_rates)
+        self.clusters.look()
         self.evaluations += 1
-        return np.array(field.events().cpu().numpy())
+        return np.array(self.field.events().cpu().numpy())
 
     def at(self, x: float) -> Tensor:
         """Return the state at the fraction x of the step."""
@@ -572,17 +540,13 @@ class TorchFlowStepper(ClusterStepper):
         super().__init__(2 * problem.num_directions)
         torch = self._torch = load_torch(device)
         self._part = problem.learned_part
-        self._value = problem.activation.kernel_at_one
         self._a = np.array(problem.teacher.coefficients, dtype=np.float64)
-        self._sign_matters = problem.information_exponent % 2 == 1
         U, log_norm = unit_vectors(problem)
         self._m, self._D = U.shape
         tolerance = tolerances(problem, rtol, atol)
         self._step = DeviceStep(torch, torch.device(device), problem, U, log_norm, tolerance)
-        self._accepted = self._rejected = 0
         self._time_last = self._length_before = 0.0
-        self._events = self._step.start()
-        record_crossings(self._event_times, self._events, self._events, (0.0, 0.0), lambda _: self._events)
+        self._start_events(self._step.start())
         # A first step short enough to be linear.
         speed = self._step.now_rates[:, : self._D].abs().max() * (rtol / tolerance[0])
         rate = torch.maximum(speed, self._step.now_rates[:, self._D].abs().max())
@@ -608,15 +572,15 @@ class TorchFlowStepper(ClusterStepper):
         field, Y = self._step.field, self._at(t)
         field.rates(Y, self._torch.empty_like(Y))
         students, teachers = field.kernel[:, : self._m], field.kernel[:, self._m :]
-        excess = field.n @ (students @ field.n - 2.0 * (teachers @ self._step.tensor(self._a)))
-        return self._value * float(self._a @ self._a) + float(excess)
+        excess = field.n @ (students @ field.n - 2.0 * (teachers @ field.a))
+        return field.value * float(self._a @ self._a) + float(excess)
 
     def summary(self, t: float) -> dict[str, Array | float]:
         """Return what `OverlapSystem.summarise` says of a time within the last step, without moving G to the host."""
         torch, P, field = self._torch, self._a.size, self._step.field
         loss, Y = self.loss(t), self._at(t)
-        size = Y[:, :P].clamp(min=0.0) if self._sign_matters else Y[:, :P].abs()
-        learned = (field.n @ field.kernel[:, self._m :]) / self._value
+        size = Y[:, :P].clamp(min=0.0) if field.sign_matters else Y[:, :P].abs()
+        learned = (field.n @ field.kernel[:, self._m :]) / field.value
         largest, mass, n = np.split(torch.cat([size.amax(0), learned, field.n]).cpu().numpy(), [P, 2 * P])
         return {"max_overlap": largest, "learned_mass": mass, "squared_norm": n, "loss": loss}
 
@@ -630,11 +594,7 @@ class TorchFlowStepper(ClusterStepper):
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations."""
-        return {
-            "steps_accepted": self._accepted,
-            "steps_rejected": self._rejected,
-            "rhs_evaluations": self._step.evaluations,
-        }
+        return self._counts | {"rhs_evaluations": self._step.evaluations}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
         step, clusters = self._step, self._step.clusters
@@ -652,7 +612,7 @@ class TorchFlowStepper(ClusterStepper):
             "times_and_steps": np.array(numbers),
             "events": np.stack([self._event_times, self._events]),
             "marks": np.array(self._marks),
-            "counts": np.array([self._accepted, self._rejected, step.evaluations]),
+            "counts": np.array(list(self.statistics().values())),
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -670,50 +630,36 @@ class TorchFlowStepper(ClusterStepper):
             step.begin.copy_(step.tensor(given["begin"]))
             step.clusters.reset(*(step.tensor(given[name]) for name in ("cluster", "sign", "drift")))
             step.repeat(length, self._length_before)
-        self._accepted, self._rejected, step.evaluations = given["counts"].tolist()
+        *tried, step.evaluations = given["counts"].tolist()
+        self._counts = dict(zip(self._counts, tried, strict=True))
 
     # --- one step -------------------------------------------------------------------------------------------
 
     def _advance_once(self, target: float) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None.
-
-        Where `target` is inside and the polynomial there is not good enough, the step is shortened as in
-        `LargeFlowStepper`.
-        """
         # What a step starts from is on the device, and is overwritten there.
         with self._whole:
-            return self._step_towards(target)
+            return super()._advance_once(target)
 
-    def _step_towards(self, target: float) -> Status | None:
-        step, h, most, planned = self._step, self._h, LARGEST_FACTOR, 0.0
-        before = step.length or 0.0
-        step.prepare()
-        while True:
-            failure = self._failure(h)
-            if failure is not None:
-                step.withdraw()
-                self._time_last = self._time
-                return failure
-            error = step.attempt(h)
-            if error <= 1.0:
-                events = step.settle(before)
-                if not self._lies_inside(target, h) or step.error_within() <= DENSE_TOLERANCE:
-                    break
-                planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
-                continue
-            self._rejected += 1
-            h = shortened(h, factor_of(error))
-            most, planned = 1.0, 0.0
-        self._length_before = before
-        self._accept(h, events)
-        self._h = planned or h * min(most, max(SMALLEST_FACTOR, factor_of(max(error, 1e-12))))
-        return None
+    def _prepare(self) -> None:
+        self._before = self._step.length or 0.0
+        self._step.prepare()
 
-    def _accept(self, h: float, events: Array) -> None:
-        before, self._events = self._events, events
-        self._time_last, self._time = self._time, self._time + h
-        self._accepted += 1
-        self._mark()
+    def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
+        error = self._step.attempt(h)
+        if not error <= 1.0:
+            return error, 0.0, 0.0
+        self._reached = self._step.settle(self._before)
+        return error, self._step.error_within() if dense else 0.0, 0.0
+
+    def _withdraw(self) -> None:
+        self._step.withdraw()
+        self._time_last = self._time
+
+    def _accept(self, h: float, h_next: float) -> None:
+        before, self._events, self._length_before = self._events, self._reached, self._before
+        self._time_last, self._time, self._h = self._time, self._time + h, h_next
+        self._counts["steps_accepted"] += 1
+        self._marks = [*self._marks[-STALL_STEPS:], self._time]
         passed = np.flatnonzero(np.isnan(self._event_times) & (self._events >= 0.0))
         if passed.size > 0:
             values_at = self._events_at(np.unique(passed % self._a.size), before)
@@ -724,22 +670,18 @@ class TorchFlowStepper(ClusterStepper):
     def _at(self, t: float) -> Tensor:
         """Return the state at a time within the last step, on the device."""
         check_inside(t, self._time_last, self._time)
-        return self._step.at(1.0 if t == self._time else self._fraction(t))
-
-    def _fraction(self, t: float) -> float:
-        assert self._step.length is not None
-        return (t - self._time_last) / self._step.length
+        return self._step.at(1.0 if t == self._time else (t - self._time_last) / (self._step.length or 1.0))
 
     def _events_at(self, directions: Integers, before: Array) -> Callable[[float], Array]:
         """Return a function of t with the values of all events, right for these directions alone."""
         start, coefficients = self._step.columns(directions)
-        values, P = before.copy(), self._a.size
+        values, P, begun, length = before.copy(), self._a.size, self._time_last, self._step.length or 1.0
 
         def values_at(t: float) -> Array:
-            y = start + polynomial(coefficients, self._fraction(t))
+            y = start + polynomial(coefficients, (t - begun) / length)
             C, n = y[:, :-1], np.exp(y[:, -1])
             values[directions], values[P + directions] = events_of_directions(
-                self._part, self._a[directions], C, n, sign_matters=self._sign_matters
+                self._part, self._a[directions], C, n, sign_matters=self._step.field.sign_matters
             )
             return values
 

@@ -22,7 +22,7 @@ plan[BY_BLAS]                  whether BLAS multiplies blocks of a few rows, or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -157,9 +157,8 @@ def assign_rows(
     """Write the cluster of each row, whether it is fast, what it may be about to learn; return whether nothing changed.
 
     `groups` is (members, directions, first, passed), `near` the nearest direction without a cluster and the overlap
-    with it, `before` who was fast and in which cluster, and `now` takes these two and what each row leads. The drifts
-    of the groups that passed move to the front; where members have changed they are 0, since a mean velocity over a
-    step is one of the members it had then.
+    with it, `before` who was fast and in which cluster, `now` takes these two and what each row leads. The drifts of
+    groups that passed move to the front, 0 where members have changed: a drift is that of the members it had then.
     """
     (members, directions, first, passed), (nearest, overlap) = groups, near
     (was_fast, was_cluster), (fast, cluster, leading) = before, now
@@ -185,9 +184,6 @@ def assign_rows(
                 drift[kept, k] = drift[c, k] if same else 0.0
             kept += 1
     return unchanged
-
-
-# Groups of rows that go through a step together, and the rest of the field that a step extrapolates.
 
 
 @kernel
@@ -223,9 +219,6 @@ def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -
     return total
 
 
-# Compiled weight of groups of rows between steps of the large-flow solver.
-
-
 @entry
 def weigh_groups(
     begin: int,
@@ -242,10 +235,9 @@ def weigh_groups(
     """Weigh groups begin … end − 1 of rows: group c holds order[first[c]:first[c + 1]], all near direction[c].
 
     `groups` is (order, first, direction), `before` (U, ln n) at the beginning of the last step, of length h, `now` the
-    same with the field F and growth at its end, and `out` is (drift, result): `drift` (groups, D + 1) is the mean
-    velocity of direction and norm over that step; `result` (groups, 4) the mass, the squared distance
-    ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocity of the direction and that of the norm are now from their
-    drift.
+    same with F and growth at its end. `out` is (drift, result): the mean velocity of direction and norm over that step
+    (groups, D + 1); mass, squared distance ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of the direction and
+    of the norm are now from their drift (groups, 4).
     """
     (order, first, direction), (U_before, log_before), (U, log_n, F, growth) = groups, before, now
     drift, result = out
@@ -333,72 +325,35 @@ class Division:
     #: Places in the order of visit at which blocks begin; the first block holds the sources, if there are any.
     cuts: Integers
     rates: Array  # of the direction and of the norm, (clusters, 2)
-
-    @property
-    def largest_group(self) -> int:
-        """Number of rows that go through a step together: of the largest cluster, or one."""
-        return int(np.diff(self.first).max(initial=1))
-
-    @property
-    def order(self) -> Integers:
-        """Rows in the order in which they are visited."""
-        order: Integers = self.plan[0][ORDER]
-        return order
-
-    @property
-    def first(self) -> Integers:
-        """Places in that order at which each cluster begins, and at which the last one ends."""
-        places: Integers = self.plan[1][FIRST]
-        return places
-
-    @property
-    def directions(self) -> Integers:
-        """Directions that have a cluster, in the order of the plan."""
-        directions: Integers = self.plan[1][DIRECTION, :-1]
-        return directions
-
-    @property
-    def active(self) -> Array:
-        """Coefficients of the directions without a cluster, 0 for the others."""
-        coefficients: Array = self.plan[2][ACTIVE]
-        return coefficients
-
-    @property
-    def sign(self) -> Array:
-        """Pole of its direction at which each neuron of a cluster sits, +1 or −1."""
-        signs: Array = self.plan[0][POLE].astype(np.float64)
-        return signs
+    order: Integers  # rows in the order in which they are visited
+    #: Places in that order at which each cluster begins, and at which the last one ends.
+    first: Integers
+    directions: Integers  # that have a cluster, in the order of the plan
+    active: Array  # coefficients of the directions without a cluster, 0 for the others
 
 
+@dataclass
 class Divider:
     """Divides neurons, step after step, with hysteresis.
 
-    `link` is the data of g, `value` and `slope` are g(1) and g'(1), `columns` is D. With `both_poles` a neuron at −θ_p
-    is as good as one at θ_p, as it is for an even kernel; `by_blas` says how blocks of a few rows are multiplied.
+    With `both_poles` a neuron at −θ_p is as good as one at θ_p, as it is for an even kernel; `by_blas` says how blocks
+    of a few rows are multiplied.
     """
 
-    def __init__(
-        self,
-        link: Array,
-        workers: Workers,
-        a: Array,
-        value: float,
-        slope: float,
-        columns: int,
-        *,
-        both_poles: bool,
-        by_blas: bool,
-    ) -> None:
-        self._link, self._workers = link, workers
-        self._by_blas = by_blas
-        self._a = a
-        self._value = value
+    link: Array  # data of g
+    workers: Workers
+    a: Array
+    value: float  # g(1)
+    slope: float  # g'(1)
+    columns: int  # D
+    both_poles: bool
+    by_blas: bool
+    #: Of the last division: direction without a cluster that each neuron may be about to learn, −1 for none.
+    leading: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
         #: Rates of direction and norm, per teacher coefficient.
-        self._rates = np.array([slope, 4.0 * value])
-        self._columns = columns
-        self._both_poles = both_poles
-        #: Of the last division: direction without a cluster that each neuron may be about to learn, −1 for none.
-        self.leading: Integers = np.empty(0, dtype=np.int64)
+        self._rates = np.array([self.slope, 4.0 * self.value])
 
     def divide(self, state: State, before: State, h: float, last: Division | None) -> tuple[Division, Array]:
         """Return the division at a state, and the drift of its clusters over the last step, shape (clusters, D + 1).
@@ -407,7 +362,7 @@ class Divider:
         division.
         """
         m, D = state.U.shape
-        active = self._a if last is None else last.active
+        active = self.a if last is None else last.active
         nearest, overlap = self._nearest(state, active)
         members, directions, first = self._groups(nearest[0], overlap[0])
         sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
@@ -415,19 +370,16 @@ class Divider:
 
         def weigh(begin: int, end: int) -> None:
             groups = members, first, directions
-            weigh_groups(begin, end, h, self._link, groups, self._a, sign, before.vectors, state.whole, (drift, result))
+            weigh_groups(begin, end, h, self.link, groups, self.a, sign, before.vectors, state.whole, (drift, result))
 
-        self._workers.over_parts(directions.size, weigh)
-        passed, left = np.empty(directions.size, dtype=np.bool_), np.empty(self._a.size)
-        if judge_groups(h, self._value, self._rates, _TESTS, directions, self._a, active, result, passed, left):
+        self.workers.over_parts(directions.size, weigh)
+        passed, left = np.empty(directions.size, dtype=np.bool_), np.empty(self.a.size)
+        if judge_groups(h, self.value, self._rates, _TESTS, directions, self.a, active, result, passed, left):
             nearest, overlap = self._nearest(state, left)
         # Before the first step no neuron is in a cluster, nor in none.
         was = (np.zeros(m, dtype=np.bool_), np.full(m, -2)) if last is None else (last.fast, last.cluster)
-        fast, cluster, self.leading = (
-            np.empty(m, dtype=np.bool_),
-            np.empty(m, dtype=np.int64),
-            np.empty(m, dtype=np.int64),
-        )
+        fast = np.empty(m, dtype=np.bool_)
+        cluster, self.leading = np.empty((2, m), dtype=np.int64)
         groups = members, directions, first, passed
         now = fast, cluster, self.leading
         unchanged = assign_rows(FAST, LEADS, groups, (nearest[1], overlap[1]), was, now, drift)
@@ -445,23 +397,24 @@ class Divider:
         order = np.concatenate([sources, inside, np.flatnonzero(~fast & (cluster < 0))])
         number = np.full(m, -1, dtype=np.int64)
         number[inside] = np.searchsorted(directions, cluster[inside])
-        active = self._a.copy()
+        active = self.a.copy()
         active[directions] = 0.0
         of_rows = np.stack([order, number, sign.astype(np.int64)])
         clusters = np.stack([first, np.append(directions, -1)])
+        work, most = BLOCK * sources.size * self.columns, UNCOPIED if self.by_blas else np.inf
+        block = BLOCK if work <= most else BLOCK // 2 if work <= 2 * most else LONGEST_BLOCK
         return Division(
             fast=fast,
             cluster=cluster,
             sources=sources,
-            plan=(of_rows, clusters, np.stack([active, self._a]), self._link, self._by_blas),
-            cuts=_cuts(sources.size, first, m, self._block_length(sources.size)),
-            rates=self._a[directions, None] * self._rates,
+            plan=(of_rows, clusters, np.stack([active, self.a]), self.link, self.by_blas),
+            cuts=_cuts(sources.size, first, m, block),
+            rates=self.a[directions, None] * self._rates,
+            order=order,
+            first=first,
+            directions=directions,
+            active=active,
         )
-
-    def _block_length(self, sources: int) -> int:
-        """Return how many rows a block should have."""
-        work, most = BLOCK * sources * self._columns, UNCOPIED if self._by_blas else np.inf
-        return BLOCK if work <= most else BLOCK // 2 if work <= 2 * most else LONGEST_BLOCK
 
     def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
         """Return the nearest direction of each neuron, then that among the active ones, and the overlaps: (2, m)."""
@@ -470,17 +423,17 @@ class Divider:
 
         def part(begin: int, end: int) -> None:
             nearest_directions(
-                state.U[begin:end], self._both_poles, active, nearest[0, begin:end], overlap[0, begin:end],
+                state.U[begin:end], self.both_poles, active, nearest[0, begin:end], overlap[0, begin:end],
                 nearest[1, begin:end], overlap[1, begin:end],
             )  # fmt: skip
 
-        self._workers.over_rows(part)
+        self.workers.over_rows(part)
         return nearest, overlap
 
     def _groups(self, nearest: Integers, overlap: Array) -> tuple[Integers, Integers, Integers]:
         """Return the neurons near a direction, direction by direction, the directions, and where each begins."""
         members, directions, first = (
-            np.empty(size, dtype=np.int64) for size in (nearest.size, self._a.size, self._a.size + 1)
+            np.empty(size, dtype=np.int64) for size in (nearest.size, self.a.size, self.a.size + 1)
         )
         count = group_rows(nearest, overlap, GROUP, members, directions, first)
         return members[: first[count]], directions[:count], first[: count + 1]

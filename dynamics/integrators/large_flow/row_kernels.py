@@ -30,6 +30,16 @@ LEADING = 5
 
 
 @kernel
+def along(u: Vector, v: Vector) -> float:
+    """Return (u·v)/(u·u)."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * v[k]
+        length += u[k] * u[k]
+    return product / length
+
+
+@kernel
 def combine(base: Vector, stages: Cube, x: int, row: int, h: float, out: Vector) -> None:
     """Set out = base + h Σ_s w_s k_s for one neuron, with a row of the tableau: its stages are read from level 2."""
     places, count = DOP853_PLACES[row], DOP853_COUNTS[row]
@@ -125,28 +135,6 @@ def write_cubic(
 
 
 @kernel
-def write_dense(
-    i: int, x: int, h: float, rise: Vector, growth_rise: float, all_stages: Stages, zero: Vector, polynomials: Dense
-) -> None:
-    """Write the seven coefficients of the dense output of one row, given how far the step took it."""
-    (stages, growth_stages), (dense, dense_growth) = all_stages, polynomials
-    write_cubic(i, x, h, rise, growth_rise, all_stages, polynomials)
-    for q in range(4):
-        combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
-        dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
-
-
-@kernel
-def dense_error(i: int, dense: Cube, dense_growth: Matrix) -> float:
-    """Return the error of the dense output of one row, as a length in R^(D + 1)."""
-    square = dense_growth[6, i] ** 2
-    for k in range(dense.shape[2]):
-        square += dense[6, i, k] ** 2
-    error: float = DOP853_DENSE_ERROR * np.sqrt(square)
-    return error
-
-
-@kernel
 def finish_row(
     i: int,
     x: int,
@@ -178,8 +166,15 @@ def finish_row(
         for k in range(D):
             rise[k] -= U[i, k]
             zero[k] = 0.0
-        write_dense(i, x, h, rise, growth_rise, all_stages, zero, polynomials)
-        error_within[i] = dense_error(i, polynomials[0], polynomials[1]) / tolerance[1]
+        dense, dense_growth = polynomials
+        write_cubic(i, x, h, rise, growth_rise, all_stages, polynomials)
+        for q in range(4):
+            combine(zero, stages, x, 18 + q, h, dense[3 + q, i])
+            dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
+        square = dense_growth[6, i] ** 2
+        for k in range(D):
+            square += dense[6, i, k] ** 2
+        error_within[i] = DOP853_DENSE_ERROR * np.sqrt(square) / tolerance[1]
 
 
 @entry
@@ -300,14 +295,10 @@ def interpolate_rows(
             U_out[i, k] *= length
 
 
-# Compiled end of a step for slowed clusters: where their stiff means belong once the full field there is known.
-#
-# A state is (U, ln n, F, growth) where the stages end. `lag` is (rest, rest_growth, slots, weights, part,
-# part_growth, ahead, ahead_growth): the extrapolated rest of the field is Σ_q weights_q rest[slots_q], `part` the
-# partial field at the end of the step, and `ahead`, if it has rows, the error of what distant sources were expected
-# to exert there.
-
-
+# Where slowed clusters end a step, once the full field there is known. A state is (U, ln n, F, growth) where the stages
+# end. `lag` is (rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth): the extrapolated rest of
+# the field is Σ_q weights_q rest[slots_q], `part` the partial field at the end of the step, and `ahead`, if it has
+# rows, the error of what distant sources were expected to exert there.
 Moving = tuple[Matrix, Vector, Matrix, Vector]
 Lag = tuple[Cube, Matrix, Integers, Vector, Matrix, Vector, NDArray[Any], Vector]
 
@@ -323,14 +314,11 @@ def miss_of_row(i: int, u: Vector, F: Matrix, growth: Vector, lag: Lag, miss: Ve
     if ahead.shape[0] > 0:
         for k in range(D):
             miss[k] -= ahead[i, k]
-    along = length = 0.0
     for k in range(D):
         miss[k] = F[i, k] - part[i, k] - miss[k]
-        along += miss[k] * u[k]
-        length += u[k] * u[k]
-    along /= length
+    radial = along(u, miss)
     for k in range(D):
-        miss[k] -= along * u[k]
+        miss[k] -= radial * u[k]
     off: float = growth[i] - part_growth[i] - rest_number(i, weights, slots, rest_growth)
     if ahead.shape[0] > 0:
         off += ahead_growth[i]
@@ -400,11 +388,7 @@ def weigh_shifts(
             off[D] += share * miss_of_row(i, U[i], F, growth, lag, miss)
             velocity[D] += share * 4.0 * growth[i]
             moved[D] += share * forward * (log_n[i] - log_begin[i])
-            radial = length = 0.0
-            for k in range(D):
-                radial += F[i, k] * U[i, k]
-                length += U[i, k] * U[i, k]
-            radial /= length
+            radial = along(U[i], F[i])
             for k in range(D):
                 off[k] += w * miss[k]
                 velocity[k] += w * (F[i, k] - radial * U[i, k])
@@ -438,9 +422,9 @@ def shift_clusters(chosen: Integers, share: float, state: Moving, lag: Lag, shif
             i = of_rows[ORDER, x]
             s = of_rows[POLE, i]
             own = miss_of_row(i, U[i], F, growth, lag, miss)
-            along = 0.0
+            radial = 0.0
             for k in range(D):
-                along += b[k] * U[i, k]
+                radial += b[k] * U[i, k]
             for k in range(D):
-                U[i, k] += share * (miss[k] - s * off[k]) + s * (b[k] - along * U[i, k])
+                U[i, k] += share * (miss[k] - s * off[k]) + s * (b[k] - radial * U[i, k])
             log_n[i] += share * (own - off[D]) + b[D]

@@ -1,4 +1,8 @@
-"""Times within a step at which slow rows feel the fast sources, and the polynomial through what they feel there."""
+"""The compiled passes over all neurons of a large flow, and the arrays they work on.
+
+Passes are shared among threads. The rest of the field, without fast sources, active teachers and own clusters, is
+extrapolated from its past values.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,19 @@ from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.large_flow.division import State
+from dynamics.integrators.large_flow.division import POLE, State
 from dynamics.integrators.large_flow.row_kernels import events_of_rows
-from dynamics.integrators.large_flow.source_kernels import (
+from dynamics.integrators.large_flow.step_kernels import (
     LAST_STAGE,
+    PULLED_BLOCK,
     TOGETHER,
     partial_rows,
     place_sources,
+    pull_rows,
+    renew_moved,
+    step_rows,
     step_sources,
 )
-from dynamics.integrators.large_flow.step_kernels import PULLED_BLOCK, pull_rows, renew_moved, step_rows
 from dynamics.threads import GRAIN, Workers
 from hermite.arrays import Array, Integers
 
@@ -36,16 +43,11 @@ if TYPE_CHECKING:
     from hermite.arrays import Array, Integers
 
 
-#: Nodes of a step, the extrema of the Chebyshev polynomial T_3 on [0, 1], both ends among them. With more of them
-#: errors were the same: those of the rows, which are expected to move on evenly.
+#: Nodes of a step at which slow rows feel the fast sources: the extrema of the Chebyshev polynomial T_3 on [0, 1], both
+#: ends among them. With more of them errors were the same: those of the rows, which are expected to move on evenly.
 NODES: Array = np.array([0.0, 0.25, 0.75, 1.0])
-
-
 #: Coefficients of the polynomial through values at the nodes: of power q, for each node, shape (nodes, nodes).
 POWERS: Array = np.linalg.inv(np.vander(NODES, increasing=True)).astype(np.float64)
-
-
-# The rest of the field, without fast sources, active teachers and own clusters: its past values, extrapolated.
 
 
 #: Degree of the polynomial, for which weights are written out below.
@@ -62,10 +64,6 @@ class Extrapolation(NamedTuple):
     growth: Array
     slots: Integers
     powers: Array
-
-    def arrays(self) -> tuple[Array, Array, Integers, Array]:
-        """Return the four arrays as compiled functions take them."""
-        return self.rest, self.growth, self.slots, self.powers
 
     @property
     def at_end(self) -> Array:
@@ -119,34 +117,18 @@ class Rests:
         powers = _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
         return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
-    def correction(self, h: float) -> float:
-        """Return ∫_0^h ω(τ) dτ / ω(h), ω(τ) = Π (τ + distance): what an error at h is worth over the whole step.
+    def correction(self, h: float, rates: Array) -> Array:
+        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for every λ, ω(τ) = Π (τ + distance).
 
-        The polynomial through one more point, the rest at h, differs from the extrapolated one by the error times
-        ω(τ)/ω(h).
+        That is what an error at h is worth over the whole step where a mode relaxes at the rate λ: the polynomial
+        through one more point, the rest at h, differs from the extrapolated one by the error times ω(τ)/ω(h).
         """
-        past = self._past()
-        # ω is τ, τ (τ − p) or τ (τ − p)(τ − q); written out like the weights below.
-        if not past:
-            return 0.5 * h
-        p, q = past[0], past[-1]
-        if len(past) == 1:
-            return h * (h / 3.0 - p / 2.0) / (h - p)
-        return h * (h * h / 4.0 - (p + q) * h / 3.0 + p * q / 2.0) / ((h - p) * (h - q))
-
-    def relaxed_correction(self, h: float, rates: Array) -> Array:
-        """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for every λ: the same where a mode relaxes at that rate."""
         omega, last = h * _NODES, h
-        for p in self._past():
-            omega = omega * (h * _NODES - p)
-            last *= h - p
+        for past in (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist():
+            omega = omega * (h * _NODES - past)
+            last *= h - past
         integral: Array = np.exp(np.multiply.outer(-h * rates, 1.0 - _NODES)) @ (_WEIGHTS * omega) * (h / last)
         return integral
-
-    def _past(self) -> list[float]:
-        """Return the times of all values that the polynomial takes but the newest, relative to that."""
-        past: list[float] = (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist()
-        return past
 
 
 def _lagrange(times: list[float]) -> Array:
@@ -165,13 +147,6 @@ def _lagrange(times: list[float]) -> Array:
     return np.array([[1.0, 0.0, 0.0], [-(p + q) / now, -q / one, -p / two], [1.0 / now, 1.0 / one, 1.0 / two]])
 
 
-# The fast sources of a step, which take it in several parts before any other row begins.
-#
-# They decide how long a step can be: without them it could be twice as long. Nothing that they feel within a step
-# depends on the other rows, so the step is divided into equal parts for them alone, each with the stages, the error and
-# the dense output of a step of its own.
-
-
 #: Parts of a step at most. With 2, 3, 4 and 8 of them 256 directions take 721, 621, 608 and 607 steps, and 1067 with 1.
 MOST_PARTS = 4
 #: Products of numbers in the forces of the sources on each other from which on threads share each of their stages: a
@@ -182,8 +157,11 @@ _TIMES = np.concatenate([DOP853_C, NODES])
 
 
 class Sources:
-    """States, stages and dense output of the fast sources of one division, for `rows` in D columns.
+    """States, stages and dense output of the fast sources of one division, in D columns.
 
+    They take a step in several parts before any other row begins, since they decide how long a step can be: without
+    them it could be twice as long. Nothing that they feel within a step depends on the other rows, so the step is
+    divided into equal parts for them alone, each with the stages, the error and the dense output of a step of its own.
     `precision` is that of the vectors at the nodes.
     """
 
@@ -224,7 +202,7 @@ class Sources:
                 reached = ends[part + 1], log_ends[part + 1], error[part], error_within[part], tolerance, leading
                 step_sources(
                     (first, last, begin, end), (step.h / step.parts, part, step.parts), (ends[part], log_ends[part]),
-                    step.rests.arrays(), path, reached, (dense[part], growth_dense[part]), self._plan,
+                    (*step.rests,), path, reached, (dense[part], growth_dense[part]), self._plan,
                 )  # fmt: skip
 
             if S * S * D < SMALLEST_SHARED_STAGE:
@@ -276,9 +254,6 @@ class SourcesInside:
         return x * self._parts - part, (begin, end, (self._dense[0][part], self._dense[1][part]))
 
 
-# The compiled passes over all neurons of a large flow, shared among threads, and the arrays they work on.
-
-
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
 #: some 5e-7 of itself then, because products of neurons are by 1e-8, and those of unrelated neurons are 1/√d.
 SINGLE_STATE, SINGLE_RTOL = 500_000, 1e-5
@@ -318,7 +293,7 @@ class Step:
             "last_slots": self.rests.slots.copy(),
             "fast": self.division.fast.copy(),
             "cluster": self.division.cluster.copy(),
-            "sign": self.division.sign.copy(),
+            "sign": self.division.plan[0][POLE].astype(np.float64),
             "pace": self.pace.copy(),
             "drift": self.drift.copy(),
             "leading": self.leading.copy(),
@@ -378,7 +353,7 @@ class Rows:
         self._node_powers = POWERS[:count, :count].copy()
         self._near = np.empty((m, sources), dtype=np.bool_)
         self.ahead = self._ahead[0][: m if count else 0], self._ahead[1]
-        sizes, group = np.diff(division.cuts), division.largest_group
+        sizes, group = np.diff(division.cuts), int(np.diff(division.first).max(initial=1))
         # The first thread has the sources as well.
         blocks = [int(sizes.max())] + [int(sizes[1 if sources else 0 :].max(initial=1))] * (self.workers.count - 1)
         self._work = [
@@ -429,7 +404,7 @@ class Rows:
         )  # fmt: skip
         ends = *step.reached.vectors, self.error, self.error_within, self.tolerance, step.leading
         step_rows(
-            (first, last, step.division.cuts), (again, dense, step.h), step.begin.whole[:3], step.rests.arrays(),
+            (first, last, step.division.cuts), (again, dense, step.h), step.begin.whole[:3], (*step.rests,),
             sources, (step.pace, step.drift), ends, self.dense, (self._work[thread], self._room[thread]),
             step.division.plan,
         )  # fmt: skip

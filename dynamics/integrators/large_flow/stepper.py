@@ -1,4 +1,27 @@
-"""Constants of step control, and the common part of the steppers with slowed clusters."""
+r"""Steps of the large-flow solver, and the common part of the steppers with slowed clusters.
+
+State: rows u_i on the unit sphere of R^D, D = min(d, P + m), and ln n_i; G = U Uᵀ is never integrated.
+
+.. math:: u_i' = F_i - (F_i \cdot u_i)\, u_i, \qquad
+   F_i = \sum_p a_p g'(C_{ip})\, e_p - \sum_j n_j g'(u_i \cdot u_j)\, u_j, \qquad
+   (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
+
+The pair DOP853 carries it, with three devices:
+
+* *Slowed clusters.* A learned direction relaxes at rates a_p g'(1) and 4 a_p g(1), the only stiff modes: the
+  mass-weighted means over the neurons on it. Their velocity v is replaced by θ v + (1 − θ) v_last, θ = min(1, κ /
+  (rate · h)): the mode still reaches its slow manifold within a step, and moves with it as it moved in the last step.
+* *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage; the
+  rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The size of
+  the correction controls the step as the embedded error does.
+* *Rows in cache.* Given the path of the fast neurons, which take the step in up to four parts, all others are
+  independent of each other within a step, so a block of rows goes through all stages before the next begins. A neuron
+  that is alone on its direction and hardly moves takes an exponential step in their place.
+
+References
+----------
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5.
+"""
 
 from __future__ import annotations
 
@@ -70,21 +93,20 @@ def factor_of(error: float) -> float:
     return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
 
 
-def shortened(h: float, factor: float) -> float:
-    """Return the length of the next try after a step of length h was rejected."""
-    return h * max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
-
-
 class ClusterStepper:
-    """A stepper with slowed clusters: time, events, and whether steps still advance the time."""
+    """A stepper with slowed clusters: time, events, control of the step, and whether steps still advance the time.
 
-    #: Length of the next step.
-    _h: float
+    A subclass prepares a step, tries lengths of it, and accepts one.
+    """
 
     def __init__(self, num_events: int) -> None:
         self._time = 0.0
+        #: Length of the next step.
+        self._h = 0.0
+        self._events = np.empty(num_events)
         self._event_times = np.full(num_events, np.nan)
         self._marks: list[float] = []
+        self._counts = {"steps_accepted": 0, "steps_rejected": 0}
         # Held while what `state` copies is changed.
         self._whole = threading.Lock()
 
@@ -115,10 +137,6 @@ class ClusterStepper:
                 return failure
         return Status.REACHED
 
-    def statistics(self) -> dict[str, int]:
-        """Return counts of steps and evaluations of the full field."""
-        raise NotImplementedError
-
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
         with self._whole:
@@ -128,32 +146,63 @@ class ClusterStepper:
         raise NotImplementedError
 
     def _tried(self) -> int:
-        counts = self.statistics()
-        return counts["steps_accepted"] + counts["steps_rejected"]
+        return self._counts["steps_accepted"] + self._counts["steps_rejected"]
 
-    def _advance_once(self, target: float) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None."""
+    def _prepare(self) -> None:
+        """Divide the neurons for the next step."""
         raise NotImplementedError
 
-    def _failure(self, h: float) -> Status | None:
-        """Return why no step of length h can be taken, or None."""
-        if h > SMALLEST_STEP * self._time or (self._time == 0.0 and h > 1e-290):
-            return None
-        return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+    def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
+        """Compute a step of length h; return the errors of its end, of its polynomial if `dense`, and of its lag.
 
-    def _lies_inside(self, target: float, h: float) -> bool:
-        """Return whether a time lies within a step of length h; by rounding a step to it may end a bit beyond it."""
-        return self._time < target < self._time + h and h != target - self._time
+        They are in units of tolerances. Where one is too large, those that follow need not be computed.
+        """
+        raise NotImplementedError
 
-    def _mark(self) -> None:
-        """Remember the time of an accepted step."""
-        self._marks = [*self._marks[-STALL_STEPS:], self._time]
+    def _lag_factor(self, excess: float, past: int = 1) -> float:
+        """Return the factor by which the length of a step may change, given the error of a lag of `past` values."""
+        return float(LAG_SAFETY * excess ** (-1.0 / (past + 1.0)))
 
+    def _accept(self, h: float, h_next: float) -> None:
+        """Make the step that was tried the last one, all at once, and `h_next` the length of the next."""
+        raise NotImplementedError
 
-# Dense output of a step of the large-flow solver, and the values of events inside it.
-#
-# Where its coefficients were not computed with the step, the rows go once more through the stages when it is asked for:
-# at events the deciding ones alone.
+    def _withdraw(self) -> None:
+        """Go back to the beginning of a step that cannot be taken."""
+        raise NotImplementedError
+
+    def _start_events(self, values: Array) -> None:
+        """Take over the values of the events at the start, and record those that are passed there."""
+        self._events = values
+        record_crossings(self._event_times, values, values, (self._time, self._time), lambda _: values)
+
+    def _advance_once(self, target: float) -> Status | None:
+        """Take one accepted step; return why that is impossible, or None.
+
+        If `target` is inside, the dense output is computed with the step. Where that is not good enough, as with a
+        stiff mode, the step ends at `target`, or after a fifth of its length if `target` comes before that.
+        """
+        self._prepare()
+        h, most, planned = self._h, LARGEST_FACTOR, 0.0
+        while True:
+            if not (h > SMALLEST_STEP * self._time or (self._time == 0.0 and h > 1e-290)):
+                self._withdraw()
+                return Status.STEP_TOO_SMALL if np.isfinite(h) else Status.NOT_FINITE
+            # By rounding a step to the target may end a bit beyond it.
+            dense = self._time < target < self._time + h and h != target - self._time
+            error, error_within, excess = self._try(h, dense=dense)
+            if error <= 1.0 and error_within > DENSE_TOLERANCE:
+                planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
+                continue
+            if error <= 1.0 and excess <= LAG_REJECTION:
+                break
+            self._counts["steps_rejected"] += 1
+            factor = factor_of(error) if not error <= 1.0 else self._lag_factor(excess)
+            h *= max(SMALLEST_FACTOR, min(factor, LAG_SAFETY))
+            most, planned = 1.0, 0.0
+        factor = min(factor_of(max(error, 1e-12)), self._lag_factor(max(excess, 1e-12)))
+        self._accept(h, planned or h * min(most, max(SMALLEST_FACTOR, factor)))
+        return None
 
 
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
@@ -161,7 +210,11 @@ DECIDES = 0.1
 
 
 class DenseOutput:
-    """The polynomial inside one step; `ready` says that its coefficients were computed with the step."""
+    """The polynomial inside one step; `ready` says that its coefficients were computed with the step.
+
+    Where they were not, the rows go once more through the stages when it is asked for: at events the deciding ones
+    alone.
+    """
 
     def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
         self._rows = rows
@@ -186,9 +239,9 @@ class DenseOutput:
         sources = step.division.sources
         if sources.size > 0:
             inside, states = self._of_sources().part_at(x)
-            vectors, logs = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
-            interpolate_rows(0, sources.size, inside, *states, (vectors, logs))
-            U[sources], log_norm[sources] = vectors, logs
+            found = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
+            interpolate_rows(0, sources.size, inside, *states, found)
+            U[sources], log_norm[sources] = found
         return U, log_norm
 
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
@@ -198,32 +251,30 @@ class DenseOutput:
         small share of all others are enough.
         """
         passes, step = self._rows, self._step
-        directions = np.unique(passed % passes.a.size)
+        division, P = step.division, passes.a.size
+        directions = np.unique(passed % P)
         near = (step.end.U[:, directions] ** 2 > DECIDES).any(axis=1)
         deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
-        self._prepare(np.unique(self._block_of(deciding)))
-        shares = {int(p): self._share(others, int(p)) for p in directions}
-        fast = step.division.fast[deciding]
-        rows, sources = deciding[~fast], np.searchsorted(step.division.sources, deciding[fast])
-        values = before.copy()
+        place = np.argsort(division.order)[deciding]
+        self._prepare(np.unique(np.searchsorted(division.cuts, place, side="right") - 1))
+        shares = {p: self._share(others, p) for p in directions.tolist()}
+        fast = division.fast[deciding]
+        rows, sources = deciding[~fast], np.searchsorted(division.sources, deciding[fast])
+        values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
 
         def values_at(t: float) -> Array:
             x = (t - step.time) / step.h
-            for p in directions.tolist():
-                emergence, mass = self._deciding_events(rows, sources, p, x)
-                values[p] = emergence
-                values[passes.a.size + p] = mass + shares[p](x)
+            for p, share in shares.items():
+                ends = step.begin.vectors, step.end.vectors, passes.dense
+                events_inside(passes.link, rows, p, x, passes.sign_matters, *ends, out)
+                if sources.size > 0:
+                    inside, states = self._of_sources().part_at(x)
+                    events_inside(passes.link, sources, p, inside, passes.sign_matters, *states, of_sources)
+                values[p] = max(out[0], of_sources[0]) - 0.5
+                values[P + p] = out[1] + of_sources[1] - 0.5 * passes.a[p] + share(x)
             return values
 
         return values_at
-
-    def _block_of(self, rows: Integers) -> Integers:
-        """Return the block in which each row is visited."""
-        division = self._step.division
-        order = division.order
-        place = np.empty(order.size, dtype=np.int64)
-        place[order] = np.arange(order.size)
-        return np.searchsorted(division.cuts, place[rows], side="right") - 1
 
     def _prepare(self, blocks: Integers) -> None:
         """Write the coefficients of some blocks, and of the sources, on which all depend."""
@@ -232,18 +283,6 @@ class DenseOutput:
         missing = blocks[~self._ready[blocks]]
         self._rows.write_dense(self._step, missing)
         self._ready[missing] = True
-
-    def _deciding_events(self, rows: Integers, sources: Integers, p: int, x: float) -> tuple[float, float]:
-        """Return the two events of direction p, computed from some rows and some sources alone."""
-        step, passes = self._step, self._rows
-        out, of_sources = np.empty(2), np.zeros(2)
-        how = p, x, passes.sign_matters
-        events_inside(passes.link, rows, *how, step.begin.vectors, step.end.vectors, passes.dense, out)
-        if sources.size > 0:
-            inside, states = self._of_sources().part_at(x)
-            events_inside(passes.link, sources, p, inside, passes.sign_matters, *states, of_sources)
-        mass = float(out[1] + of_sources[1])
-        return float(max(out[0], of_sources[0])) - 0.5, mass - 0.5 * float(passes.a[p])
 
     def _of_sources(self) -> SourcesInside:
         """Return the states of the sources inside the step, which `_prepare` has computed."""
@@ -267,116 +306,11 @@ class DenseOutput:
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
 
 
-# Corrections at the end of a step, where the full field is known: of rows for the lag, of clusters for slowing.
-#
-# Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from their
-# slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place: one that has
-# little mass, at rest beside learned directions, sums that up over its whole life.
-
-
 #: Part of a step that an error of what distant sources were expected to exert at its end is worth: rows leave an even
 #: motion like the square of the time.
 SHARE_AHEAD = 1.0 / 3.0
 #: Part of that from which on clusters move too when another is noticed: a few of hundreds, late in a large flow.
 MOVED = 0.1
-
-
-def settle(rows: Rows, rests: Rests, step: Step, h_last: float | None, kappa: float) -> float:
-    """Evaluate the full field at the end of a step, correct the step by it; return the error of lag and clusters.
-
-    The error is in units of the lag's tolerance. The free slot of `rests` takes the end of the step. `h_last` is the
-    length of the step before, None at the first, and modes are slowed to κ relaxations per step.
-    """
-    h, correction, slot, state = step.h, rests.correction(step.h), rests.free_slot(), step.reached
-    rows.field(state.U, state.log_norm, state.F, state.growth)
-    rows.partial(state, rests.rest[slot], rests.rest_growth[slot], compares=True)
-    lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot], *rows.ahead)
-    displaced = _land(rows, rests, step, lag, correction, slot, h_last, kappa)
-
-    def part(begin: int, end: int) -> None:
-        shares = correction, h * SHARE_AHEAD
-        settle_rows(begin, end, *shares, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
-
-    rows.workers.over_rows(part)
-    share = h / (rests.newest_first.size + 1.0)
-    off = np.maximum(share * rows.miss.max(axis=0) * (1.0, 4.0), displaced)
-    excess = float((off / rows.lag_tolerance).max())
-    return excess if np.isfinite(excess) else np.inf
-
-
-def _land(
-    rows: Rows,
-    rests: Rests,
-    step: Step,
-    lag: tuple[Any, ...],
-    correction: float,
-    slot: int,
-    h_last: float | None,
-    kappa: float,
-) -> Array:
-    """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
-
-    Slot `slot` holds the state where the stages end, its field, and its partial field as the rest, and `lag` is what
-    kernels are told of that. What is moved is moved there, other rows by `correction` times the error of the rest; the
-    fields follow. Returned are the largest distances of a mean direction and of a mean ln n from where they belong.
-    """
-    division, h, state = step.division, step.h, step.reached
-    count = division.directions.size
-    if count == 0:
-        return np.zeros(2)
-    # Modes that relax less than κ within a step are not slowed.
-    follows = -np.expm1(-np.maximum(h * division.rates - kappa, 0.0))
-    shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
-    overlaps, curvature = np.empty(rows.a.size), np.empty(rows.a.size)
-    largest_overlaps(state.U, division.cluster, overlaps)
-    curvatures(rows.link, overlaps, curvature)
-    ratio = 0.0 if h_last is None else h / (h + h_last)
-    modes = division.rates, follows, rests.relaxed_correction(h, division.rates), step.drift
-    out = curvature, shift, size
-
-    def weigh(begin: int, end: int) -> None:
-        weigh_shifts(begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, out, division.plan)
-
-    rows.workers.over_parts(count, weigh)
-    noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
-    if not noticed.max() <= 1.0:
-        order, first = division.order, division.first
-        moves = ~(noticed <= MOVED)
-        chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
-        before = state.U[moved], np.exp(state.log_norm[moved])
-        shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
-        rows.follow(state, moved, before)
-        blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
-        rows.partial(state, rests.rest[slot], rests.rest_growth[slot], blocks)
-    largest: Array = size[:, :2].max(axis=0)
-    return largest
-
-
-# Steps of the large-flow solver.
-#
-# State: rows u_i on the unit sphere of R^D, D = min(d, P + m), and ln n_i; G = U Uᵀ is never integrated.
-#
-# .. math:: u_i' = F_i - (F_i \cdot u_i)\, u_i, \qquad
-# F_i = \sum_p a_p g'(C_{ip})\, e_p - \sum_j n_j g'(u_i \cdot u_j)\, u_j, \qquad
-# (\ln n_i)' = 4 \Big[\sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij})\Big]
-#
-# The pair DOP853 carries it, with three devices:
-#
-# * *Slowed clusters.* A learned direction relaxes at rates a_p g'(1) and 4 a_p g(1), the only stiff modes: the
-# mass-weighted means over the neurons on it. Their velocity v is replaced by θ v + (1 − θ) v_last, θ = min(1, κ /
-# (rate · h)): the mode still reaches its slow manifold within a step, and moves with it as it moved in the last step.
-# * *Lagged rest.* Fast neurons, directions without a cluster and the inside of clusters are evaluated at every stage;
-# the rest of the field once per step, extrapolated by a polynomial and corrected when the new value is known. The
-# size of the correction controls the step as the embedded error does. * *Rows in cache.* Given the path of the fast
-# neurons, which take the step in up to four parts, all others are independent of each other within a step, so a block
-# of rows goes through all stages before the next begins. A neuron that is alone on its direction and hardly moves
-# takes an exponential step in their place.
-#
-# References
-# ----------
-# E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, second edition, section II.5.
-
-
 #: Share by which parts may be longer than wanted.
 ROUNDING = 1e-3
 
@@ -395,15 +329,13 @@ class LargeFlowStepper(ClusterStepper):
         lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
         self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
-        self._divider = Divider(
-            rows.link, rows.workers, rows.a, rows.value, rows.slope, D, both_poles=both_poles, by_blas=rows.by_blas
-        )
+        self._divider = Divider(rows.link, rows.workers, rows.a, rows.value, rows.slope, D, both_poles, rows.by_blas)
         self._rests = Rests(m, D)
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
-        #: Length of the parts in which the sources take the next step.
-        self._part = np.inf
-        self._counts = {"steps_accepted": 0, "steps_rejected": 0, "divisions": 0}
+        #: Length of the parts in which the sources take the next step, and of those in the step that is tried.
+        self._part = self._next_part = np.inf
+        self._counts["divisions"] = 0
         # Counts before the step that is taken.
         self._counted: dict[str, int] = {}
         self._division: Division | None = None
@@ -424,7 +356,7 @@ class LargeFlowStepper(ClusterStepper):
         """Return the unit vectors and ln n at a time within the last step, both ends included."""
         check_inside(t, self._time if self._last is None else self._last.time, self._time)
         if t == self._time or self._dense is None:
-            return self._now.U, self._now.log_norm
+            return self._now.vectors
         return self._dense.at(t)
 
     def derivative(self, t: float) -> Array:
@@ -446,19 +378,17 @@ class LargeFlowStepper(ClusterStepper):
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of `state`; while a step is taken the next one makes their rests of the field anew."""
-        rests, last = self._rests, self._last
-        arrays: dict[str, NDArray[np.generic]] = {name: array.copy() for name, array in rests.arrays().items()}
-        arrays |= {
-            "U": self._now.U.copy(),
-            "log_norm": self._now.log_norm.copy(),
+        arrays: dict[str, NDArray[np.generic]] = {
+            **self._rests.arrays(),
+            "U": self._now.U,
+            "log_norm": self._now.log_norm,
             "time_and_step": np.array([self._time, self._h, self._part]),
             "events": np.stack([self._event_times, self._events]),
             "marks": np.array(self._marks),
             "counts": np.array(list((self._counted or self.statistics()).values())),
+            **({} if self._last is None else self._last.arrays()),
         }
-        if last is not None:
-            arrays |= last.arrays()
-        return arrays
+        return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same problem."""
@@ -500,61 +430,34 @@ class LargeFlowStepper(ClusterStepper):
         velocity = now.F - np.sum(now.F * U, axis=1)[:, None] * U
         rate = max(np.abs(velocity).max() * tolerance[1] / tolerance[0], 4.0 * np.abs(now.growth).max())
         self._h = 1e-2 / max(rate, 1e-290)
-        self._events = self.rows.event_values(U, log_norm)
-        record_crossings(
-            self._event_times, self._events, self._events, (self._time, self._time), lambda _: self._events
-        )
+        self._start_events(self.rows.event_values(U, log_norm))
         return State(U, log_norm, now.F, now.growth)
 
-    def _advance_once(self, target: float) -> Status | None:
-        """Take one accepted step; return why that is impossible, or None.
-
-        If `target` is inside, the dense output is computed with the step. Where that is not good enough, as with a
-        stiff mode, the step ends at `target`, or after a fifth of its length if `target` comes before that.
-        """
-        self._counted = self.statistics()
-        division, drift = self._prepare()
-        h, part, rejected, planned = self._h, self._part, False, 0.0
-        while True:
-            failure = self._failure(h)
-            if failure is not None:
-                self._counted = {}
-                return failure
-            dense = self._lies_inside(target, h)
-            step, error, error_within, part = self._try_rows(h, part, division, drift, dense=dense)
-            if error <= 1.0 and error_within > DENSE_TOLERANCE:
-                planned, h = planned or h, max(target - self._time, SMALLEST_FACTOR * h)
-                continue
-            if error <= 1.0:
-                excess = self._settle(step)
-                if excess <= LAG_REJECTION:
-                    break
-                factor = LAG_SAFETY * excess ** (-1.0 / (self._rests.newest_first.size + 1.0))
-            else:
-                factor = factor_of(error)
-            self._counts["steps_rejected"] += 1
-            h = shortened(h, factor)
-            rejected, planned = True, 0.0
-        factor = min(
-            factor_of(max(error, 1e-12)),
-            LAG_SAFETY * max(excess, 1e-12) ** (-1.0 / (self._rests.newest_first.size + 1.0)),
-        )
-        planned = planned or h * min(1.0 if rejected else LARGEST_FACTOR, max(SMALLEST_FACTOR, factor))
-        self._part = part
-        self._accept(step, min(planned, MOST_PARTS * part), dense=dense)
-        return None
-
-    def _prepare(self) -> tuple[Division, Array]:
-        """Divide the neurons for the next step."""
+    def _prepare(self) -> None:
+        self._counted, self._next_part = self.statistics(), self._part
         begin, h = (self._now, 1.0) if self._last is None else (self._last.begin, self._last.h)
-        division, drift = self._divider.divide(self._now, begin, h, self._division)
+        division, self._drift = self._divider.divide(self._now, begin, h, self._division)
         if division is not self._division:
             self._division = division
             self.rows.fit(division)
             self._counts["divisions"] += 1
             for slot in self._rests.newest_first.tolist():
                 self._rests.subtract(slot, self.rows.partial)
-        return division, drift
+
+    def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
+        assert self._division is not None
+        self._dense_is_ready = dense
+        self._tried_step, error, error_within, self._next_part = self._try_rows(
+            h, self._next_part, self._division, self._drift, dense=dense
+        )
+        settles = error <= 1.0 and not error_within > DENSE_TOLERANCE
+        return error, error_within, self._settle(self._tried_step) if settles else 0.0
+
+    def _lag_factor(self, excess: float, past: int = 0) -> float:
+        return super()._lag_factor(excess, past or self._rests.newest_first.size)
+
+    def _withdraw(self) -> None:
+        self._counted = {}
 
     def _attempt(self, h: float, parts: int, division: Division, drift: Array) -> Step:
         # The field where the stages end is written by `settle`, and the end itself.
@@ -601,20 +504,80 @@ class LargeFlowStepper(ClusterStepper):
             parts = max(min(int(np.ceil(needed)), MOST_PARTS), parts + 1)
 
     def _settle(self, step: Step) -> float:
-        return settle(self.rows, self._rests, step, None if self._last is None else self._last.h, KAPPA)
+        """Evaluate the full field at the end of a step and correct the step by it; return the error of its lag.
 
-    def _accept(self, step: Step, h: float, *, dense: bool) -> None:
-        """Make a step the last one, all at once, and h the length of the next."""
-        end, output = step.time + step.h, DenseOutput(self.rows, step, ready=dense)
-        before, now, times = self._events, self.rows.event_values(step.end.U, step.end.log_norm), self.event_times
+        That is in units of the lag's tolerance, and includes how far the clusters are from where they belong.
+        """
+        rows, rests, h, state = self.rows, self._rests, step.h, step.reached
+        correction, slot = float(rests.correction(h, np.zeros(1))[0]), rests.free_slot()
+        rows.field(state.U, state.log_norm, state.F, state.growth)
+        rows.partial(state, rests.rest[slot], rests.rest_growth[slot], compares=True)
+        lag = (*step.rests[:3], step.rests.at_end, rests.rest[slot], rests.rest_growth[slot], *rows.ahead)
+        displaced = self._land(step, lag, correction)
+
+        def part(begin: int, end: int) -> None:
+            shares = correction, h * SHARE_AHEAD
+            settle_rows(begin, end, *shares, step.division.cluster, state.whole, lag, step.end.vectors, rows.miss)
+
+        rows.workers.over_rows(part)
+        share = h / (rests.newest_first.size + 1.0)
+        off = np.maximum(share * rows.miss.max(axis=0) * (1.0, 4.0), displaced)
+        excess = float((off / rows.lag_tolerance).max())
+        return excess if np.isfinite(excess) else np.inf
+
+    def _land(self, step: Step, lag: tuple[Any, ...], correction: float) -> Array:
+        """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
+
+        Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from
+        their slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place:
+        one that has little mass, at rest beside learned directions, sums that up over its whole life. Members move by
+        `correction` times the error of their own rest besides, and the fields follow. Returned are the largest
+        distances of a mean direction and of a mean ln n.
+        """
+        rows, division, h, state = self.rows, step.division, step.h, step.reached
+        count = division.directions.size
+        if count == 0:
+            return np.zeros(2)
+        # Modes that relax less than κ within a step are not slowed.
+        follows = -np.expm1(-np.maximum(h * division.rates - KAPPA, 0.0))
+        shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
+        overlaps, curvature = np.empty(rows.a.size), np.empty(rows.a.size)
+        largest_overlaps(state.U, division.cluster, overlaps)
+        curvatures(rows.link, overlaps, curvature)
+        ratio = 0.0 if self._last is None else h / (h + self._last.h)
+        modes = division.rates, follows, self._rests.correction(h, division.rates), step.drift
+        out = curvature, shift, size
+
+        def weigh(begin: int, end: int) -> None:
+            weigh_shifts(begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, out, division.plan)
+
+        rows.workers.over_parts(count, weigh)
+        noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
+        if not noticed.max() <= 1.0:
+            order, first = division.order, division.first
+            moves = ~(noticed <= MOVED)
+            chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
+            before = state.U[moved], np.exp(state.log_norm[moved])
+            shift_clusters(chosen, correction, state.whole, lag, shift, division.plan)
+            rows.follow(state, moved, before)
+            blocks = np.unique(np.searchsorted(division.cuts, first[chosen], side="right") - 1)
+            rows.partial(state, lag[4], lag[5], blocks)
+        largest: Array = size[:, :2].max(axis=0)
+        return largest
+
+    def _accept(self, h: float, h_next: float) -> None:
+        step = self._tried_step
+        end, output = step.time + h, DenseOutput(self.rows, step, ready=self._dense_is_ready)
+        before, now, times = self._events, self.rows.event_values(*step.end.vectors), self.event_times
         passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
         if passed.size > 0:
             record_crossings(times, before, now, (step.time, end), output.events_at(passed, before))
         with self._whole:
             self._at = (self._at + 1) % 3
             self._last, self._now, self._dense = step, step.end, output
-            self._time, self._h, self._event_times, self._events = end, h, times, now
+            self._time, self._event_times, self._events, self._part = end, times, now, self._next_part
+            self._h = min(h_next, MOST_PARTS * self._part)
             self._rests.keep(self._rests.free_slot(), end)
             self._counts["steps_accepted"] += 1
-            self._mark()
+            self._marks = [*self._marks[-STALL_STEPS:], end]
             self._counted = {}
