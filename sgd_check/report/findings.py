@@ -33,6 +33,7 @@ from dynamics.report import (
     recovery_sentence,
     renamed,
     run_findings,
+    spread_times,
     study_findings,
 )
 from dynamics.runs import StopReason
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
     Rows = list[dict[str, Any]]
+    #: Tables, figures and numbers.
+    Parts = tuple[list[Table], list[Drawing], dict[str, Any]]
 
 #: Theory of runs on tokens.
 TOKENS = "tokens"
@@ -148,69 +151,59 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
     if "component" in prediction:
         runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
         names = {"component": "component_name", "f* =": "teacher_component", PREDICTED_AT: "component_learned_time"}
-        facts = _facts(prediction, names) | {_MEASURED: median_over_runs(runs)}
+        facts = {word: prediction[name] for word, name in names.items()} | {_MEASURED: median_over_runs(runs)}
         return history_chart(prediction, records(facts), COMPONENTS, PREDICTED_AT)
     if comparison.attrs["theory"] == MEAN_FIELD:
         wide = list(tree["simulation"].children.values())[-1].to_dataset()
         names = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_AT: "learned_time"}
-        facts = _facts(prediction, names)
+        facts = {word: prediction[name] for word, name in names.items()}
         if tell_alike("learned_time", (prediction, wide)):
             times = median_over_runs(of_sound_runs(wide, "learned_time"))
             facts[f"SGD of width {wide.sizes['neuron']}, median t ="] = times
         return history_chart(prediction, records(facts), MASSES, PREDICTED_AT)
     if "emergence_ratio" not in comparison or "seed" in prediction.dims:
         return None
-    of_axes = "teacher_coefficient" not in comparison
+    of_axes, rows = "teacher_coefficient" not in comparison, time_rows(tree)
+    for row in rows:
+        row["ratio"] = with_error(*(math.nan if row[key] is None else row[key] for key in ("ratio", "standard_error")))
     columns = (_AXIS_FACTS if of_axes else _FACTS) | {_MEASURED: "sgd_median", "ratio": "ratio"}
-    rows = [
-        {
-            **row,
-            "ratio": with_error(*(math.nan if row[key] is None else row[key] for key in ("ratio", "standard_error"))),
-        }
-        for row in time_rows(tree)
-    ]
-    facts_of = renamed(rows, columns)
-    return history_chart(prediction, facts_of, AXES, PREDICTED_AT) if of_axes else history_chart(prediction, facts_of)
-
-
-def _facts(dataset: xr.Dataset, names: Mapping[str, str]) -> dict[str, Any]:
-    return {word: dataset[name] for word, name in names.items()}
+    history = (AXES, PREDICTED_AT) if of_axes else ()
+    return history_chart(prediction, renamed(rows, columns), *history)
 
 
 # --- times and curves -------------------------------------------------------------------------------------------------
 
 
-def _time_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+def _time_parts(tree: xr.DataTree) -> Parts:
     """Return tables, figures and numbers of a comparison of times, and of curves if these decide."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
-    event, curves = event_of(simulation), by_curves(tree)
-    tables = [_curves_table(tree)] if curves else []
-    if not curves or "teacher_coefficient" in comparison:  # the curves of a network have its times among them
-        tables.append(_times_table(tree))
-    values = {
+    event, curves, tables = event_of(simulation), by_curves(tree), []
+    values: dict[str, Any] = {
         "p_value": float(comparison["p_value"].values),
         "loss": comparison.attrs["loss_statement"],
         "learning_rate": float(simulation.attrs["effective_learning_rate"]),
         "steps": int(simulation.attrs["steps"]),
         "stop_reason": simulation.attrs["stop_reason"],
         "directions": time_rows(tree),
-        **({"curves": _curve_rows(tree)} if curves else {}),
     }
+    if curves:
+        values["curves"], table = _curves(tree)
+        tables.append(table)
+    if not curves or "teacher_coefficient" in comparison:  # the curves of a network have its times among them
+        tables.append(_times_table(tree, values["directions"]))
     if "learned_p_value" in comparison and np.isfinite(comparison["learned_p_value"].values).any():
-        values["learned"] = _learned_rows(tree)
-        tables.append(_learned_table(values["learned"]))
+        values["learned"], table = _learned(tree)
+        tables.append(table)
     overlaps = "Alignments with the span" if event is ALIGNMENT else "Squared overlaps"
     more = f"{comparison.attrs['usable_runs']} runs; verdict: {comparison.attrs['verdict']}."
-    drawings = [
-        drawing_of(plot, tree, caption=caption, more=more)
-        for plot, caption in (
-            (figures.plot_times, f"{event.noun.capitalize()} times of SGD against the predicted ones."),
-            (figures.plot_overlaps, f"{overlaps} over time: thin lines runs, thick ones theory."),
-            (figures.plot_learning, "What is learned over time, as a part of the teacher's.")
-            if curves
-            else (figures.plot_survival, f"Share of the runs without {event.noun} over time, with theory."),
-        )
-    ]
+    captions = {
+        figures.plot_times: f"{event.noun.capitalize()} times of SGD against the predicted ones.",
+        figures.plot_overlaps: f"{overlaps} over time: thin lines runs, thick ones theory.",
+        figures.plot_learning: "What is learned over time, as a part of the teacher's.",
+        figures.plot_survival: f"Share of the runs without {event.noun} over time, with theory.",
+    }
+    del captions[figures.plot_survival if curves else figures.plot_learning]
+    drawings = [drawing_of(plot, tree, caption=caption, more=more) for plot, caption in captions.items()]
     loss = "Mean loss of the runs with its band, the predicted loss, the residual below."
     two: dict[str, Any] = {"size": figures.LOSS_SIZE, "shape": (2,)}
     return tables, [*drawings, drawing_of(figures.plot_loss_band, tree, caption=loss, more=more, **two)], values
@@ -241,7 +234,7 @@ def time_rows(tree: xr.DataTree) -> Rows:
     return found
 
 
-def _times_table(tree: xr.DataTree) -> Table:
+def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
     """Return emergence times of SGD and the tested ones, and those in the file if another theory is tested."""
     both = "given" in tree.children
     columns = {
@@ -252,68 +245,61 @@ def _times_table(tree: xr.DataTree) -> Table:
         "SGD, median": "sgd_median",
         "ratio": "ratio",
         "± s.e.": "standard_error",
-        "delay, %": "delay",
-        "seen from, %": "seen",
+        "delay, %": "expected_delay",
+        "seen from, %": "visible_error",
         "z": "z",
         "runs without": "censored",
     }
-    rows = [
-        {**row, "delay": _percent(row["expected_delay"]), "seen": _percent(row["visible_error"])}
-        for row in time_rows(tree)
-    ]
-    short = {title: _SHORT.get(title, title) for title in columns}
+    renames = {}
     if both:
         given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given")
-        short |= {"in the file": given, "predicted": "finite step"}
+        renames = {"in the file": given, "predicted": "finite step"}
     note = "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
-    return Table(
-        caption=f"{event_of(tree['simulation'].to_dataset()).noun.capitalize()} times of SGD against prediction",
-        rows=renamed(rows, columns),
-        note=note if by_curves(tree) else _COLUMNS[tree["comparison"].attrs["theory"]],
+    return _of_directions(
+        f"{event_of(tree['simulation'].to_dataset()).noun.capitalize()} times of SGD against prediction",
+        directions,
+        columns,
+        note if by_curves(tree) else _COLUMNS[tree["comparison"].attrs["theory"]],
+        renames,
         errors={"ratio": "± s.e."},
-        each="directions, spread over p",
-        short=short,
     )
 
 
-def _learned_rows(tree: xr.DataTree) -> Rows:
-    """Return one row on its learned times per direction; numbers that do not exist are None."""
+def _of_directions(
+    caption: str, rows: Rows, columns: Mapping[str, str], note: str, renames: dict[str, str], **more: Any
+) -> Table:
+    """Return a table of directions; a column that ends in % is a share in the rows."""
+    found = renamed(rows, columns)
+    for row in found:
+        shares = {title: value for title, value in row.items() if title.endswith("%") and value is not None}
+        row.update({title: round(100.0 * share, 1) for title, share in shares.items()})
+    short = {title: _SHORT.get(title, title) for title in columns} | renames
+    return Table(caption=caption, rows=found, note=note, each="directions, spread over p", short=short, **more)
+
+
+def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
+    """Return one row on its learned times per direction, unknown numbers as None, and their table."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
-    predicted = tree["prediction"].to_dataset()["learned_time"].values
     measured = simulation["learned_time"].values[simulation["blown_up"].values == 0]
-    columns = {"direction": np.arange(1, predicted.size + 1), "predicted": predicted}
-    columns["sgd_median"] = median_over_runs(measured)
-    columns |= {name: comparison[f"learned_{name}"].values for name in ("z_score", "p_value", "visible_error")}
-    found: Rows = jsonable(records(columns | {"censored": np.count_nonzero(np.isnan(measured), axis=0)}))
-    return found
-
-
-def _learned_table(rows: Rows) -> Table:
-    """Return learned times of SGD and the tested ones."""
-    columns = {
-        "p": "direction",
-        "predicted": "predicted",
-        "SGD, median": "sgd_median",
-        "seen from, %": "seen",
-        "z": "z_score",
-        "runs without": "censored",
+    numbers = {
+        "direction": comparison["direction"],
+        "predicted": tree["prediction/learned_time"],
+        "sgd_median": median_over_runs(measured),
+        **{name: comparison[f"learned_{name}"] for name in ("z_score", "p_value", "visible_error")},
+        "censored": np.count_nonzero(np.isnan(measured), axis=0),
     }
-    return Table(
-        caption="Learned times of SGD against prediction",
-        rows=renamed([{**row, "seen": _percent(row["visible_error"])} for row in rows], columns),
-        note="z: distance of the mean of ln(ratio) from its band in standard errors, without a number where no learned "
-        "time is predicted within the runs.",
-        each="directions, spread over p",
-        short={title: _SHORT.get(title, title) for title in columns},
+    rows: Rows = jsonable(records(numbers))
+    columns = {"p": "direction", "predicted": "predicted", "SGD, median": "sgd_median"}
+    columns |= {"seen from, %": "visible_error", "z": "z_score", "runs without": "censored"}
+    note = (
+        "z: distance of the mean of ln(ratio) from its band in standard errors, without a number where no learned time "
+        "is predicted within the runs."
     )
+    return rows, _of_directions("Learned times of SGD against prediction", rows, columns, note, {})
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else round(100.0 * share, 1)
-
-
-def _curve_rows(tree: xr.DataTree) -> Rows:
-    """Return one row per tested curve or time: its band, and the time at which it is farthest from theory."""
+def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
+    """Return one row per tested curve or time, at the time at which it is farthest from theory, and their table."""
     comparison, rows = tree["comparison"].to_dataset(), []
     for name in comparison["quantity"].values.tolist():
         one = comparison.sel(quantity=name)
@@ -323,27 +309,13 @@ def _curve_rows(tree: xr.DataTree) -> Rows:
         row |= {"predicted": predicted[at], "measured": mean[at], "z": one["look_z"].values[at]}
         row |= {key: float(one[f"quantity_{key}"].values) for key in ("error", "allowance", "p_value", "power")}
         rows.append(row)
-    found: Rows = jsonable(rows)
-    return found
-
-
-def _curves_table(tree: xr.DataTree) -> Table:
-    """Return every tested curve at the time at which SGD is farthest from theory, and every tested time."""
-    columns = {
-        "what": "quantity",
-        "at time": "time",
-        "predicted": "predicted",
-        "SGD": "measured",
-        "± s.e.": "error",
-        "allowed": "allowance",
-        "z": "z",
-        "power": "power",
-        "looks": "looks",
-    }
+    columns = {"what": "quantity", "at time": "time", "predicted": "predicted", "SGD": "measured", "± s.e.": "error"}
+    columns |= {"allowed": "allowance", "z": "z", "power": "power", "looks": "looks"}
     step = "SGD is extrapolated to learning rate 0 from runs at two of them. " if "finer" in tree.children else ""
-    return Table(
+    found: Rows = jsonable(rows)
+    table = Table(
         caption="Curves of SGD against prediction",
-        rows=renamed(_curve_rows(tree), columns),
+        rows=renamed(found, columns),
         note=f"{step}Shown is, of up to eight times of each curve, the one at which SGD is farthest from theory; z is "
         "the distance from what is allowed in standard errors, power the probability that an error of 30 % in time is "
         "seen. Errors of times are relative.",
@@ -352,13 +324,14 @@ def _curves_table(tree: xr.DataTree) -> Table:
         short={title: title for title in columns if title != "looks"},
         digits=3,
     )
+    return found, table
 
 
 # --- mean fields ------------------------------------------------------------------------------------------------------
 
 
-def _mean_field_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
-    """Return the table of distances of all widths, the figure, and the numbers of the verdict."""
+def _mean_field_parts(tree: xr.DataTree) -> Parts:
+    """Return distances and exponents at up to ten positive times, evenly spread, the figure, and all numbers."""
     comparison = tree["comparison"].to_dataset()
     simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
     widths = [int(m) for m in comparison["width"].values]
@@ -380,42 +353,35 @@ def _mean_field_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], di
         "stop_reason": simulations[-1].attrs["stop_reason"],
         "times": times,
     }
-    caption = "Losses of all widths, scaled distances from the mean field, and their exponents in the width."
-    more = f"The tested exponent is {exponent:.3g}; theory says −1."
-    drawing = Drawing(partial(figures.plot_widths, tree), caption, f"{caption} {more}")
-    return [_distance_table(times, widths)], [drawing], values
-
-
-def _distance_table(times: Rows, widths: list[int]) -> Table:
-    """Return distances and exponents at positive times, at most ten of them, evenly spread."""
     later = [row for row in times if row["time"] > 0.0]
-    chosen = np.linspace(0, len(later) - 1, min(len(later), MOST_TIMES)).round().astype(int)
-    titles = ("x", "± s.e. of x", "y", "± s.e. of y")
+    short = {"x": "x", "± s.e. of x": "± s.e.", "y": "y", "± s.e. of y": "± s.e."}
     rows = [
         {
             "t": row["time"],
             "loss": row["mean_field_loss"],
             **{f"D, m = {m}": gap for m, gap in row["function_gap"].items()},
-            **{title: row[name] for title, name in zip(titles, _EXPONENTS, strict=True)},
+            **{title: row[name] for title, name in zip(short, _EXPONENTS, strict=True)},
         }
-        for row in (later[at] for at in chosen)
+        for row in (later[at] for at in spread_times(len(later), min(len(later), MOST_TIMES)))
     ]
-    distances = {f"D, m = {m}": f"D_{m}" for m in widths}
-    return Table(
+    table = Table(
         caption="Distances from the mean field over time",
         rows=rows,
         note="D_m: m E(f_m - f)^2 without the noise of SGD, mean over starts; x: exponent of D_m/m in m, theory -1; "
         "y: that of the neurons' squared distance, beside the verdict.",
-        errors={"x": titles[1], "y": titles[3]},
-        short={"t": "t", "loss": "loss", **distances, "x": "x", titles[1]: "± s.e.", "y": "y", titles[3]: "± s.e."},
+        errors={"x": "± s.e. of x", "y": "± s.e. of y"},
+        short={"t": "t", "loss": "loss", **{f"D, m = {m}": f"D_{m}" for m in widths}, **short},
         digits=3,
     )
+    caption = "Losses of all widths, scaled distances from the mean field, and their exponents in the width."
+    more = f"The tested exponent is {exponent:.3g}; theory says −1."
+    return [table], [Drawing(partial(figures.plot_widths, tree), caption, f"{caption} {more}")], values
 
 
 # --- estimates of one direction ---------------------------------------------------------------------------------------
 
 
-def _law_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str, Any]]:
+def _law_parts(tree: xr.DataTree) -> Parts:
     """Return the mean squared overlap and its law as a table, the figure, and the numbers of the verdict."""
     comparison = tree["comparison"].to_dataset()
     names = ("mean_overlap_squared", "predicted_overlap_squared", "allowed_deviation", "p_value")
@@ -425,18 +391,11 @@ def _law_parts(tree: xr.DataTree) -> tuple[list[Table], list[Drawing], dict[str,
         **{name: float(comparison[name]) for name in names},
         **{name: float(comparison[name].values[0]) for name in by_direction},
     }
-    columns = {
-        "samples": "samples",
-        "mean": "mean_overlap_squared",
-        "± s.e.": "standard_error",
-        "law": "predicted_overlap_squared",
-        "± allowed": "allowed_deviation",
-        "z": "z_score",
-        "seen from": "visible_error",
-    }
+    columns = {"samples": "samples", "mean": "mean_overlap_squared", "± s.e.": "standard_error"}
+    columns |= {"law": "predicted_overlap_squared", "± allowed": "allowed_deviation"}
     table = Table(
         caption="Squared overlap against its law",
-        rows=renamed([values], columns),
+        rows=renamed([values], columns | {"z": "z_score", "seen from": "visible_error"}),
         note="z: distance of the mean from what a finite d is allowed, in standard errors; seen from: the least error "
         "of the law that this check sees with probability 0.8.",
         errors={"mean": "± s.e."},
@@ -472,7 +431,17 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     if dataset.attrs.get("theory") == TOKENS:
         return token_simulation_findings(dataset)
     dataset = with_emergence(dataset)
-    end, event = float(dataset.attrs["end_time"]), event_of(dataset)
+    attrs, end, event = dataset.attrs, float(dataset.attrs["end_time"]), event_of(dataset)
+    cautions, blown = [], int((dataset["blown_up"].values != 0).sum())
+    if blown:
+        cautions.append(f"{blown} of {dataset.sizes['seed']} runs blew up.")
+    if attrs.get("above_limit"):
+        rate, limit = float(attrs["effective_learning_rate"]), float(attrs["learning_rate_limit"])
+        cautions.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
+    censored = dataset["censored"].values != 0
+    if censored.any():
+        unseen = f"{event.noun}s were not seen by the end (censored)."
+        cautions.append(f"{int(censored.sum())} of {censored.size} {unseen}")
     losses = f"Loss of each run against flow time to t = {end:.4g}; the thick line is the median."
     times = f"{event.noun.capitalize()} times of the runs by direction; crosses mark the predicted time of the pair."
     drawings = [
@@ -486,26 +455,11 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
         tables.append(_component_times(dataset))
     return run_findings(
         dataset,
-        cautions=_cautions(dataset),
+        cautions=cautions,
         tables=tables,
         drawings=drawings,
         go_on="python -m sgd_check.run PREDICTION --resume {file}",
     )
-
-
-def _cautions(dataset: xr.Dataset) -> list[str]:
-    attrs, runs, found = dataset.attrs, dataset.sizes["seed"], []
-    blown = int((dataset["blown_up"].values != 0).sum())
-    if blown:
-        found.append(f"{blown} of {runs} runs blew up.")
-    if attrs.get("above_limit"):
-        rate, limit = float(attrs["effective_learning_rate"]), float(attrs["learning_rate_limit"])
-        found.append(f"The learning rate {rate:.3g} exceeds {limit:.3g}, the limit of stability.")
-    censored = dataset["censored"].values != 0
-    if censored.any():
-        what = f"{event_of(dataset).noun}s were not seen by the end (censored)."
-        found.append(f"{int(censored.sum())} of {censored.size} {what}")
-    return found
 
 
 def _runs(dataset: xr.Dataset) -> Table:
@@ -513,10 +467,9 @@ def _runs(dataset: xr.Dataset) -> Table:
     heads: dict[str, Any] = {"p": dataset["direction"]}
     # Of a network the directions are the teacher's axes.
     if "teacher_coefficient" in dataset:
-        predicted = dataset.get("predicted_emergence_time")
         unknown = np.full(dataset.sizes["direction"], None)
         heads["a_p"] = dataset["teacher_coefficient"]
-        heads["predicted, pair"] = unknown if predicted is None else predicted
+        heads["predicted, pair"] = dataset.get("predicted_emergence_time", unknown)
     times, event = dataset["emergence_time"].values, event_of(dataset)
     return Table(
         caption=f"{event.noun.capitalize()} times of the runs",

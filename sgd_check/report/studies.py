@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from hermite.text.messages import with_error
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     #: The numbers that a study found, and sentences on them.
     Found = tuple[dict[str, Any], list[str]]
+    #: Place, number of wanted directions and colour of each target.
+    Coloured = list[tuple[int, int, Any]]
 
 #: Colours and hatches of "agree", "disagree" and "undecided".
 VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
@@ -79,6 +82,7 @@ def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]
 def _complexity(dataset: xr.Dataset) -> Found:
     points: list[dict[str, Any]] = []
     fits: list[dict[str, Any]] = []
+    lines = []
     for name, one in _rows_of(dataset):
         rate = one["step_size"].values
         mean, error = log_means(one["emergence_step"].values)
@@ -95,32 +99,25 @@ def _complexity(dataset: xr.Dataset) -> Found:
             "blown_up": one["blown_up_share"],
         }
         points += [{**name, **row} for row in records(columns)]
-        (x, equation, flow, law), spread = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
-        theory = {"equation": equation, "flow": flow, "asymptotic": law}
-        z = {"z_asymptotic": (x - law) / spread, "z_equation": (x - equation) / spread}
-        fit = {**name, "exponent": x, "standard_error": spread, **theory, **z}
-        fits.append(fit | {"p_value": float(one["p_value"].values)})
-    return {"points": points, "fits": fits}, _complexity_sentences(fits)
-
-
-def _complexity_sentences(fits: list[dict[str, Any]]) -> list[str]:
-    lines = []
-    for fit in fits:
-        k, e = fit["k"], fit.get("e")
+        (x, equation, flow, limit), spread = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+        theory = {"equation": equation, "flow": flow, "asymptotic": limit}
+        z = {"z_asymptotic": (x - limit) / spread, "z_equation": (x - equation) / spread}
+        p = float(one["p_value"].values)
+        fits.append({**name, "exponent": x, "standard_error": spread, **theory, **z, "p_value": p})
+        k, e = name["k"], name.get("e")
         smoothed = "" if e is None else f", smoothed by d^{e:g}" if e else ", not smoothed"
         law = "k - 1" if e is None else "k - 1 - (2 k - 4) e"
         # η ~ d^(−k/2) λ^(2k − 2).
         share = k / 2 - (2 * k - 2) * (e or 0.0)
-        time = f"k/2 - 1 = {k / 2 - 1:g}" if e is None else f"{fit['asymptotic'] - share:g} as d grows"
+        time = f"k/2 - 1 = {k / 2 - 1:g}" if e is None else f"{limit - share:g} as d grows"
         lines.append(
-            f"k = {k}{smoothed}: steps ~ d^x, x = {with_error(fit['exponent'], fit['standard_error'])} by SGD; at "
-            f"these d {fit['equation']:.3f} by the finite-step equation, {fit['flow']:.3f} by the flow; {law} = "
-            f"{fit['asymptotic']:g}. SGD's x is {fit['z_asymptotic']:+.1f} standard errors from {law} and "
-            f"{fit['z_equation']:+.1f} from the equation's; its times agree with the equation's at p = "
-            f"{fit['p_value']:.2g}. In flow time: {fit['exponent'] - share:.3f} by SGD, {time}."
+            f"k = {k}{smoothed}: steps ~ d^x, x = {with_error(x, spread)} by SGD; at these d {equation:.3f} by the "
+            f"finite-step equation, {flow:.3f} by the flow; {law} = {limit:g}. SGD's x is {z['z_asymptotic']:+.1f} "
+            f"standard errors from {law} and {z['z_equation']:+.1f} from the equation's; its times agree with the "
+            f"equation's at p = {p:.2g}. In flow time: {x - share:.3f} by SGD, {time}."
         )
     lines.append("Standard errors: from the scatter over runs. z: mean ln(steps) against the equation, in these.")
-    return lines
+    return {"points": points, "fits": fits}, lines
 
 
 def _discretisation(dataset: xr.Dataset) -> Found:
@@ -172,8 +169,19 @@ def _step_size(dataset: xr.Dataset) -> Found:
     names = ("largest_faithful_rate", "largest_faithful_rate_of_equation", "half_blown_up_rate", "learning_rate_limit")
     numbers = {name: float(attrs.get(name, math.nan)) for name in names}
     errors = {f"{name}_error": float(attrs[f"{name}_error"]) for name in (names[0], names[2])}
-    summary = {"points": records(columns), "direction": shown + 1, "flow": flow, **numbers, **errors}
-    return summary, _step_size_sentences(summary)
+
+    def rate_of(name: str) -> str:
+        found, error = numbers[name], errors.get(f"{name}_error", math.nan)
+        known = f"{with_error(found, error)} = {found / limit:.2f} of the limit"
+        return "beyond the range studied" if math.isnan(found) else known
+
+    sentences = [
+        f"Direction {shown + 1} emerges at t = {flow:.4g} in the flow; limit {limit:.4g}.",
+        f"SGD's median is within 10 % of the flow up to {rate_of(names[0])}, "
+        f"the finite-step equation up to {rate_of(names[1])}.",
+        f"Half of the runs blow up from {rate_of(names[2])} on, within the time that was run.",
+    ]
+    return {"points": records(columns), "direction": shown + 1, "flow": flow, **numbers, **errors}, sentences
 
 
 def _quartiles(time: Array, blown: Array) -> Array:
@@ -183,72 +191,45 @@ def _quartiles(time: Array, blown: Array) -> Array:
     return np.stack([known[:, round(q * (known.shape[1] - 1))] for q in (0.25, 0.5, 0.75)])
 
 
-def _step_size_sentences(summary: dict[str, Any]) -> list[str]:
-    limit = summary["learning_rate_limit"]
-
-    def shown(name: str) -> str:
-        rate, error = summary[name], summary.get(f"{name}_error", math.nan)
-        if math.isnan(rate):
-            return "beyond the range studied"
-        return f"{with_error(rate, error)} = {rate / limit:.2f} of the limit"
-
-    return [
-        f"Direction {summary['direction']} emerges at t = {summary['flow']:.4g} in the flow; limit {limit:.4g}.",
-        f"SGD's median is within 10 % of the flow up to {shown('largest_faithful_rate')}, "
-        f"the finite-step equation up to {shown('largest_faithful_rate_of_equation')}.",
-        f"Half of the runs blow up from {shown('half_blown_up_rate')} on, within the time that was run.",
-    ]
-
-
 def _calibration(dataset: xr.Dataset) -> Found:
-    points, limit = [], float(dataset.attrs["learning_rate_limit"])
-    for rate in dataset["learning_rate"].values.tolist():
-        for case in dataset["case"].values.tolist():
-            one = dataset.sel(learning_rate=rate, case=case)
-            counts = dict(zip(one["verdict"].values.tolist(), one["verdict_count"].values.tolist(), strict=True))
-            repetitions = sum(counts.values())
-            shares = {verdict: count / max(repetitions, 1) for verdict, count in counts.items()}
-            # With no event, or nothing else, one more of either kind gives the error its scale.
-            share = (counts["disagree"] + 1) / (repetitions + 2)
-            error = math.sqrt(share * (1 - share) / max(repetitions, 1))
-            seen = float(one["visible_error"].values[0])
-            points.append(
-                {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
-                | {"repetitions": int(repetitions)}
-            )
-    sentences = [
-        f"At {point['eta/limit']:.3g} of the limit, {point['case']}: disagree "
-        f"{with_error(100 * point['disagree'], 100 * point['s.e.'])} %, agree {100 * point['agree']:.1f} %, "
-        f"undecided {100 * point['undecided']:.1f} %."
-        for point in points
-    ]
+    points, sentences, limit = [], [], float(dataset.attrs["learning_rate_limit"])
+    for rate, case in product(dataset["learning_rate"].values.tolist(), dataset["case"].values.tolist()):
+        one = dataset.sel(learning_rate=rate, case=case)
+        counts = dict(zip(one["verdict"].values.tolist(), one["verdict_count"].values.tolist(), strict=True))
+        repetitions = sum(counts.values())
+        shares = {verdict: count / max(repetitions, 1) for verdict, count in counts.items()}
+        # With no event, or nothing else, one more of either kind gives the error its scale.
+        share = (counts["disagree"] + 1) / (repetitions + 2)
+        error, seen = math.sqrt(share * (1 - share) / max(repetitions, 1)), float(one["visible_error"].values[0])
+        points.append(
+            {"eta/limit": rate / limit, "case": case, **shares, "s.e.": error, "visible_error": seen}
+            | {"repetitions": int(repetitions)}
+        )
+        sentences.append(
+            f"At {rate / limit:.3g} of the limit, {case}: disagree "
+            f"{with_error(100 * shares['disagree'], 100 * error)} %, agree {100 * shares['agree']:.1f} %, "
+            f"undecided {100 * shares['undecided']:.1f} %."
+        )
     return {"points": points}, sentences
 
 
 def _full_batch(dataset: xr.Dataset) -> Found:
     law = dataset["predicted_overlap_squared"].sel(law_ratio=dataset["ratio"].values, method="nearest").values
-    columns = {
-        "n/d": dataset["ratio"],
-        "overlap": dataset["overlap_squared"].values.mean(axis=2),
-        "law": law,
-        "descent": dataset["descent_overlap_squared"].values.mean(axis=2),
-        "recovered": dataset["recovered_share"].values,
-    }
-    points = [
-        {"d": d, **row}
-        for at, d in enumerate(dataset["dimension"].values.tolist())
-        for row in records({name: column if column.ndim == 1 else column[at] for name, column in columns.items()})
-    ]
+    points = []
+    for d in dataset["dimension"].values.tolist():
+        one = dataset.sel(dimension=d)
+        columns = {"n/d": one["ratio"], "overlap": one["overlap_squared"].values.mean(axis=-1), "law": law}
+        columns |= {"descent": one["descent_overlap_squared"].values.mean(axis=-1), "recovered": one["recovered_share"]}
+        points += [{"d": d, **row} for row in records(columns)]
     d = dataset["online_dimension"].values
-    online = (dataset["online_samples"].values.mean(axis=1) / d).tolist()
-    attrs = dataset.attrs
+    online, attrs = (dataset["online_samples"].values.mean(axis=1) / d).tolist(), dataset.attrs
     measured, error = (attrs.get(f"online_slope_{name}", math.nan) for name in ("measured", "error"))
+    by_d = ", ".join(f"{value:.4g} at d = {each}" for each, value in zip(d.tolist(), online, strict=True))
+    slope = f"slope in ln d {with_error(measured, error)}, by the mean step {attrs['online_slope']:.2f}"
     sentences = [
         f"Overlap: squared, of the first eigenvector; its law begins at n/d = {attrs['threshold_ratio']:.4g}.",
         "Recovered: share of the runs of descent with squared overlap above 0.99, of which there is no closed theory.",
-        "Online SGD: n/d = "
-        + ", ".join(f"{value:.4g} at d = {each}" for each, value in zip(d.tolist(), online, strict=True))
-        + f"; slope in ln d {with_error(measured, error)}, by the mean step {attrs['online_slope']:.2f}.",
+        f"Online SGD: n/d = {by_d}; {slope}.",
     ]
     numbers = {name: attrs.get(name) for name in ("threshold_ratio", "online_slope", "exact_recovery_theory")}
     return {"points": points, **numbers, "online": dict(zip(map(str, d.tolist()), online, strict=True))}, sentences
@@ -258,7 +239,7 @@ def _full_batch(dataset: xr.Dataset) -> Found:
 
 
 def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style: str | None = None) -> Figure:
-    """Draw the figure of a study.
+    """Draw the figure of a study and return it.
 
     Parameters
     ----------
@@ -269,10 +250,6 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
         Where to draw: three of `unstable_discretisation` and `sgd_transfer`, two of others; by default a new figure.
     style : {"screen", "paper", "talk"}, optional
         Of a new figure; see `figure_style`.
-
-    Returns
-    -------
-    Figure
 
     Raises
     ------
@@ -286,64 +263,56 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     """Left: steps to escape against d. Right: the same times over those of the finite-step equation."""
     steps_ax, ratio_ax = axes
     d = dataset["dimension"].values.astype(float)
-    rows = list(_rows_of(dataset))
+    rows, exponents = list(_rows_of(dataset)), dataset["information_exponent"].values.tolist()
     for at, (name, one) in enumerate(rows):
-        colour = COLOURS[at % len(COLOURS)]
-        marker = MARKERS[dataset["information_exponent"].values.tolist().index(name["k"]) % len(MARKERS)]
+        colour, marker = COLOURS[at % len(COLOURS)], MARKERS[exponents.index(name["k"]) % len(MARKERS)]
         rate, runs = one["step_size"].values, one["emergence_step"].values
         equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
         logs, error = log_means(runs)
-        mean = np.exp(logs)
-        known, slopes = _row_words(name, one)
+        mean, ratio = np.exp(logs), np.exp(logs) * rate / equation
+        (x, x_equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
+        known, slopes = f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"
+        if "e" in name:
+            smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
+            known, slopes = f"{known}, {smoothing}", f"{power('d', x, dx)}, equation {x_equation:.2f}, limit {law:.2f}"
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
-        bars = mean * np.array([1.0 - np.exp(-BAND * error), np.exp(BAND * error) - 1.0])
-        steps_ax.errorbar(d, mean, yerr=bars, fmt=marker, color=colour, ms=5, capsize=3, label=f"{known}: {slopes}")
+        bars = np.array([1.0 - np.exp(-BAND * error), np.exp(BAND * error) - 1.0])
+        points: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
+        steps_ax.errorbar(d, mean, yerr=mean * bars, label=f"{known}: {slopes}", **points)
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
         steps_ax.loglog(d, flow / rate, "--", color=colour, lw=1.0)
-        ratio = mean * rate / equation
-        spread = np.array([ratio * (1.0 - np.exp(-BAND * error)), ratio * (np.exp(BAND * error) - 1.0)])
         # The points of different rows side by side.
         shifted = d * 1.06 ** ((2 * at - len(rows) + 1) * min(1.0, 3.0 / len(rows)))
-        ratio_ax.errorbar(shifted, ratio, yerr=spread, fmt=marker, color=colour, ms=5, capsize=3, label=f"SGD, {known}")
+        ratio_ax.errorbar(shifted, ratio, yerr=ratio * bars, label=f"SGD, {known}", **points)
         ratio_ax.plot(d, flow / equation, "--", color=colour, lw=1.0)
     for ax, styles in ((steps_ax, {"-": "finite-step equation", "--": "flow"}), (ratio_ax, {"--": "flow"})):
         for style, label in styles.items():
             ax.plot([], [], style, color=REFERENCE, label=label)
     ratio_ax.axhline(1.0, color=REFERENCE, lw=1.0)
     ratio_ax.set_xscale("log")
-    over = axis_label("time_over_equation")
     # Room for the legend above the curves.
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
-    finish_panel(
-        steps_ax, axis_label("dimension"), axis_label("escape_steps"), "small dots: runs, large: geometric mean"
-    )
-    finish_panel(ratio_ax, axis_label("dimension"), over, "error bars: twice the standard error")
+    x_label, title = axis_label("dimension"), "error bars: twice the standard error"
+    finish_panel(steps_ax, x_label, axis_label("escape_steps"), "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, x_label, axis_label("time_over_equation"), title)
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
 
 
-def _row_words(name: dict[str, Any], one: xr.Dataset) -> tuple[str, str]:
-    """Return the name of a curve, and its slopes by SGD and in theory."""
-    (x, equation, _, law), dx = one["exponent"].values.tolist(), float(one["exponent_error"].values[0])
-    if "e" not in name:
-        return f"$k = {name['k']}$", f"SGD, {power('d', x, dx)}; $k - 1 = {name['k'] - 1}$"
-    smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
-    return f"$k = {name['k']}$, {smoothing}", f"{power('d', x, dx)}, equation {equation:.2f}, limit {law:.2f}"
-
-
 def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
     """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
-    for draw, ax in zip((_draw_large, _draw_losses, _draw_delays), axes, strict=True):
-        draw(dataset, ax)
+    targets = dataset["target"].values.tolist()
+    coloured = list(zip(range(len(targets)), targets, shades(len(targets), 0.85), strict=True))
+    _draw_large(dataset, axes[0])
+    _draw_losses(dataset, axes[1], coloured)
+    _draw_delays(dataset, axes[2], coloured)
 
 
 def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     loss, needed = dataset["large_target_loss"].values, dataset["large_samples_needed"].values
-    exponent = dataset["exponent"].values
-    fitted, law = float(exponent[2]), float(exponent[4])
-    error = float(dataset["exponent_error"].values[2])
+    (_, _, fitted, _, law), error = dataset["exponent"].values.tolist(), float(dataset["exponent_error"].values[2])
     ax.loglog(needed, loss, "o", color=MEASURED, ms=5, label="theory: pairs with delay and lag")
     middle = int(np.flatnonzero(np.isfinite(needed))[np.isfinite(needed).sum() // 2])
     for slope, style, colour, label, height in (
@@ -352,15 +321,14 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
     ):
         line = height * loss[middle] * (needed / needed[middle]) ** slope
         ax.loglog(needed, line, style, color=colour, lw=1.3, label=label)
-    count = int(dataset["large_target"].values[-1])
-    title = f"theory, targets 1 to {count}, step tuned to each"
+    title = f"theory, targets 1 to {int(dataset['large_target'].values[-1])}, step tuned to each"
     finish_panel(ax, axis_label("samples"), axis_label("sample_loss"), title)
 
 
-def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
+def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
     samples, losses = dataset["samples"].values, dataset["sample_loss"].values
     level, needed = dataset["target_loss"].values, dataset["samples_needed"].values
-    for at, target, colour in _coloured_targets(dataset):
+    for at, target, colour in coloured:
         blown = float(dataset["blown_up_share"].values[at])
         lost = f", {100 * blown:.0f} % blown up" if blown > 0 else ""
         # A run that blew up has no loss left: it counts as infinite, and the median goes with it.
@@ -375,19 +343,20 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes) -> None:
             ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
     crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
     ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
-    law = float(dataset["exponent"].values[0])
-    error = float(dataset["exponent_error"].values[0])
+    law, error = (float(dataset[name].values[0]) for name in ("exponent", "exponent_error"))
     ax.set_ylim(0.5 * level[-1], 1.6)
     fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
     title = f"SGD, medians; circles: target reached{fitted}"
     finish_panel(ax, axis_label("samples"), axis_label("loss"), title)
 
 
-def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
+def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
     a = dataset["teacher_coefficient"].values
     flow = dataset["predicted_emergence_time"].values
     lag = dataset["predicted_learned_time"].values - flow
-    end = dataset["step_size"].values * _last_samples(dataset)
+    recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
+    last = recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)
+    end = dataset["step_size"].values * dataset["samples"].values[last]
     late = dataset["emergence_time"].values
     late = np.sort(np.where(np.isnan(late), np.inf, late), axis=1)
     ratios = np.median(late, axis=1) / flow
@@ -395,7 +364,7 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     delays = (dataset["delayed_time"].values - lag) / flow
     drawn = np.concatenate([ratios, high, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
     top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
-    for at, target, colour in _coloured_targets(dataset):
+    for at, target, colour in coloured:
         noise = a[target - 1] / a
         # Directions that the flow itself would not have time for say nothing of the noise.
         seen = (1.5 * flow <= end[at]) & np.isfinite(dataset["blown_up_share"].values[at])
@@ -410,18 +379,6 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes) -> None:
     ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
     x, y = axis_label("noise_of_direction"), axis_label("time_over_flow")
     finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
-
-
-def _coloured_targets(dataset: xr.Dataset) -> list[tuple[int, int, Any]]:
-    """Return place, number of wanted directions and colour of each target."""
-    targets = dataset["target"].values.tolist()
-    return list(zip(range(len(targets)), targets, shades(len(targets), 0.85), strict=True))
-
-
-def _last_samples(dataset: xr.Dataset) -> Any:
-    """Return the last recorded number of samples of each target."""
-    recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
-    return dataset["samples"].values[recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)]
 
 
 def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
@@ -523,16 +480,16 @@ def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
     finish_panel(ax, axis_label("dimension"), axis_label("online_samples"), title, loc="upper left")
 
 
-def _two(_: xr.Dataset) -> int:
-    return 2
+def _of(draw: Callable[[xr.Dataset, Array], None], panels: int, *more: Any, **options: Any) -> StudyFigure:
+    return StudyFigure(draw, lambda _: panels, *more, **options)
 
 
 #: Study -> its figure.
 _FIGURES = {
-    "sample-complexity": StudyFigure(_draw_complexity, _two, (5.5, 4.4)),
-    "unstable-discretisation": StudyFigure(_draw_discretisation, lambda _: 3, (5.0, 4.6)),
-    "step-size": StudyFigure(_draw_step_size, _two, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
-    "full-batch": StudyFigure(_draw_full_batch, _two, (5.5, 4.4)),
-    "calibration": StudyFigure(_draw_calibration, _two, (6.0, 4.4), options={"sharey": True}),
+    "sample-complexity": _of(_draw_complexity, 2, (5.5, 4.4)),
+    "unstable-discretisation": _of(_draw_discretisation, 3, (5.0, 4.6)),
+    "step-size": _of(_draw_step_size, 2, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
+    "full-batch": _of(_draw_full_batch, 2, (5.5, 4.4)),
+    "calibration": _of(_draw_calibration, 2, (6.0, 4.4), options={"sharey": True}),
     "transfer": transfer_figure("learning_rate_limit", "limit of stability"),
 }

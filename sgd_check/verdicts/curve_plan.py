@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem.checks import require
 from sgd_check.runs.plan import stability_limit
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.curves import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.problem import Problem
+    from hermite.arrays import Array
     from sgd_check.engines import EngineOptions
 
 PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
@@ -129,19 +131,23 @@ def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
         way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
         if way.size and np.ptp(values) >= quantity.scale:
             found.append(float(times[known][np.searchsorted(way, FOLLOWED * way[-1])]))
-    if not max(found, default=0.0) > 0.0:
-        msg = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
-        raise ValueError(msg)
-    last = _last_time(prediction)
+    need = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
+    require(max(found, default=0.0) > 0.0, need)
+    last = float(known_times(prediction)[-1])
     return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
 
 
 def possible_ends(problem: Problem, prediction: xr.Dataset) -> list[float]:
     """Return the times at which a check may end, ascending, if runs without noise would tell an error until then."""
-    last = _last_time(prediction)
-    emerged = {end for end in awaited_ends(prediction).values() if end <= last}
-    ends = sorted(emerged | set(ends_of_curves(problem, prediction)))
+    curves = ends_of_curves(problem, prediction)
+    last = known_times(prediction)[-1]
+    ends = sorted({end for end in awaited_ends(prediction).values() if end <= last}.union(curves))
     return [*(end for end in ends[:-1] if _tells(problem, prediction, end)), ends[-1]]
+
+
+def known_times(prediction: xr.Dataset) -> Array:
+    """Return the saved times that a prediction reached."""
+    return np.asarray(prediction["time"].values[np.isfinite(prediction["loss"].values)])
 
 
 def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
@@ -155,16 +161,15 @@ def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], *, seen: 
 
     If no error is `seen` at the learning rate that is the first direction.
     """
-    end = end if seen else 0.0
-    later = {p: time for p, time in awaited_ends(pilot.prediction).items() if time > end * (1.0 + 1e-9)}
-    named = [(f"Direction {p + 1}", time) for p, time in later.items()]
-    if not named:
-        named = [("All curves", last) for last in ends[-1:] if last > end * (1.0 + 1e-9)]
-    size = pilot.options.batch_size
-    return [
-        Beyond(what, size * np.ceil(time / rate), pilot.cost(rate, time), _rounded_up(time), seen)
-        for what, time in dict.fromkeys([*named[:1], *named[-1:]])
-    ]
+    due = end * (1.0 + 1e-9) if seen else 0.0
+    named = [(f"Direction {p + 1}", time) for p, time in awaited_ends(pilot.prediction).items() if time > due]
+    named = named or [("All curves", last) for last in ends[-1:] if last > due]
+    found = []
+    for what, time in dict.fromkeys([*named[:1], *named[-1:]]):
+        unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)  # three digits, not less than it was
+        samples, rounded_up = pilot.options.batch_size * np.ceil(time / rate), float(np.ceil(time / unit) * unit)
+        found.append(Beyond(what, samples, pilot.cost(rate, time), rounded_up, seen))
+    return found
 
 
 def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
@@ -173,13 +178,12 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
     The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
     neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows.
     """
-    rate, best = min(ends[-1] / PILOT_STEPS, _largest_rate(pilot)), None
+    limit = stability_limit(pilot.problem, pilot.options.batch_size)
+    rate, best = min(ends[-1] / PILOT_STEPS, np.inf if limit is None else 0.5 * limit), None
     first = first_end(pilot.prediction, ends)
     for _ in range(MOST_RATES):
         within = pilot.affordable(rate, ends, LONG_SECONDS)
-        if not within:
-            break
-        if best is not None and within[-1] <= best[1]:
+        if not within or (best is not None and within[-1] <= best[1]):
             break
         seen = _latest_seen(pilot, rate, within)
         if seen is not None and (best is None or seen > best[1]):
@@ -202,16 +206,10 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
     return rate, LONG_SECONDS * rate / pilot.seconds, False
 
 
-def _largest_rate(pilot: Pilot) -> float:
-    """Return half of the learning rate at which SGD loses stability, inf if theory does not say."""
-    limit = stability_limit(pilot.problem, pilot.options.batch_size)
-    return np.inf if limit is None else 0.5 * limit
-
-
 def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
     """Return whether theory until `end` with times 30 % longer or shorter leaves the band of every curve that moves."""
-    times = np.asarray(prediction["time"].values)
-    kept = times[(times > 0.0) & (times <= end * (1 + 1e-9)) & np.isfinite(prediction["loss"].values)]
+    times, kept = np.asarray(prediction["time"].values), known_times(prediction)
+    kept = kept[(kept > 0.0) & (kept <= end * (1 + 1e-9))]
     grid, powers = np.array([kept, kept / (1.0 + VISIBLE_ERROR), kept * (1.0 + VISIBLE_ERROR)]), []
     for one in quantities_of(problem, prediction) if kept.size else ():
         theory, *dilated = interpolated(times, one.values, grid)
@@ -232,19 +230,13 @@ def _all_seen(powers: list[float]) -> bool:
 
 def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
     """Return the latest of some ends until which a check at a learning rate would see, None if it would at none."""
-    runs = _pilot_runs(pilot, rate, int(np.ceil(ends[-1] / rate * (1.0 - 1e-9))))
-    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
-
-
-def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
-    """Return the pilot runs at a learning rate."""
     options = pilot.options
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return simulate(
+        runs = simulate(
             pilot.problem,
             learning_rate=rate,
-            steps=steps,
+            steps=int(np.ceil(ends[-1] / rate * (1.0 - 1e-9))),
             seeds=PILOT_SEEDS,
             engine=pilot.name,
             batch_size=options.batch_size,
@@ -252,6 +244,7 @@ def _pilot_runs(pilot: Pilot, rate: float, steps: int) -> xr.Dataset:
             dtype=options.dtype,
             progress=False,
         )
+    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
 
 
 def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
@@ -278,14 +271,3 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
             return False
         powers.append(power_of(tested, part, float(spread[part].max()), count, level))
     return _all_seen(powers)
-
-
-def _last_time(prediction: xr.Dataset) -> float:
-    """Return the last time that a prediction reached."""
-    return float(prediction["time"].values[np.isfinite(prediction["loss"].values)][-1])
-
-
-def _rounded_up(time: float) -> float:
-    """Return a time with three digits, not less than it was."""
-    unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)
-    return float(np.ceil(time / unit) * unit)

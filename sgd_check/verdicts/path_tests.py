@@ -114,7 +114,7 @@ def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expecta
     for p in np.flatnonzero((expected.time <= end) & expected.isolated).tolist():
         way = _way(prediction, simulation, expected, measured[:, p], p)
         if way is not None:
-            found += [*_on_the_way(prediction, simulation, way), *_afterwards(prediction, simulation, way)]
+            found += _on_the_way_and_after(prediction, simulation, way)
         logs = np.log(np.maximum(np.nan_to_num(measured[:, p], nan=end), 1e-300))
         found.append(_scatter(logs, float(expected.scatter[p]), noise[:, p], p))
     return found
@@ -155,11 +155,6 @@ class _Way(NamedTuple):
     measured: Array
     alone: float
 
-    @property
-    def latest(self) -> float:
-        """Time before which nearly all runs have the direction."""
-        return self.time * float(np.exp(NEARLY_ALL * self.scatter))
-
 
 def _way(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int) -> _Way | None:
     """Return a direction whose way is saved; None without overlaps, loss or a saved time after the emergence."""
@@ -175,54 +170,49 @@ def _way(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, 
     return _Way(p, time, scatter, neuron, runs, measured[runs], alone)
 
 
-def _quantities(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> Iterator[tuple[str, Array, Array]]:
-    """Yield the logarithms of positive losses and squared norms: words, theory (times,), runs (runs, times)."""
+def _on_the_way_and_after(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> list[PathTest]:
+    """Return the tests of what runs have when they emerge, and of how long after it they pass a value of it.
+
+    Both are asked of the logarithms of loss and squared norm, as far as these are positive.
+    """
+    times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
+    end, latest = float(simulation.attrs["end_time"]), way.time * float(np.exp(NEARLY_ALL * way.scatter))
+    late, far, on_the_way, after = (
+        latest - way.time,
+        np.exp(FAR_APART * way.scatter),
+        list[PathTest](),
+        list[PathTest](),
+    )
+    on_way, lag = WAY_TOLERANCE + way.scatter**2, LAG_TOLERANCE + way.scatter**2
     for name, words in (("loss", "loss"), ("squared_norm", "squared norm")):
         if name not in prediction:
             continue
         curve, paths = np.asarray(prediction[name].values), of_sound_runs(simulation, name)[way.runs]
-        if name == "squared_norm":
+        falls = name == "loss"
+        if not falls:
             curve, paths = curve[:, way.neuron], paths[:, :, way.neuron]
-        if np.nanmin(curve) > 0.0 and np.nanmin(paths) > 0.0:
-            yield words, np.log(curve), np.log(paths)
-
-
-def _on_the_way(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> Iterator[PathTest]:
-    """Yield the tests of what runs have when they emerge in a direction."""
-    allowance, times = WAY_TOLERANCE + way.scatter**2, simulation["time"].values
-    for words, curve, paths in _quantities(prediction, simulation, way):
-        if words == "loss" and way.time * np.exp(FAR_APART * way.scatter) > way.alone:
+        if not (np.nanmin(curve) > 0.0 and np.nanmin(paths) > 0.0):
             continue
-        there = value_between(prediction["time"].values, curve, way.time, allowance)
-        passed = [value_between(times, path, t, allowance) for t, path in zip(way.measured, paths, strict=True)]
-        distance = np.array(passed) - there
-        yield from _beyond(f"{words} as direction {way.direction + 1} emerges", distance, allowance)
-
-
-def _afterwards(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> Iterator[PathTest]:
-    """Yield the tests of how long after their emergence runs pass a value of norm and loss."""
-    times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
-    allowance = LAG_TOLERANCE + way.scatter**2
-    end = float(simulation.attrs["end_time"])
-    for words, curve, paths in _quantities(prediction, simulation, way):
-        last = way.time + end - way.latest
-        if words == "loss":
-            last = min(last, way.alone - (way.latest - way.time))
+        logs = np.log(paths)
+        if not falls or way.time * far <= way.alone:
+            there = value_between(theirs, np.log(curve), way.time, on_way)
+            passed = [value_between(times, path, t, on_way) for t, path in zip(way.measured, logs, strict=True)]
+            what = f"{words} as direction {way.direction + 1} emerges"
+            on_the_way += _beyond(what, np.array(passed) - there, on_way)
+        last = way.time + end - latest
+        last = min(last, way.alone - late) if falls else last
         due = np.flatnonzero((theirs > way.time) & (theirs <= last) & np.isfinite(curve))
-        level = _level(np.exp(curve), due, falls=words == "loss")
-        if level is None:
-            continue
-        sign = -1.0 if words == "loss" else 1.0
-        lags = [
-            _lag(times, sign * path, sign * curve[level], t, end, allowance)
-            for t, path in zip(way.measured, paths, strict=True)
-        ]
-        ratio = np.array(lags) / (theirs[level] - way.time)
-        distance = np.log(np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
-        what = (
-            f"time from the emergence of direction {way.direction + 1} until the {words} is {np.exp(curve[level]):.2g}"
-        )
-        yield from _beyond(what, distance, allowance)
+        level = _level(curve, due, falls=falls)
+        if level is not None:
+            sign, value = -1.0 if falls else 1.0, np.log(curve[level])
+            lags = [
+                _lag(times, sign * path, sign * value, t, end, lag) for t, path in zip(way.measured, logs, strict=True)
+            ]
+            ratio = np.array(lags) / (theirs[level] - way.time)
+            distance = np.log(np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
+            until = f"until the {words} is {curve[level]:.2g}"
+            after += _beyond(f"time from the emergence of direction {way.direction + 1} {until}", distance, lag)
+    return [*on_the_way, *after]
 
 
 def _level(curve: Array, due: NDArray[np.intp], *, falls: bool) -> int | None:
@@ -255,18 +245,18 @@ def _lag(times: Array, path: Array, level: float, start: float, end: float, tole
     return before + max(float(share), 0.0) * (there - before) - start
 
 
-def _beyond(what: str, distance: Array, allowance: float) -> Iterator[PathTest]:
-    """Yield Student's t-test of whether the mean of distances (runs,) is beyond an allowance on either side.
+def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
+    """Return Student's t-test of whether the mean of distances (runs,) is beyond an allowance on either side.
 
     Runs whose distance is not known are left out, and the quantity where these are half of them or more.
     """
     known = distance[np.isfinite(distance)]
     if known.size < max(FEWEST_RUNS, distance.size // 2 + 1):
-        return
+        return []
     mean = float(known.mean())
-    excess = np.copysign(max(abs(mean) - allowance, 0.0), mean)
-    score = normal_score(float(excess), float(known.std(ddof=1)) / np.sqrt(known.size), known.size - 1)
-    yield PathTest(what, score, two_sided(score))
+    excess = float(np.copysign(max(abs(mean) - allowance, 0.0), mean))
+    score = normal_score(excess, float(known.std(ddof=1)) / np.sqrt(known.size), known.size - 1)
+    return [PathTest(what, score, two_sided(score))]
 
 
 def _scatter(logs: Array, scatter: float, noise: Array, p: int) -> PathTest:
@@ -302,19 +292,12 @@ def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Ar
     if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
         return None
     with np.errstate(invalid="ignore"):
-        due = time <= float(simulation.attrs["end_time"])
-    known = ratio[:, due]
+        known = ratio[:, time <= float(simulation.attrs["end_time"])]
     slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
     fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
-    return against_curve(
-        simulation["time"].values,
-        of_sound_runs(simulation, "loss"),
-        prediction["time"].values,
-        np.asarray(prediction["loss"].values, dtype=np.float64),
-        fastest,
-        slowest,
-        float(np.nanmin(time, initial=np.inf)),
-    )
+    ours, loss = of_sound_runs(simulation, "loss"), np.asarray(prediction["loss"].values, dtype=np.float64)
+    theirs, first = prediction["time"].values, float(np.nanmin(time, initial=np.inf))
+    return against_curve(simulation["time"].values, ours, theirs, loss, fastest, slowest, first)
 
 
 def loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
@@ -341,33 +324,22 @@ def against_curve(
     direction; `first_emergence` the earliest predicted one, inf if there is none.
     """
     mean, error = _mean_and_error(losses)
-    expected = interpolated(predicted_times, predicted_loss, times)
-    low, high = _allowed(times, predicted_times, predicted_loss, fastest, slowest)
-    positive = times > 0
-    with np.errstate(invalid="ignore"):
-        compared = positive & (times >= EARLIEST_SHARE * first_emergence) & np.isfinite(mean) & (error > 0)
-        compared &= high <= (1.0 + LARGEST_VARIATION) * low
-    distance = np.maximum(mean - high, 0.0) + np.minimum(mean - low, 0.0)
-    z = np.full(times.size, np.nan)
-    runs = losses.shape[0]
-    z[compared] = [normal_score(d, e, runs - 1) for d, e in zip(distance[compared], error[compared], strict=True)]
-    return LossBand(mean, error, expected, low, high, z, compared, np.nan)
-
-
-def _allowed(
-    times: Array, predicted_times: Array, predicted_loss: Array, fastest: Array, slowest: Array
-) -> tuple[Array, Array]:
-    """Return the mean over runs of the smallest and of the largest loss that their ratios allow, shape (times,)."""
-    known = np.isfinite(predicted_loss)
-    start = float(predicted_times[known][0]) if known.any() else np.nan
+    expected, known = interpolated(predicted_times, predicted_loss, times), np.isfinite(predicted_loss)
     # A run cannot be behind the start of the prediction.
+    start = float(predicted_times[known][0]) if known.any() else np.nan
     earliest = np.maximum(times / slowest[:, None], np.minimum(start, times))
-    latest = times / fastest[:, None]
-    share = np.linspace(0.0, 1.0, _RATIOS)[:, None, None]
+    latest, share = times / fastest[:, None], np.linspace(0.0, 1.0, _RATIOS)[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         grid = np.where(earliest > 0, earliest * (latest / earliest) ** share, share * latest)
     moved = interpolated(predicted_times, predicted_loss, grid)
-    return moved.min(axis=0).mean(axis=0), moved.max(axis=0).mean(axis=0)
+    low, high = moved.min(axis=0).mean(axis=0), moved.max(axis=0).mean(axis=0)
+    with np.errstate(invalid="ignore"):
+        compared = (times > 0) & (times >= EARLIEST_SHARE * first_emergence) & np.isfinite(mean) & (error > 0)
+        compared &= high <= (1.0 + LARGEST_VARIATION) * low
+    distance = np.maximum(mean - high, 0.0) + np.minimum(mean - low, 0.0)
+    z, freedom = np.full(times.size, np.nan), losses.shape[0] - 1
+    z[compared] = [normal_score(d, e, freedom) for d, e in zip(distance[compared], error[compared], strict=True)]
+    return LossBand(mean, error, expected, low, high, z, compared, np.nan)
 
 
 def against_sample(
@@ -406,8 +378,7 @@ def critical_score(count: int, rate: float) -> float:
 def _mean_and_error(losses: Array) -> tuple[Array, Array]:
     """Return mean and standard error over runs, NaN where a run has no record or there are fewer than two."""
     if losses.shape[0] < 2:
-        nothing = np.full(losses.shape[1], np.nan)
-        return nothing, nothing
+        return np.full(losses.shape[1], np.nan), np.full(losses.shape[1], np.nan)
     return losses.mean(axis=0), losses.std(axis=0, ddof=1) / np.sqrt(losses.shape[0])
 
 
