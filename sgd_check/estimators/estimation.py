@@ -108,17 +108,13 @@ def estimate_direction(
     check_switch("progress", progress, optional=True)
     check_memory("samples", n, ARRAYS_OF_SAMPLE * n * problem.dimension)
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
-
-    def estimated(seed: int) -> tuple[float, float]:
-        x, y = drawn_sample(problem, n, seed)
-        vector, eigenvalue = leading_vector(estimator.degree, x, estimator.transform(y), seed)
-        return float(vector[0] ** 2), estimator.sign * eigenvalue
-
     found = np.full((len(chosen), 2), np.nan)
     with under_way(len(chosen), progress, unit="sample") as meter:
         for at, seed in enumerate(chosen):
             stop_if_heard()
-            found[at] = estimated(seed)
+            x, y = drawn_sample(problem, n, seed)
+            vector, eigenvalue = leading_vector(estimator.degree, x, estimator.transform(y), seed)
+            found[at] = vector[0] ** 2, estimator.sign * eigenvalue
             meter.bar.update()
     values = {"overlap_squared": found[:, 0], **({"top_eigenvalue": found[:, 1]} if estimator.degree > 1 else {})}
     attributes = direction_attributes(estimator, problem.dimension, transform)
@@ -182,7 +178,7 @@ def products_of_degree_two(x: Array, T: Array) -> Callable[[Array], Array]:
 
 def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
     """Return products with F Fᵀ without its diagonal terms."""
-    d, q, s = x.shape[1], _squared_lengths(x), T @ x
+    d, q, s = x.shape[1], np.einsum("ia,ia->i", x, x), T @ x
     diagonal = _weighted(x, T**2 * (q**2 - 6.0 * q + d + 6.0), 2.0 * float(T**2 @ q))
 
     def product(v: Array) -> Array:
@@ -199,7 +195,7 @@ def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
 
 def products_of_degree_four(x: Array, T: Array) -> Callable[[Array], Array]:
     """Return products with Σ T [(q − d − 4) x xᵀ − (q − d − 2) I]."""
-    d, q = x.shape[1], _squared_lengths(x)
+    d, q = x.shape[1], np.einsum("ia,ia->i", x, x)
     return _weighted(x, T * (q - d - 4.0), -float(T @ (q - d - 2.0)))
 
 
@@ -212,11 +208,6 @@ def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array
         return found
 
     return product
-
-
-def _squared_lengths(x: Array) -> Array:
-    found: Array = np.einsum("ia,ia->i", x, x)
-    return found
 
 
 PRODUCTS = {2: products_of_degree_two, 3: products_of_degree_three, 4: products_of_degree_four}

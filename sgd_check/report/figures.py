@@ -150,7 +150,6 @@ def spread_directions(count: int) -> zip[tuple[int, Any]]:
 
 
 def _show_last_decades(ax: Axes, time: Array) -> None:
-    """Let a panel show the last two decades of flow time."""
     later = time[time > 0]
     ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
 
@@ -161,7 +160,6 @@ def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: 
 
 
 def _blown_up(comparison: xr.Dataset) -> str:
-    """Return the end of a title that counts the lost runs, "" if none is lost."""
     blown = int(comparison.attrs["blown_up_count"])
     return f", {blown} blown up" if blown else ""
 
@@ -531,7 +529,6 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
 
 
 def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
-    """Draw the allowed band, and the tested mean with two standard errors at the middle of its window."""
     allowed = float(shown.attrs["width_correction"])
     ax.axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
     ends = np.array([shown.attrs["tested_from"], shown.attrs["tested_to"]])

@@ -117,26 +117,18 @@ def judged_findings(tree: xr.DataTree, measured: str, end: str, **parts: Any) ->
     word, reasons = str(attrs["verdict"]), str(attrs["reasons"])
     rate, runs = float(attrs["false_alarm_rate"]), int(attrs["usable_runs"])
     verdict = f"{_VERDICTS[word].format(measured)} {reasons}"
-    early = _cut_short(tree)
-    if early and "stopped early" in reasons:
-        verdict = f"Unfinished: {verdict[0].lower()}{verdict[1:]}"
-    elif early:
-        verdict = f"Unfinished: {early}. {verdict}"
+    for node in tree.subtree:  # the first part that was ended from outside before its end
+        reason = node.attrs.get("stop_reason")
+        if any(reason == each and each.resumable for each in StopReason):
+            part = "the prediction" if node.path.startswith("/prediction") else "the runs"
+            early = f"{part} stopped early ({str(reason).replace('_', ' ')}). {verdict}"
+            verdict = f"Unfinished: {verdict[0].lower() + verdict[1:] if 'stopped early' in reasons else early}"
+            break
     said = f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"
     values = {"verdict": word, "theory": attrs["theory"], "reasons": attrs["reasons"]}
     values |= {"false_alarm_rate": rate, "usable_runs": runs, **parts.pop("values")}
     sentences = [said, *([str(attrs["loss_statement"])] if "loss_statement" in attrs else [])]
     return Findings(tone=_TONES[word], verdict=verdict, sentences=sentences, values=values, **parts)
-
-
-def _cut_short(tree: xr.DataTree) -> str:
-    """Return which part was ended from outside before its end, and why; empty if none was."""
-    for node in tree.subtree:
-        reason = node.attrs.get("stop_reason")
-        if any(reason == each and each.resumable for each in StopReason):
-            what = "the prediction" if node.path.startswith("/prediction") else "the runs"
-            return f"{what} stopped early ({str(reason).replace('_', ' ')})"
-    return ""
 
 
 def median_over_runs(times: Array) -> Array:
@@ -146,7 +138,6 @@ def median_over_runs(times: Array) -> Array:
 
 
 def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
-    """Return the function that makes the chart of the curves that theory expects of SGD; None without."""
     prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
     if "component" in prediction:
         runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
@@ -175,7 +166,6 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
 
 
 def _time_parts(tree: xr.DataTree) -> Parts:
-    """Return tables, figures and numbers of a comparison of times, and of curves if these decide."""
     comparison, simulation = tree["comparison"].to_dataset(), tree["simulation"].to_dataset()
     event, curves, tables = event_of(simulation), by_curves(tree), []
     values: dict[str, Any] = {
@@ -235,7 +225,6 @@ def time_rows(tree: xr.DataTree) -> Rows:
 
 
 def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
-    """Return emergence times of SGD and the tested ones, and those in the file if another theory is tested."""
     both = "given" in tree.children
     columns = {
         "p": "direction",
@@ -331,7 +320,6 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
 
 
 def _mean_field_parts(tree: xr.DataTree) -> Parts:
-    """Return distances and exponents at up to ten positive times, evenly spread, the figure, and all numbers."""
     comparison = tree["comparison"].to_dataset()
     simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
     widths = [int(m) for m in comparison["width"].values]
@@ -382,7 +370,6 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
 
 
 def _law_parts(tree: xr.DataTree) -> Parts:
-    """Return the mean squared overlap and its law as a table, the figure, and the numbers of the verdict."""
     comparison = tree["comparison"].to_dataset()
     names = ("mean_overlap_squared", "predicted_overlap_squared", "allowed_deviation", "p_value")
     by_direction = ("standard_error", "z_score", "visible_error")
@@ -452,7 +439,15 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
     if "component" in dataset:
         caption = "Components of the network over the teacher's: medians of the runs, with bands between the quartiles."
         drawings.append(drawing_of(figures.plot_run_components, dataset, caption=caption))
-        tables.append(_component_times(dataset))
+        heads = {"component": dataset["component_name"], "f*_α": dataset["teacher_component"]}
+        learned = dataset["component_learned_time"].values
+        table = Table(
+            caption="Times at which components are learned",
+            rows=_quartiles(learned, heads, "runs that learned it"),
+            note=f"Over {len(learned)} runs; those in which f_α did not reach half of f*_α count as latest.",
+            each="components, in their order",
+        )
+        tables.append(table)
     return run_findings(
         dataset,
         cautions=cautions,
@@ -463,7 +458,6 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _runs(dataset: xr.Dataset) -> Table:
-    """Return the quartiles of the emergence times; runs without count as later than all others."""
     heads: dict[str, Any] = {"p": dataset["direction"]}
     # Of a network the directions are the teacher's axes.
     if "teacher_coefficient" in dataset:
@@ -476,18 +470,6 @@ def _runs(dataset: xr.Dataset) -> Table:
         rows=_quartiles(times, heads, f"runs that {event.past}"),
         note=f"Over {len(times)} runs; those in which the direction did not {event.verb} count as latest.",
         each="directions, spread over p",
-    )
-
-
-def _component_times(dataset: xr.Dataset) -> Table:
-    """Return the quartiles of the times at which a network's components are learned."""
-    heads = {"component": dataset["component_name"], "f*_α": dataset["teacher_component"]}
-    times = dataset["component_learned_time"].values
-    return Table(
-        caption="Times at which components are learned",
-        rows=_quartiles(times, heads, "runs that learned it"),
-        note=f"Over {len(times)} runs; those in which f_α did not reach half of f*_α count as latest.",
-        each="components, in their order",
     )
 
 

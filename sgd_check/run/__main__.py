@@ -15,7 +15,7 @@ from dynamics.commands import (
     exit_code_of,
     say,
 )
-from hermite.text.command_line import run_program
+from hermite.text.command_line import require_usage, run_program
 from hermite.text.messages import shown
 from sgd_check.run.options import read_arguments
 from sgd_check.run.run_files import (
@@ -28,7 +28,7 @@ from sgd_check.run.run_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import xarray as xr
 
@@ -59,25 +59,38 @@ def _check(given: Mapping[str, Any]) -> int:
     if prediction.attrs.get("answer") == "mean-field":
         from sgd_check.run.mean_field import check_mean_field
 
-        if begun is not None:
-            msg = f"Option --resume must be absent for a mean field, but is {shown(given['resume'])}."
-            raise UsageError(msg)
+        need = "Option --resume must be absent for a mean field"
+        require_usage(begun is None, f"{need}, but is {shown(given['resume'])}.")
         return check_mean_field(asked, prediction, output, figure)
     settings = _completed(asked, prediction)
     plan, seconds = _plan(settings, prediction)
     file = file_of_runs(settings, plan.problem, output, begun)
-    if not settings["quiet"]:
-        _announce(plan, seconds, settings["seeds"])
+    tell = (lambda _: None) if settings["quiet"] else say
+    for line in _described(plan, seconds, settings["seeds"]):
+        tell(line)
     try:
-        return _simulate(settings, prediction, plan, file, output, figure)
+        return _simulate(settings, prediction, plan, file, output, figure, tell)
     except KeyboardInterrupt:
         if file.unfinished:
             remove_ended_runs(file, settings)
         raise
 
 
+def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
+    """Return lines on the simulation, about how long it takes, and options that make it faster or check more."""
+    cost = "in spans; --max-runtime bounds the time."
+    lines = [plan.describe(), f"{plan.steps} steps of {seeds} runs, {cost}"]
+    if seconds is not None:
+        lines[1] = f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs."
+    if seconds is not None and seconds > LONG_RUN_SECONDS:
+        return [*lines, LONG_RUN_ADVICE]
+    if plan.beyond:
+        return [*lines, plan.costs("--t-max")]
+    more = f"More directions would take over ten minutes; --directions {plan.emerging} checks all."
+    return [*lines, more] if plan.checked < plan.emerging else lines
+
+
 def _read_prediction(source: Path) -> xr.Dataset:
-    """Return the prediction of a file; refuse files that are no prediction."""
     from dynamics.runs import StorageError, load_answer
     from sgd_check.verdicts.alignment import check_prediction, with_emergence
 
@@ -96,56 +109,18 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     from sgd_check.engines import engine_of
     from sgd_check.verdicts.check import DEFAULT_SEEDS, step_of
 
-    if asked["widths"] is not None:
-        msg = "Option --widths must be absent for a prediction that is no mean field, but is given."
-        raise UsageError(msg)
+    need = "Option --widths must be absent for a prediction that is no mean field, but is given."
+    require_usage(asked["widths"] is None, need)
     step = step_of(prediction)
     carried = {} if step is None else dict(zip(("learning_rate", "batch_size"), step, strict=True))
-    if carried and asked["theory"] == "flow":
-        msg = "Option --theory must not be flow for a prediction of finite steps, but is."
-        raise UsageError(msg)
+    need = "Option --theory must not be flow for a prediction of finite steps, but is."
+    require_usage(not carried or asked["theory"] != "flow", need)
     for key, value in carried.items():
-        if asked[key] not in (None, value):
-            name = "--" + key.replace("_", "-")
-            msg = f"Option {name} must be that of the prediction, {value:g}, but is {asked[key]}."
-            raise UsageError(msg)
+        need = f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}"
+        require_usage(asked[key] in (None, value), f"{need}, but is {asked[key]}.")
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
     defaults = {"seeds": DEFAULT_SEEDS, "batch_size": 1}
     return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried, "engine": engine}
-
-
-def _announce(plan: CheckPlan, seconds: float | None, seeds: int) -> None:
-    """Describe the simulation, about how long it takes, and options that make it faster or check more."""
-    say(plan.describe())
-    if seconds is None:
-        say(f"{plan.steps} steps of {seeds} runs, in spans; --max-runtime bounds the time.")
-    else:
-        say(f"About {duration(seconds)} for {plan.steps} steps of {seeds} runs.")
-    if seconds is not None and seconds > LONG_RUN_SECONDS:
-        say(LONG_RUN_ADVICE)
-    elif plan.beyond:
-        say(plan.costs("--t-max"))
-    elif plan.checked < plan.emerging:
-        say(f"More directions would take over ten minutes; --directions {plan.emerging} checks all.")
-
-
-def _tested(settings: Mapping[str, Any], prediction: xr.Dataset, plan: CheckPlan) -> xr.Dataset:
-    """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs."""
-    from sgd_check.verdicts.check import NoFiniteStepError, prediction_to_test
-
-    try:
-        return prediction_to_test(
-            prediction,
-            plan,
-            settings["batch_size"],
-            theory=settings["theory"],
-            progress=False if settings["quiet"] else None,
-            say=(lambda _: None) if settings["quiet"] else say,
-            given="the file",
-            option="--theory finite-step",
-        )
-    except NoFiniteStepError as error:
-        raise UsageError(str(error)) from None
 
 
 def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPlan, float | None]:
@@ -172,20 +147,32 @@ def _simulate(
     file: RunFile,
     output: Path,
     figure: Path | None,
+    tell: Callable[[str], None],
 ) -> int:
-    """Simulate, compare, write, print; return the exit code."""
     import warnings
 
-    from sgd_check.verdicts.check import carry_out
+    from sgd_check.verdicts.check import NoFiniteStepError, carry_out, prediction_to_test
 
     def announce(steps: int) -> None:
-        if not settings["quiet"]:
-            say(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
+        tell(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
 
-    tested = _tested(settings, prediction, plan)
+    progress = False if settings["quiet"] else None
+    try:
+        tested = prediction_to_test(
+            prediction,
+            plan,
+            settings["batch_size"],
+            theory=settings["theory"],
+            progress=progress,
+            say=tell,
+            given="the file",
+            option="--theory finite-step",
+        )
+    except NoFiniteStepError as error:
+        raise UsageError(str(error)) from None
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: None if settings["quiet"] else say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
         names = ("false_alarm_rate", "max_runtime", "seeds", "engine", "batch_size", "device", "dtype")
         tree, ended = carry_out(
             plan,
@@ -194,7 +181,7 @@ def _simulate(
             checkpoint=file,
             announce=announce,
             option="--t-max",
-            progress=False if settings["quiet"] else None,
+            progress=progress,
             **{name: settings[name] for name in names},
         )
         return finish_check(tree, output, figure, settings, ended, file)

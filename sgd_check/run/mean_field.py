@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import UsageError, duration, say
+from hermite.text.command_line import require_usage
 from sgd_check.run.run_files import finish_check, refusal_of
 
 if TYPE_CHECKING:
@@ -92,35 +93,28 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
-    """Return what to simulate, or refuse in one sentence."""
     from dynamics.problem import Problem
     from sgd_check.verdicts.mean_field import check_field
 
-    if settings["engine"] not in (None, ENGINE):
-        msg = f"Option --engine must be {ENGINE} for a mean field, but is {settings['engine']}."
-        raise UsageError(msg)
+    need = f"Option --engine must be {ENGINE} for a mean field"
+    require_usage(settings["engine"] in (None, ENGINE), f"{need}, but is {settings['engine']}.")
     for name, absent in (("theory", "auto"), ("directions", None)):
-        if settings[name] != absent:
-            msg = f"Option --{name} must be absent for a mean field, but is given."
-            raise UsageError(msg)
-    if isinstance(settings["learning_rate"], str):
-        msg = f"Option --learning-rate must be a number for a mean field, but is {settings['learning_rate']}."
-        raise UsageError(msg)
+        require_usage(settings[name] == absent, f"Option --{name} must be absent for a mean field, but is given.")
+    need, rate = "Option --learning-rate must be a number for a mean field", settings["learning_rate"]
+    require_usage(not isinstance(rate, str), f"{need}, but is {rate}.")
     runs = settings["seeds"] or RUNS
-    if runs % REPLICAS or runs < 2 * REPLICAS:
-        msg = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field, but is {runs}."
-        raise UsageError(msg)
+    need = f"Option --seeds must be an even number of at least {2 * REPLICAS} for a mean field"
+    require_usage(runs % REPLICAS == 0 and runs >= 2 * REPLICAS, f"{need}, but is {runs}.")
     check_field(prediction)
     asked = replace(Problem.from_dataset(prediction), width=1)
     widths = settings["widths"] or WIDTHS
     slope = float(asked.activation.kernel_derivative(1.0))
-    rate = settings["learning_rate"] or STEP_SHARE / slope
+    rate = rate or STEP_SHARE / slope
     sizes = [settings["batch_size"] or int(np.ceil(SAMPLES_PER_NEURON * rate * slope * m)) for m in widths]
     times = np.asarray(prediction["time"].values)[np.isfinite(prediction["loss"].values)]
-    level = float(prediction["loss_level_time"].values[-1])
-    end = min(BEYOND * level, float(times[-1])) if np.isfinite(level) else float(times[-1])
-    steps = settings["steps"] or int(np.ceil(end / rate))
     levels = prediction["loss_level_time"].values
+    end = min(BEYOND * float(levels[-1]), float(times[-1])) if np.isfinite(levels[-1]) else float(times[-1])
+    steps = settings["steps"] or int(np.ceil(end / rate))
     chosen = _chosen_times(times, levels[np.isfinite(levels)], rate, rate * steps)
     starts = tuple(run // REPLICAS for run in range(runs))
     return Plan(asked, widths, tuple(sizes), starts, rate, steps, chosen)
@@ -129,11 +123,8 @@ def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
 def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array:
     """Return saved times of the mean field, about evenly in log and with those next to the levels, a step apart."""
     near = np.flatnonzero((times >= max(rate, 10.0**-DECADES * end)) & (times <= end))
-    if near.size == 0:
-        msg = (
-            f"Option --steps must reach a saved time of the file, {times[-1]:.4g} at the latest, but ends at {end:.4g}."
-        )
-        raise UsageError(msg)
+    need = f"Option --steps must reach a saved time of the file, {times[-1]:.4g} at the latest"
+    require_usage(near.size, f"{need}, but ends at {end:.4g}.")
     wanted = np.geomspace(times[near[0]], times[near[-1]], TIMES)
     picks = [int(near[np.abs(times[near] - time).argmin()]) for time in (*wanted, *levels[levels <= end])]
     found: Array = times[sorted(set(picks))]
@@ -154,16 +145,12 @@ def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
 
 
 def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
-    """Return the simulations by width, up to the first that ended early."""
     from dynamics.problem import SaveAt
     from dynamics.runs import also_interrupted
     from sgd_check import simulate
 
-    started, found = clock.perf_counter(), []
+    started, found, budget = clock.perf_counter(), list[Any](), settings["max_runtime"]
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
-        left = None
-        if settings["max_runtime"] is not None:
-            left = max(settings["max_runtime"] - (clock.perf_counter() - started), 1e-3)
         run = partial(
             simulate,
             replace(plan.problem, width=width),
@@ -177,11 +164,10 @@ def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
             dtype=settings["dtype"],
             starts=plan.starts,
             progress=False if settings["quiet"] else None,
-            max_runtime=left,
+            max_runtime=None if budget is None else max(budget - (clock.perf_counter() - started), 1e-3),
         )
-        simulation = also_interrupted(run)
-        found.append(simulation)
-        if simulation.attrs["stop_reason"] != "reached_end":
+        found.append(also_interrupted(run))
+        if found[-1].attrs["stop_reason"] != "reached_end":
             break
     return found
 

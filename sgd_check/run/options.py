@@ -66,7 +66,6 @@ _count, _amount = _number(int), _number(float)
 
 
 def _widths(text: str) -> tuple[int, ...]:
-    """Read two or more increasing numbers of neurons."""
     found = tuple(_count(part) for part in text.split(","))
     increase = len(found) > 1 and all(a < b for a, b in pairwise(found))
     require(increase, f"must be two or more increasing integers, but is {shown(text)}")
@@ -74,14 +73,12 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _rate(text: str) -> float:
-    """Read a probability."""
     value: float = _amount(text)
     require(value < 1, f"must lie between 0 and 1, but is {shown(text)}")
     return value
 
 
 def _theory(text: str) -> str:
-    """Read the name of the theory to test."""
     if text not in THEORIES:
         refuse_word(f"must be one of {', '.join(THEORIES)}, but is {shown(text)}", text, THEORIES)
     return text

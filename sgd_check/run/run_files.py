@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import UsageError, as_typed, end_with, retyped, say
+from hermite.text.command_line import require_usage
 from hermite.text.messages import shown
 from sgd_check.run.options import OPTIONS
 
@@ -38,10 +39,9 @@ def finish_check(
         return comparison_findings(tree) if "comparison" in tree.children else None
 
     written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
-    code = written.exit_code(stop_reason)
     if file is not None and written.output is not None:
         remove_ended_runs(file, settings)
-    return code
+    return written.exit_code(stop_reason)
 
 
 def refusal_of(error: BaseException, engine: str) -> str:
@@ -64,17 +64,17 @@ def reopened_runs(given: Mapping[str, Any], stored: Sequence[str] = STORED_OPTIO
     from dynamics.runs import StorageError, reopened
 
     for name in stored:
-        if given[name] not in ABSENT:
-            msg = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
-            raise UsageError(msg)
+        need = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+        require_usage(given[name] in ABSENT, need)
     try:
         file = reopened(given["resume"], every=given["checkpoint_every"], keeps_result=False)
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="--resume")) from None
     begun = file.begun
-    if begun is None or begun.answer != "simulation" or begun.settings["learning_rate"] == "schedule":
-        msg = f"Option --resume must name a file that this command left, but is {shown(given['resume'])}."
-        raise UsageError(msg)
+    require_usage(
+        begun is not None and begun.answer == "simulation" and begun.settings["learning_rate"] != "schedule",
+        f"Option --resume must name a file that this command left, but is {shown(given['resume'])}.",
+    )
     return file
 
 
@@ -89,17 +89,14 @@ def file_of_runs(settings: Mapping[str, Any], problem: Any, output: Path, begun:
     from dynamics.runs import RunFile, StorageError
 
     if begun is not None and begun.begun is not None:
-        if begun.begun.problem != problem:
-            path = settings["resume"]
-            msg = f"Option --resume must name runs of this prediction, but {path!r} holds those of another."
-            raise UsageError(msg)
+        need = "Option --resume must name runs of this prediction"
+        require_usage(begun.begun.problem == problem, f"{need}, but {settings['resume']!r} holds those of another.")
         return begun
-    path = output.with_name(f"{output.stem}-runs.nc")
-    if path.exists() and not settings["overwrite"]:
-        msg = f"File {str(path)!r} must not exist: it holds runs that have not ended, for --resume or --overwrite."
-        raise UsageError(msg)
+    path, overwrite = output.with_name(f"{output.stem}-runs.nc"), settings["overwrite"]
+    unended = "it holds runs that have not ended, for --resume or --overwrite."
+    require_usage(overwrite or not path.exists(), f"File {str(path)!r} must not exist: {unended}")
     try:
-        return RunFile(path, settings["checkpoint_every"], overwrite=settings["overwrite"], keeps_result=False)
+        return RunFile(path, settings["checkpoint_every"], overwrite=overwrite, keeps_result=False)
     except StorageError as error:
         raise UsageError(as_typed(error, (), path="--output")) from None
 

@@ -29,6 +29,7 @@ from dynamics.commands import (
     plain,
     positive,
     positive_integer,
+    require,
     say,
     value_of,
 )
@@ -98,10 +99,18 @@ def _check(values: Mapping[str, Any]) -> int:
     overwrite = values["overwrite"] or begun is not None
     settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
     check_targets(settings, output, figure)
+
+    def find(tree: xr.DataTree) -> Findings:
+        from sgd_check.report.findings import token_comparison_findings
+
+        return token_comparison_findings(tree)
+
     try:
         prediction = load_answer(source)
         runs, file = _trained(prediction, asked, settings, output, begun)
-        code = _end(compare(prediction, runs, false_alarm_rate=level), output, figure, settings)
+        tree = compare(prediction, runs, false_alarm_rate=level)
+        written = end_with(tree, find, output, figure, settings)
+        code = written.exit_code(tree["simulation"].attrs["stop_reason"], "The runs were")
         if file is not None:
             remove_ended_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
@@ -133,30 +142,16 @@ def _trained(
 
 
 def _course(prediction: xr.Dataset, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the given settings, with learning rate and steps chosen where they are missing."""
     import numpy as np
 
-    if "progress" not in prediction:
-        msg = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
-        raise ValueError(msg)
+    need = "Argument `FILE` must be a prediction of `python -m dynamics.tokens`, but is another result."
+    require("progress" in prediction, need)
     learned = prediction["learned_time"].values[np.isfinite(prediction["learned_time"].values)]
     first = float(learned.min(initial=np.inf))
     rate = asked.get("learning_rate") or prediction.attrs.get("learning_rate")
     rate = rate or min(DEFAULT_RATE, first / FEWEST_STEPS)
     end = float(learned.max(initial=0.0)) * BEYOND or float(prediction["time"][-1])
     return {"steps": int(np.ceil(end / rate)), **asked, "learning_rate": rate}
-
-
-def _end(tree: xr.DataTree, output: Path, figure: Path | None, values: Mapping[str, Any]) -> int:
-    """Write and print the comparison; return the exit code."""
-
-    def find(tree: xr.DataTree) -> Findings:
-        from sgd_check.report.findings import token_comparison_findings
-
-        return token_comparison_findings(tree)
-
-    written = end_with(tree, find, output, figure, values)
-    return written.exit_code(tree["simulation"].attrs["stop_reason"], "The runs were")
 
 
 if __name__ == "__main__":

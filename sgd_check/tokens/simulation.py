@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
+from dynamics.problem.checks import require
 from dynamics.runs import as_run_file, make_dataset
 from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, rank_bins, system_of
 from hermite.text.messages import shown
@@ -77,11 +78,21 @@ class Model(ABC):
 
     def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
         self.problem = problem
-        self.seeds = len(seeds)
+        self.seeds, self.seed_values = len(seeds), seeds
         self.options: dict[str, Any] = {"dtype": torch.float64, "device": device}
         self.parameters: list[torch.Tensor] = []
+        self.system: Any = system_of(problem)
+        self.build()
         #: Inputs that all sets are measured on.
-        self.test = [part[None] for part in self.draw(torch.Generator().manual_seed(2**31), TEST_INPUTS)]
+        self.test = [part[None] for part in self.test_inputs(torch.Generator().manual_seed(2**31))]
+
+    @abstractmethod
+    def build(self) -> None:
+        """Add the parameters, at their start."""
+
+    def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        """Return the inputs on which loss and progress are measured, with their answers."""
+        return self.draw(generator, TEST_INPUTS)
 
     def add(self, *shape: int, value: float = 0.0) -> torch.Tensor:
         """Return new parameters of equal entries, one array of this shape per seed."""
@@ -108,8 +119,7 @@ class Model(ABC):
     def step(self, batch: Sequence[torch.Tensor] | None, time: float, learning_rate: float) -> None:
         """Take one step of gradient descent on a batch (seeds, count, …), None for the population."""
         losses = self.population_loss(time) if batch is None else self.sample_losses(batch, time).mean(dim=1)
-        total = losses.sum()
-        found = torch.autograd.grad(total, self.parameters, allow_unused=True)
+        found = torch.autograd.grad(losses.sum(), self.parameters, allow_unused=True)
         with torch.no_grad():
             for parameter, gradient in zip(self.parameters, found, strict=True):
                 if gradient is not None:
@@ -120,28 +130,25 @@ class Model(ABC):
         return gradient
 
 
-class CompositionModel(Model):
+class _Composition(Model):
     r"""Composition: log₂ k + 1 layers of attention over k N positions, with matrices W_1 … W_L.
 
     .. math:: c^0 = \mathrm{onehot}\, \sigma_i(j), \qquad c^1 = \mathrm{softmax}(W_1)\, c^0, \qquad
        c^l = \mathrm{softmax}\Big(\sum_v c^{l-1}_{(i,j)}[v]\, W_l[(i,v), \cdot]\Big)\, c^{l-1}
     """
 
-    def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
-        N, k = problem.vocabulary, problem.hops
+    def build(self) -> None:
+        N, k = self.problem.vocabulary, self.problem.hops
         # The hidden permutations are part of the problem, the same for all seeds.
         self.hidden = permutations(torch.Generator().manual_seed(0), 1, k, N)[0]
-        super().__init__(problem, seeds, device)
         rows = torch.arange(k * N)
         i, v = rows // N, rows % N
-        for layer in range(problem.layers):
+        for layer in range(self.problem.layers):
             W = self.add(k * N, k * N)
             right = i * N + self.hidden[i, v] if layer == 0 else ((i + 2 ** (layer - 1)) % k) * N + v
             with torch.no_grad():
-                W[:, rows, right] = problem.initial_score
-        system = system_of(problem)
-        self._weights = torch.as_tensor(problem.stage_weights, **self.options)
-        self._ends = system.stage_ends
+                W[:, rows, right] = self.problem.initial_score
+        self._weights = torch.as_tensor(self.problem.stage_weights, **self.options)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         """Return permutations σ (count, k, N) and the hops (layers, k, N) of each."""
@@ -175,13 +182,11 @@ class CompositionModel(Model):
         return losses.sum(dim=3).movedim(0, -1)
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:
-        """Return the loss of the stage at a time."""
-        stage = sum(time >= end * (1.0 - 1e-9) for end in self._ends)
+        stage = sum(time >= end * (1.0 - 1e-9) for end in self.system.stage_ends)
         return self.layer_losses(self.right_weights(batch)) @ self._weights[stage]
 
     @torch.no_grad()
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of all stages together, and s_l by the weight on the right symbol."""
         right = self.right_weights(self.test)
         N = self.problem.vocabulary
         progress = (right.mean(dim=(2, 3)).T - 1.0 / N) / (1.0 - 1.0 / N)
@@ -193,22 +198,21 @@ def permutations(generator: torch.Generator, count: int, k: int, N: int) -> torc
     return torch.rand(count, k, N, generator=generator, dtype=torch.float32).argsort(dim=2)
 
 
-class RecallModel(Model):
+class _Recall(Model):
     r"""Factual recall: values V (A, tokens) and keys K (tokens,) of subjects, relations and noise.
 
     .. math:: \mathrm{logit}_a = \sum_{z \in \mathrm{tokens}} V_{az} K_z
     """
 
-    def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
-        R, S, D = problem.relations, problem.subjects, problem.answers
-        super().__init__(problem, seeds, device)
-        self._system: Any = system_of(problem)
-        # Loss and progress are measured on every pair of a subject and a relation.
-        s, r = torch.arange(S).repeat_interleave(R), torch.arange(R).repeat(S)
-        self.test = [part[None] for part in self.sequences(s, r, torch.Generator().manual_seed(2**31))]
-        tokens = S + R + problem.noise_tokens
-        self.values = self.add(R * D, tokens, value=problem.initial_scale)
-        self.keys = self.add(tokens, value=problem.initial_scale * np.sqrt(R * D + 1.0))
+    def build(self) -> None:
+        R, S, D = self.problem.relations, self.problem.subjects, self.problem.answers
+        tokens, scale = S + R + self.problem.noise_tokens, self.problem.initial_scale
+        self.values = self.add(R * D, tokens, value=scale)
+        self.keys = self.add(tokens, value=scale * np.sqrt(R * D + 1.0))
+
+    def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
+        R, S = self.problem.relations, self.problem.subjects
+        return self.sequences(torch.arange(S).repeat_interleave(R), torch.arange(R).repeat(S), generator)
 
     def sequences(self, s: torch.Tensor, r: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
         """Return the tokens of sequences with these subjects and relations, and their answers."""
@@ -224,7 +228,6 @@ class RecallModel(Model):
         return self.sequences(s, r, generator)
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        """Return −ln p of the right answers."""
         tokens, answers = (part.to(self.options["device"]) for part in batch)
         counts = torch.nn.functional.one_hot(tokens, self.keys.shape[1]).sum(dim=2).to(torch.float64)
         logits = counts @ (self.values * self.keys[:, None]).transpose(1, 2)
@@ -235,21 +238,19 @@ class RecallModel(Model):
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss over all pairs, and how far it has come to the plateau and from there."""
         loss = self.sample_losses(self.test, 0.0).mean(dim=1)
-        return loss, torch.as_tensor(self._system.progress(loss.cpu().numpy()))
+        return loss, torch.as_tensor(self.system.progress(loss.cpu().numpy()))
 
 
-class CausalGraphModel(Model):
+class _CausalGraph(Model):
     r"""A latent causal graph: scores W (n, n) of the first layer, masked to earlier tokens; A = softmax(W).
 
     .. math:: s_t = \sum_{s<t} A_{ts} 1\{x_s = \mathrm{query}\}, \qquad f = \sum_t \rho_t\, \mathrm{onehot}(x_t)
     """
 
-    def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
-        super().__init__(problem, seeds, device)
-        self._system: Any = system_of(problem)
-        n = problem.length
+    def build(self) -> None:
+        n = self.problem.length
         self.scores = self.add(n, n)
-        self._hidden = torch.ones(n, n, dtype=torch.bool, device=device).triu()
+        self._hidden = torch.ones(n, n, dtype=torch.bool, device=self.options["device"]).triu()
         self._hidden[0, 0] = False
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -277,7 +278,6 @@ class CausalGraphModel(Model):
         return [torch.stack(tokens, dim=1), query, successor(query)]
 
     def weights(self) -> torch.Tensor:
-        """Return A (seeds, n, n)."""
         return torch.softmax(self.scores.masked_fill(self._hidden, -torch.inf), dim=2)
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
@@ -293,15 +293,12 @@ class CausalGraphModel(Model):
 
     @torch.no_grad()
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss on the test sequences, and the progress of every row by its weights."""
-        loss = self.sample_losses(self.test, 0.0).mean(dim=1)
-        rows = self.weights().cpu().numpy()
-        n = self.problem.length
-        progress = [self._system.progress([one[t, :t] for t in range(2, n)]) for one in rows]
-        return loss, torch.as_tensor(np.array(progress))
+        rows, n = self.weights().cpu().numpy(), self.problem.length
+        progress = [self.system.progress([one[t, :t] for t in range(2, n)]) for one in rows]
+        return self.sample_losses(self.test, 0.0).mean(dim=1), torch.as_tensor(np.array(progress))
 
 
-class MemoryModel(Model):
+class _Memory(Model):
     r"""An associative memory: W (d, d), from zero, between orthonormal embeddings that every seed draws.
 
     .. math:: \mathrm{logit}_j = u_j \cdot W e_i
@@ -309,43 +306,35 @@ class MemoryModel(Model):
 
     default_batch = None
 
-    def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
+    def build(self) -> None:
+        problem, device = self.problem, self.options["device"]
+        self._sizes = torch.tensor(problem.group_sizes, **self.options)
         self._groups = torch.repeat_interleave(torch.tensor(problem.group_sizes))
-        self._sizes = torch.tensor(problem.group_sizes, dtype=torch.float64, device=device)
         self._frequency = torch.as_tensor(problem.group_frequencies)[self._groups]
-        super().__init__(problem, seeds, device)
         d = problem.dimension or problem.count
         self.matrix = self.add(d, d)
-        drawn = [torch.Generator().manual_seed(seed) for seed in seeds]
+        drawn = [torch.Generator().manual_seed(seed) for seed in self.seed_values]
         self._inputs, self._outputs = (
             torch.stack([_orthonormal(generator, problem.count, d) for generator in drawn]).to(device) for _ in range(2)
         )
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
-        """Return items (count,) by their frequencies."""
         return [torch.multinomial(self._frequency, count, replacement=True, generator=generator)]
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
-        """Return −ln p of the right outputs."""
         items = batch[0].to(self._inputs.device)[..., None]
-        return -torch.gather(self.log_weights(items), 2, items)[..., 0]
-
-    def log_weights(self, items: torch.Tensor) -> torch.Tensor:
-        """Return the logarithm of the weights of all outputs for items (seeds, count, 1), (seeds, count, N)."""
         inputs = torch.gather(self._inputs, 1, items.expand(len(self._inputs), -1, self._inputs.shape[2]))
-        return torch.log_softmax(inputs @ self.matrix.transpose(1, 2) @ self._outputs.transpose(1, 2), dim=2)
+        scores = inputs @ self.matrix.transpose(1, 2) @ self._outputs.transpose(1, 2)
+        return -torch.gather(torch.log_softmax(scores, dim=2), 2, items)[..., 0]
 
     def all_losses(self) -> torch.Tensor:
-        """Return −ln p of all items, (seeds, N)."""
         every = torch.arange(self.problem.count).expand(self.seeds, -1)
         return self.sample_losses([every], 0.0)
 
     def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
-        """Return the loss over all items by their frequencies."""
         return self.all_losses() @ self._frequency.to(self._inputs.device)
 
     def direction(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the gradient, or h of its singular values."""
         return gradient if self.problem.smoothing is None else smooth_signs(gradient, self.problem.smoothing)
 
     @torch.no_grad()
@@ -372,10 +361,10 @@ def _orthonormal(generator: torch.Generator, count: int, dimension: int) -> torc
 
 #: Kind of a problem -> its full model.
 MODELS: dict[str, type[Model]] = {
-    "composition": CompositionModel,
-    "recall": RecallModel,
-    "causal-graph": CausalGraphModel,
-    "memory": MemoryModel,
+    "composition": _Composition,
+    "recall": _Recall,
+    "causal-graph": _CausalGraph,
+    "memory": _Memory,
 }
 
 
@@ -424,9 +413,8 @@ def simulate(
         Both are absent for an associative memory with Gaussian embeddings, of which one step is taken in every draw.
     batch_size : int, optional
         B, of the first half of the seeds. Default: 4, and for an associative memory the whole population.
-    seeds : int
+    seeds, first_seed : int
         Even number of runs, at least 4; their seeds are `first_seed` and those after it.
-    first_seed : int
     device : {"auto", "cpu", "cuda"}
         By default the GPU if there is one.
     progress : bool, optional
@@ -452,24 +440,23 @@ def simulate(
         For bad arguments, before any work.
     """
     check_question(problem, KINDS)
-    chosen = _checked_device(device)
+    check_choice("device", device, ("auto", "cpu", "cuda"))
+    automatic = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = torch.device(automatic if device == "auto" else device)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     if getattr(problem, "embeddings", None) == "gaussian":
         given = {"learning_rate": learning_rate, "steps": steps, "batch_size": batch_size}
+        need = "must be None for Gaussian embeddings, which are one step"
         for name, value in {**given, "max_runtime": max_runtime, "checkpoint": checkpoint}.items():
-            if value is not None:
-                need = "must be None for Gaussian embeddings, which are one step"
-                msg = f"Argument `{name}` {need}, but is {shown(value)}."
-                raise ValueError(msg)
+            require(value is None, f"Argument `{name}` {need}, but is {shown(value)}.")
         return draw_recovery(cast("AssociativeMemory", problem), _checked_seeds(seeds, first_seed), chosen)
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     count = checked_integer(steps, "steps", minimum=1)
     batch_size = MODELS[problem.kind].default_batch if batch_size is None else batch_size
     size = None if batch_size is None else checked_integer(batch_size, "batch_size", minimum=1)
     runs = _checked_seeds(seeds, first_seed)
-    if len(runs) % 2:
-        msg = f"Argument `seeds` must be even, since half of the runs have larger batches, but is {len(runs)}."
-        raise ValueError(msg)
+    need = "Argument `seeds` must be even, since half of the runs have larger batches"
+    require(len(runs) % 2 == 0, f"{need}, but is {len(runs)}.")
     check_switch("progress", progress, optional=True)
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round()).astype(np.int64)
     plan, half, components = Plan(count, rate, looks, looks), len(runs) // 2, system_of(problem).components
@@ -514,11 +501,6 @@ def _checked_seeds(seeds: object, first_seed: object) -> range:
     return range(first, first + runs)
 
 
-def _checked_device(device: str) -> torch.device:
-    check_choice("device", device, ("auto", "cpu", "cuda"))
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-
-
 def _passed(progress: Array, time: Array) -> Array:
     """Return the first time at which progress (seeds, looks, components) is ½, linear between looks."""
     found = np.full((progress.shape[0], progress.shape[2]), np.nan)
@@ -532,31 +514,19 @@ def _passed(progress: Array, time: Array) -> Array:
     return found
 
 
-class Part(NamedTuple):
-    """Seeds of one batch size; without batches every step takes the whole population."""
-
-    model: Model
-    draws: Draws | None
-
-
 class TokenRuns:
     """Runs of one problem, in parts of one batch size each; the bits of a run depend on its seed alone.
 
-    Parameters
-    ----------
-    problem : TokenProblem
-    parts : sequence of (seeds, batch size)
-        None for the whole population.
-    device : torch.device
+    `parts` are seeds and their batch size, None for the whole population.
     """
 
     def __init__(
         self, problem: TokenProblem, parts: Sequence[tuple[Sequence[int], int | None]], device: torch.device
     ) -> None:
-        self._parts: list[Part] = []
+        self._parts: list[tuple[Model, Draws | None]] = []
         for seeds, batch in parts:
             model = model_of(problem, seeds, device)
-            self._parts.append(Part(model, None if batch is None else Draws(model, seeds, batch)))
+            self._parts.append((model, None if batch is None else Draws(model, seeds, batch)))
         self._step = 0
 
     def running(self) -> AbstractContextManager[None]:
@@ -589,14 +559,14 @@ class TokenRuns:
                 found |= {f"{name}_{at}": array for name, array in draws.state().items()}
         return found
 
+    @torch.no_grad()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from what `state` returned; raise KeyError or ValueError for another problem's."""
         check_shapes(state, self.state())
         self._step = int(state["step"])
         for at, (model, draws) in enumerate(self._parts):
-            with torch.no_grad():
-                for number, parameter in enumerate(model.parameters):
-                    parameter.copy_(torch.as_tensor(state[f"parameter_{at}_{number}"]))
+            for number, parameter in enumerate(model.parameters):
+                parameter.copy_(torch.as_tensor(state[f"parameter_{at}_{number}"]))
             if draws is not None:
                 draws.restore(state[f"generators_{at}"], int(state[f"used_{at}"]))
 
@@ -667,16 +637,25 @@ class Records:
 
 
 def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torch.device) -> xr.Dataset:
-    """Return which share of every rank is recovered, and how many items, in one draw of embeddings per seed."""
-    ranks, counts = rank_bins(problem.count)
+    """Return which share of every rank is recovered, and how many items, in one draw of embeddings per seed.
+
+    An item is recovered if its own output has the largest score after one step.
+    """
+    N, d = problem.count, problem.dimension or 0
+    ranks, counts = rank_bins(N)
     edges = np.concatenate([[0.0], np.cumsum(counts)[:-1]]).astype(np.intp)
-    flags = np.array([_recovered(problem, seed, device) for seed in seeds])
+    p = torch.arange(1.0, N + 1.0, dtype=torch.float64, device=device) ** -(problem.frequency_exponent or 0.0)
+    flags, rows, items = np.empty((len(seeds), N)), max(1, SCORES_AT_ONCE // N), torch.arange(N, device=device)
+    for at, seed in enumerate(seeds):
+        generator = torch.Generator().manual_seed(seed)
+        E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))
+        W = ((U - U.mean(dim=0)) * (p / p.sum())[:, None]).T @ E
+        moved = E @ (W if problem.smoothing is None else smooth_signs(W, problem.smoothing)).T
+        best = torch.cat([(moved[row : row + rows] @ U.T).argmax(dim=1) for row in range(0, N, rows)])
+        flags[at] = (best == items).cpu().numpy()
+    values = {"recovery": np.add.reduceat(flags, edges, axis=1) / counts, "rank_count": counts}
     return make_dataset(
-        {
-            "recovery": np.add.reduceat(flags, edges, axis=1) / counts,
-            "rank_count": counts,
-            "recovered_count": flags.sum(axis=1),
-        },
+        {**values, "recovered_count": flags.sum(axis=1)},
         problem=problem,
         title="Draws of an associative memory with Gaussian embeddings after one step",
         coords={"rank": ranks, "seed": list(seeds)},
@@ -686,17 +665,3 @@ def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torc
         with_leading=("recovery", "recovered_count"),
         variables=TOKEN_VARIABLES,
     )
-
-
-def _recovered(problem: AssociativeMemory, seed: int, device: torch.device) -> Array:
-    """Return by rank whether the own output of an item has the largest score after one step, as 1 or 0."""
-    N, d = problem.count, problem.dimension or 0
-    generator = torch.Generator().manual_seed(seed)
-    E, U = (torch.randn(N, d, generator=generator, dtype=torch.float64).to(device) / d**0.5 for _ in range(2))
-    p = torch.arange(1.0, N + 1.0, dtype=torch.float64, device=device) ** -(problem.frequency_exponent or 0.0)
-    W = ((U - U.mean(dim=0)) * (p / p.sum())[:, None]).T @ E
-    if problem.smoothing is not None:
-        W = smooth_signs(W, problem.smoothing)
-    moved, rows = E @ W.T, max(1, SCORES_AT_ONCE // N)
-    best = torch.cat([(moved[at : at + rows] @ U.T).argmax(dim=1) for at in range(0, N, rows)])
-    return np.asarray((best == torch.arange(N, device=device)).cpu().numpy(), dtype=np.float64)

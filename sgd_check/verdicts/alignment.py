@@ -265,7 +265,6 @@ def _check_start(predicted: Problem, simulated: Problem) -> None:
 
 
 def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
-    """Refuse another learning rate or batch size than those that made the prediction."""
     both = (prediction, simulation)
     theirs, ours = (dataset.attrs["learning_rate"] for dataset in both)
     if isinstance(theirs, str) or isinstance(ours, str):

@@ -36,15 +36,14 @@ def compare(
     the first direction, with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and
     φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
     nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
-    then taken away first. Those that rivals may disturb have a wider band, or one edge
-    alone. `sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.time_tests` describes the test. A
-    fifth of the rate is for what does not depend on times: the start, and of an isolated direction loss and norm at and
-    after the emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way
-    where theory knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of
-    runs that have it is tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still
-    within the runs, is tested on both sides and such an error would have been seen; else the verdict is "undecided" and
-    its reasons say on how many directions there is agreement. The loss over time is compared on plateaus and reported
-    beside the verdict (`sgd_check.verdicts.path_tests`).
+    then taken away first. Those that rivals may disturb have a wider band, or one edge alone
+    (`sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.time_tests` the test). A fifth of the rate
+    is for what does not depend on times: the start, and of an isolated direction loss and norm at and after the
+    emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way where theory
+    knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of runs that have
+    it is tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still within the runs, is
+    tested on both sides and such an error would have been seen; else the verdict is "undecided" and its reasons say on
+    how many directions there is agreement. The loss over time is compared on plateaus and reported beside the verdict.
 
     **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
     mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
@@ -58,8 +57,7 @@ def compare(
     moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
-    log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate
-    (`sgd_check.verdicts.time_tests`).
+    log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate.
 
     Against **a mean field**, `simulation` has one dataset for each of two or more widths m, of the spherical student,
     with two or more runs from every one of the same `starts`. The null hypothesis is that the squared distance in
@@ -80,12 +78,11 @@ def compare(
     ----------
     prediction : Dataset
         Any answer with `emergence_time(direction)`, or of the student "stiefel" `aligned_time(direction)`, such as
-        `dynamics.solve_quadratic`, `dynamics.solve_overlaps` (the exact flow, or with
-        `learning_rate` the finite-step equation) or `dynamics.predict_emergence` (pairs alone: interactions between
-        neurons are then part of the difference); or a result of `simulate` with other seeds or by another engine; or
-        `dynamics.solve_mean_field`, saved at times at which the simulations have records, with
-        ``tracers=dynamics.laws.chaos.coupled_tracers(problem, m, starts)`` for the largest m if neurons are to be
-        followed, and with time 0 by which these are recognised.
+        `dynamics.solve_overlaps` (the exact flow, or with `learning_rate` the finite-step equation) or
+        `dynamics.predict_emergence` (pairs alone: interactions between neurons are then part of the difference); or a
+        result of `simulate` with other seeds or by another engine; or `dynamics.solve_mean_field`, saved at times at
+        which the simulations have records, with ``tracers=dynamics.laws.chaos.coupled_tracers(problem, m, starts)`` for
+        the largest m if neurons are to be followed, and with time 0 by which these are recognised.
     simulation : Dataset or sequence of Dataset
         Result of `sgd_check.simulate` for the same problem; two at different learning rates for a flow that is judged
         by its curves; for a mean field one for each width.
@@ -95,41 +92,28 @@ def compare(
     Returns
     -------
     DataTree
-        /prediction and /simulation as given; of two simulations the one of smaller steps is /finer. /comparison per
-        direction: `emergence_ratio` (by seed), `emergence_time` (predicted; of a sample the median), `expected_delay`
-        and `expected_scatter`, `band_low` and `band_high`, `mean_log_ratio` (runs without emergence at the horizon),
-        `standard_error`, `log_scatter`, `z_score`, `direction_p_value` (NaN: not tested), `early_power` and
-        `late_power` (to see a time predicted 30 % too late or too early; NaN: that side is not tested), `visible_error`
-        (the least relative error of the predicted time that is seen to either side with probability 0.8; NaN: not
-        tested on both) and `censored_count`; where learned times are tested also `learned_z_score`, `learned_p_value`
-        and `learned_visible_error`. Of a direction that is predicted beyond the runs `direction_p_value` is that of the
-        number of runs that have it. `expected_delay` is that of the mean time against the flow,
-        `expected_lateness` that against the predicted time; `mean_log_ratio` is without the noise of the samples where
-        that is known. Over the times of the simulation: `survival` (Kaplan–Meier) with pointwise 95 % intervals
-        `survival_low` and `survival_high`, `predicted_survival`, `mean_loss`, `loss_standard_error`, `expected_loss`
-        with the allowed range `expected_loss_low` and `expected_loss_high`, `loss_compared` and `loss_z`. `p_value` is
-        the global one, `loss_p_value` that of the loss (NaN where none can be given), `path_p_value` that of what does
-        not depend on times. Its attrs hold `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`,
-        `reasons`, `theory` ("flow", "finite step" or "sample"), `loss_statement`, and the counts of runs. Runs that
-        blew up are excluded and counted.
+        /prediction and /simulation as given (of two simulations the one of smaller steps is /finer; for a mean field
+        /simulation/width_m), and /comparison, whose variables and units `docs/datasets.md` lists. Its attrs hold
+        `verdict` ("agree", "disagree" or "undecided"), `false_alarm_rate`, `reasons`, `theory` ("flow", "finite step",
+        "sample", "mean field" or "law of recovery"), `loss_statement`, and the counts of runs; `decided_by` is "curves"
+        where they decide. Runs that blew up are excluded and counted.
 
-        Where curves decide, by `quantity` and `look` also `look_time`, `look_mean`, `look_prediction` and `look_z`, and
-        by `quantity` `quantity_error`, `quantity_allowance`, `quantity_p_value` and `quantity_power`; `decided_by` is
-        "curves".
-
-        For a mean field the simulations are /simulation/width_m, and /comparison has the variables of
-        `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD; this is
-        `function_gap_noise` and `coupling_noise`. What is tested is `mean_gap_exponent` with its error, and
-        `exponent_z` its distance from the band (NaN: not tested); `theory` is "mean field".
+        Per direction among others: `emergence_ratio` (by seed), the tested `emergence_time` with its band `band_low` to
+        `band_high` of `mean_log_ratio` (runs without emergence at the horizon; without the noise of the samples where
+        that is known), `z_score`, `direction_p_value` (NaN: not tested; beyond the runs that of the number of runs that
+        have it), `early_power` and `late_power` (to see a time predicted 30 % too late or too early; NaN: that side is
+        not tested), and `visible_error`, the least relative error of the predicted time that is seen to either side
+        with probability 0.8 (NaN: not tested on both). `p_value` is the global one, `loss_p_value` that of the loss
+        (NaN where none can be given), `path_p_value` that of what does not depend on times. For a mean field the
+        variables are those of `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD;
+        what is tested is `mean_gap_exponent`, and `exponent_z` its distance from the band (NaN: not tested).
 
     Raises
     ------
-    TypeError
-        If one of the two is no dataset.
-    ValueError
-        If the two do not answer the same problem from the same start, or the rate is not in (0, 1); if the prediction
-        has a step size or seeds of its own, also if learning rate, batch size or label noise differ, or runs of one
-        engine share a seed.
+    TypeError, ValueError
+        If one of the two is no dataset; if they do not answer the same problem from the same start, or the rate is not
+        in (0, 1); if the prediction has a step size or seeds of its own, also if learning rate, batch size or label
+        noise differ, or runs of one engine share a seed.
     """
     rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
     if answer in ("mean-field", RECOVERY):

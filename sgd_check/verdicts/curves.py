@@ -253,20 +253,17 @@ class Quantity(NamedTuple):
 def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
     """Yield loss and learned masses of a prediction, without dimension `seed`, or of runs.
 
-    A network has its components instead of learned masses, or without such its sensitivity.
+    A network has its components by name instead of learned masses, or without such the eigenvalues of its sensitivity,
+    the largest first.
     """
     if "loss" in dataset and "time" in dataset["loss"].dims:
         loss = np.asarray(dataset["loss"].values, dtype=np.float64)
         yield Quantity("loss", "", loss, LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=0.0)))
-    if is_network(problem):
-        yield from _network_quantities(problem, dataset)
+    if not is_network(problem):
+        masses = zip(_masses(problem, dataset), problem.teacher.coefficients.tolist(), strict=False)
+        for p, (mass, a) in enumerate(masses):
+            yield Quantity("learned mass of direction", str(p + 1), mass, LEAST_SHARE * a)
         return
-    for p, (mass, a) in enumerate(zip(_masses(problem, dataset), problem.teacher.coefficients.tolist(), strict=False)):
-        yield Quantity("learned mass of direction", str(p + 1), mass, LEAST_SHARE * a)
-
-
-def _network_quantities(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
-    """Yield components by name, or eigenvalues of the sensitivity, the largest first."""
     if "component" in dataset:
         kind, values, labels = "component", dataset["component"].values, dataset["component_name"].values.tolist()
     else:
@@ -459,7 +456,6 @@ class CurveTests:
         )
 
     def _difference(self) -> str:
-        """Return which quantity leaves its band, and where most."""
         worst = min((test for test in self.tests if test.curve.known), key=lambda test: test.p)
         at = int(np.argmax(np.abs(worst.score)))
         z, end = worst.score[at], f"(global p = {self.p_value:.2g} < {self.rate:g})."
@@ -512,7 +508,6 @@ class CurveTests:
         )
 
     def _agreement(self) -> str:
-        """Return the widest band, the time until which curves were tested, and which error would have been seen."""
         widest = max(test.allowance / test.curve.range for test in self.tests)
         step = "" if self.refutable else ", without any allowance for the step size"
         return (
@@ -553,17 +548,20 @@ class CurveTests:
         )
 
     def _values(self, loss: CurveTest | None) -> dict[str, Any]:
-        """Return the variables that every comparison of times has, and those of the curves."""
         prediction, first, tests = self.prediction, self.simulations[0], self.tests
         by_label = {one.curve.label: one for one in self.times if one.curve.kind.startswith("emergence")}
         censored = np.sum(first["censored"].values[paired_runs(self.simulations)] != 0, axis=0)
-        times = [
-            _as_time_test(by_label[label], self.usable, int(count)) if label in by_label else None
-            for label, count in zip(map(str, prediction["direction"].values.tolist()), censored, strict=True)
-        ]
+        times: list[TimeTest | None] = []
+        for label, count in zip(map(str, prediction["direction"].values.tolist()), censored.tolist(), strict=True):
+            test, direction = by_label.get(label), None
+            if test is not None:
+                mean, score, band = float(test.mean[0] - test.predicted[0]), float(test.score[0]), test.allowance
+                early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1, 1))
+                direction = TimeTest(self.usable, count, mean, test.error, -band, band, early, late, score, test.p)
+            times.append(direction)
         expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
         found = EventTests(event_of(first), expected, times, np.zeros(len(times), dtype=bool))
-        band = None if loss is None else self._band(loss)
+        losses = None if loss is None else self._band(loss)
         table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
         for at, test in enumerate(tests):
             row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
@@ -571,7 +569,7 @@ class CurveTests:
             table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
             table["z"][row] = test.score
         return {
-            **time_variables(prediction, first, "", [found], band, self.p_value),
+            **time_variables(prediction, first, "", [found], losses, self.p_value),
             **{f"look_{name}": values for name, values in table.items()},
             "quantity_error": np.array([test.error for test in tests]),
             "quantity_allowance": np.array([test.allowance for test in tests]),
@@ -615,15 +613,7 @@ def curve_evidence(
     ).evidence(problem)
 
 
-def _as_time_test(test: CurveTest, runs: int, censored: int) -> TimeTest:
-    """Return the test of one time of emergence as that of a direction."""
-    mean, score = float(test.mean[0] - test.predicted[0]), float(test.score[0])
-    early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1.0, 1.0))
-    return TimeTest(runs, censored, mean, test.error, -test.allowance, test.allowance, early, late, score, test.p)
-
-
 def _named(tests: list[CurveTest]) -> str:
-    """Return the names of quantities, those of one kind together."""
     kinds: dict[str, list[str]] = {}
     for test in tests:
         kinds.setdefault(test.curve.kind, []).append(test.curve.label)

@@ -1,12 +1,10 @@
 r"""The prediction of every direction's emergence: a time, the effect of the step size on it, and the band to be tested.
 
-The band is that of E ln(T_SGD/T), T the predicted time. Three cases, δ the relative delay of the mean of T_SGD
-against the flow, and s the relative scatter, all at leading order in the learning rate; φ is the lateness of the
-mean of T_SGD against T:
-
-- *flow*: φ = δ.
-- *finite step*: φ is the part of δ that this equation lacks: the fluctuations, since the mean of a time is not the time
-  of the mean, and the error of the mean overlap as a ratio of mean products (`SearchNoise.unseen`).
+The band is that of E ln(T_SGD/T), T the predicted time. δ is the relative delay of the mean of T_SGD against the flow,
+s the relative scatter, both at leading order in the learning rate, and φ the lateness of the mean of T_SGD against T:
+against the *flow* φ = δ; against the *finite-step* equation φ is the part of δ that it lacks, the fluctuations, since
+the mean of a time is not the time of the mean, and the error of the mean overlap as a ratio of mean products
+(`SearchNoise.unseen`).
 
 To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isolated*, of a pair without rivals
 (`dynamics.theory.step_noise`) that emerges before any is learned, nothing else is unknown at this order. The band is
@@ -14,24 +12,23 @@ To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isol
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 
 2 % of a time are no error of the theory, and s⁴/2 is left of the next order (measured for k = 3 and 4, d = 16
-to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since learned directions make no noise:
+to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since learned directions make no noise, each
+term may lie between nothing and twice its leading order:
 
-- *flow*: [−s²/2, 2 ln(1 + δ)]. The flow itself and twice the leading-order delay are both allowed.
-- *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)]. Each term may lie between nothing and twice its leading order.
+- *flow*: [−s²/2, 2 ln(1 + δ)]; the flow itself is allowed.
+- *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)].
 - *frames* (``student="stiefel"``), whose flow is solved exactly: drag by noise is at most what it is at the start, and
   noise that adds to the start makes times shorter: [2α − s² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02], α ≤ 0 the advance by
-  that noise: each of the two may lie between nothing and twice its leading order (`dynamics.theory.quadratic`). The
-  first direction, which no other disturbs, is within a third of it (measured: at most a quarter). A direction that
-  waits for others to leave the span scatters more, by the factor of `dynamics.theory.frame_rivals`, and its upper edge
-  is higher by 5 s²/2.
+  that noise (`dynamics.theory.quadratic`). The first direction, which no other disturbs, is within a third of it
+  (measured: at most a quarter). A direction that waits for others to leave the span scatters more, by the factor of
+  `dynamics.theory.frame_rivals`, and its upper edge is higher by 5 s²/2.
 - *finite step, φ and s unknown* (c_0 ≠ 0, oblique directions, no matched pair) or beyond leading order (s > 0.6):
   for k ≥ 3 constant noise on the escape C' ~ C^(k−1) has φ = s² (3k − 4)/(4k − 8) ≤ 5 s²/4, so the band is
   [−s², 5 s²/2] with s the scatter of the runs.
 
-*Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`): an isolated
-direction at their φ and s, with a width of the s of its emergence, since the error of leading order arises in the
-search; another one in the wide band of their φ and the s of its emergence. (Measured over 200 runs each, k = 3 and 4,
-d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.015 of the centre up to
+*Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`), with a width of
+the s of their emergence, since the error of leading order arises in the search. (Measured over 200 runs each, k = 3 and
+4, d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.015 of the centre up to
 s = 0.35, and 0.05 below it at 0.55.)
 
 Rivals lower the lower edge by the time that they save, and lift the upper one to infinity where the neuron may take
@@ -186,7 +183,6 @@ def learned_expectation(
 
 
 def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
-    """Return the expectation of a frame's times of alignment; those of its flow are known exactly."""
     from dynamics import theory
 
     drag, advance, scatter = theory.frame_escape(problem, rate)
@@ -208,7 +204,6 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
 
 
 def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, stepped: bool) -> tuple[Array, Array]:
-    """Return the band of directions that are not isolated."""
     square = np.nan_to_num(scatter) ** 2
     if not stepped:
         return -0.5 * square, 2.0 * np.log1p(lateness)
@@ -239,7 +234,6 @@ def _with_rivals(low: Array, high: Array, rivals: Rivals, later: Array) -> tuple
 
 
 def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:
-    """Return the expectation where theory gives neither delay nor scatter."""
     if stepped and problem.information_exponent > 2:
         note = f"Theory gives no scatter, so that of the runs was taken: {why.removesuffix('.')}."
         return Expectation.uniform(time, notes=(note,))

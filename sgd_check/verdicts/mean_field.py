@@ -200,7 +200,9 @@ class ExponentTest(NamedTuple):
 
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
-    from dynamics.equations import make_particle_system
+    from dynamics.equations import followers_in_space, make_particle_system
+    from dynamics.laws import function_gap
+    from dynamics.solve import coupled_problem
 
     system = make_particle_system(runs.problem, np.zeros((1, runs.problem.teacher.span)))
     moments = mean_field["law_moment"].values[runs.saved]
@@ -208,56 +210,41 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     shape = (runs.widths.size, runs.starts.size, runs.times.size)
     names = ("function_gap", "function_gap_noise", "loss", "squared_coupling", "coupling_noise")
     values = {name: np.full(shape, np.nan) for name in (*names, "largest_coupling_error")}
-    for w, simulation in enumerate(runs.simulations):
+    for w, (simulation, m) in enumerate(zip(runs.simulations, runs.widths.tolist(), strict=True)):
         for s, start in enumerate(runs.starts.tolist()):
             chosen = simulation.isel(seed=runs_of_start(simulation, start), time=runs.records[w])
-            vectors = chosen["neuron_vector"].values
-            found = _of_functions(vectors, moments, system) | {"loss": chosen["loss"].values.mean(axis=0)}
+            vectors = chosen["neuron_vector"].values  # (runs, times, m, d)
+            single = np.mean([function_gap(run, moments, system) for run in vectors], axis=0)
+            pairs = [function_gap(one, moments, system, other) for one, other in combinations(vectors, 2)]
+            paired = np.mean(pairs, axis=0)
+            found = {"function_gap": m * paired, "function_gap_noise": m * (single - paired)}
+            found["loss"] = chosen["loss"].values.mean(axis=0)
             if paths is not None:
-                found |= _of_neurons(vectors, _followers(runs, w, start, paths[:, s]))
+                weights = coupled_problem(runs.problem, m, start).reduced_weights()
+                delta = vectors - followers_in_space(weights, paths[:, s, :m])
+                single = np.mean(np.sum(delta**2, axis=(2, 3)), axis=0)
+                paired = np.mean([np.sum(a * b, axis=(1, 2)) for a, b in combinations(delta, 2)], axis=0)
+                found["squared_coupling"] = paired
+                found["coupling_noise"] = np.sqrt(np.maximum(single - paired, 0.0))
+                largest = np.linalg.norm(delta, axis=3).max(axis=2).mean(axis=0)
+                found["largest_coupling_error"] = np.sqrt(m) * largest
             for name, value in found.items():
                 values[name][w, s] = value
     return values
 
 
-def _of_functions(vectors: Array, moments: Array, system: Any) -> dict[str, Array]:
-    """Return D_m and the excess of a single run over it, of the runs of one start, vectors (R, T, m, d)."""
-    from dynamics.laws import function_gap
-
-    single = np.mean([function_gap(run, moments, system) for run in vectors], axis=0)
-    pairs = [function_gap(one, moments, system, other) for one, other in combinations(vectors, 2)]
-    paired, width = np.mean(pairs, axis=0), vectors.shape[2]
-    return {"function_gap": width * paired, "function_gap_noise": width * (single - paired)}
-
-
-def _of_neurons(vectors: Array, followers: Array) -> dict[str, Array]:
-    """Return Σ_i Δ_i·Δ'_i, the root of the excess of a single run, and the largest √m |Δ_i|, of one start."""
-    delta = vectors - followers
-    single = np.mean(np.sum(delta**2, axis=(2, 3)), axis=0)
-    paired = np.mean([np.sum(one * other, axis=(1, 2)) for one, other in combinations(delta, 2)], axis=0)
-    largest = np.linalg.norm(delta, axis=3).max(axis=2).mean(axis=0)
-    return {
-        "squared_coupling": paired,
-        "coupling_noise": np.sqrt(np.maximum(single - paired, 0.0)),
-        "largest_coupling_error": np.sqrt(vectors.shape[2]) * largest,
-    }
-
-
-def _followers(runs: WidthRuns, w: int, start: int, paths: Array) -> Array:
-    """Return the neurons of one start that follow the field, (T, m, d), from their projections for the largest m."""
-    from dynamics.equations import followers_in_space
-    from dynamics.solve import coupled_problem
-
-    width = int(runs.widths[w])
-    return followers_in_space(coupled_problem(runs.problem, width, start).reduced_weights(), paths[:, :width])
-
-
 def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: float) -> ExponentTest:
-    """Test the exponent of D_m/m averaged over log time, by Student's t over the starts."""
+    """Test the exponent of D_m/m averaged over log time, by Student's t over the starts.
+
+    That is while the loss of the mean field is between its levels, or at the last compared time.
+    """
     from dynamics.laws import width_exponents
 
-    places, count = tested_window(runs, mean_field), runs.starts.size
-    log_time, mean = np.log(runs.times[places]), gap[:, :, places.start]
+    times, reached, count = runs.times, mean_field["loss_level_time"].values, runs.starts.size
+    first, last = np.searchsorted(times, np.where(np.isfinite(reached), reached, np.inf)[[0, -1]]).tolist()
+    first = min(first, times.size - 1)
+    places = slice(first, max(min(last + 1, times.size), first + 1))
+    log_time, mean = np.log(times[places]), gap[:, :, places.start]
     if log_time.size > 1:
         mean = np.trapezoid(gap[:, :, places], log_time, axis=2) / (log_time[-1] - log_time[0])
     exponent, error = (float(value[0]) for value in width_exponents(mean[:, :, None], runs.widths))
@@ -268,15 +255,6 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
     z = normal_score(float(np.sign(off)) * max(abs(off) - WIDTH_CORRECTION, 0.0), error, count - 1)
     visible = WIDTH_CORRECTION + reach_in_errors(count - 1, rate) * error
     return ExponentTest(places, exponent, error, z, two_sided(z), visible <= VISIBLE_EXPONENT)
-
-
-def tested_window(runs: WidthRuns, mean_field: xr.Dataset) -> slice:
-    """Return the compared times at which the loss of the mean field is between its levels, or the last one."""
-    times, reached = runs.times, mean_field["loss_level_time"].values
-    ends = np.where(np.isfinite(reached), reached, np.inf)
-    first, last = (int(np.searchsorted(times, end, side="left")) for end in (ends[0], ends[-1]))
-    first = min(first, times.size - 1)
-    return slice(first, max(min(last + 1, times.size), first + 1))
 
 
 def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> Evidence:
@@ -322,38 +300,30 @@ def _sentences(
     window, found = runs.times[test.places], f"exponent {with_error(test.exponent, test.error)}"
     span = f"from time {window[0]:.3g} to {window[-1]:.3g}"
     compatible = f"The {found} {span} is compatible with {_BAND}"
-    lacking, difference = "", ""
+    levels = mean_field["loss_level_time"].values
+    levels = levels[np.isfinite(levels)]
+    end, lacking = min(float(one.attrs["end_time"]) for one in runs.simulations), ""
     if not test.resolved:
         advice = "use more starts, a wider range of widths, a larger batch or a smaller learning rate"
         lacking = f"{compatible}, but one of −1/2 or −3/2 could have gone unseen: {advice}."
-    elif not _reaches_levels(runs, mean_field):
-        end = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
-        lacking = f"{compatible}, but the runs, or their records, end {end}."
-    if test.p < rate:
-        side = "slower" if test.z > 0 else "faster"
-        falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
-        difference = f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
+    elif levels.size and not (runs.times[-1] >= levels[0] and end >= levels[-1]):
+        early = "before the loss of the mean field has fallen from half to a tenth: use more steps, or later records"
+        lacking = f"{compatible}, but the runs, or their records, end {early}."
+    side = "slower" if test.z > 0 else "faster"
+    falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
     none = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
     seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
+    off = f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
     return Sentences(
         untested=none if np.isnan(test.p) else "",
-        difference=difference,
+        difference=off if test.p < rate else "",
         lacking=lacking,
         agreement=f"{compatible} (p = {test.p:.2g}), {seen}.",
         remarks=_remarks(runs, mean_field.attrs, distances, test.places),
     )
 
 
-def _reaches_levels(runs: WidthRuns, mean_field: xr.Dataset) -> bool:
-    """Return whether the runs reach the levels that the loss of the mean field reaches, and have records from there."""
-    levels = mean_field["loss_level_time"].values
-    levels = levels[np.isfinite(levels)]
-    end = min(float(one.attrs["end_time"]) for one in runs.simulations)
-    return bool(levels.size == 0 or (runs.times[-1] >= levels[0] and end >= levels[-1]))
-
-
 def _remarks(runs: WidthRuns, attrs: Mapping[str, Any], distances: dict[str, Array], places: slice) -> list[str]:
-    """Return sentences on noise, on random particles, and on neurons without tracers."""
     noise, gap = (distances[name][:, :, places].mean(axis=(1, 2)) for name in ("function_gap_noise", "function_gap"))
     share, particles = float(np.max(noise / gap)), int(attrs.get("particles", 0))
     coarse = attrs.get("quadrature") == "random" and runs.widths[-1] > LARGEST_SHARE * particles
@@ -365,7 +335,6 @@ def _remarks(runs: WidthRuns, attrs: Mapping[str, Any], distances: dict[str, Arr
 
 
 def _values(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array]) -> dict[str, Array]:
-    """Return the distances, and their exponents in the width over time."""
     from dynamics.laws import width_exponents
 
     coupling = distances["squared_coupling"]

@@ -6,12 +6,9 @@ share a part of the rate of false alarms evenly (Bonferroni):
 - *The start.* Runs and prediction have loss, squared norms and overlaps of time 0, which nothing has moved: a
   difference of 1 % is an error for certain.
 - *On the way.* With T_r the time at which run r has direction p, and T that of theory, the mean over runs of
-
-  .. math:: \ln x_r(T_r) - \ln x(T)
-
-  lies within 0.1 + s², x the loss and the squared norm of the neuron that theory has there: norms grow while a run
-  searches. Student's t beyond that. Runs without emergence are left out, and the
-  loss where another direction may be learned by then.
+  ln x_r(T_r) − ln x(T) lies within 0.1 + s², x the loss and the squared norm of the neuron that theory has there: norms
+  grow while a run searches. Student's t beyond that. Runs without emergence are left out, and the loss where another
+  direction may be learned by then.
 - *After the emergence.* With t_r the time at which a run passes a value x of the squared norm of that neuron, or of the
   loss, and t that of theory, the mean over runs of
 
@@ -28,24 +25,23 @@ share a part of the rate of false alarms evenly (Bonferroni):
 
 A value of theory or of a run between two saved times is taken only where these differ by less than the tolerance, in
 the logarithm that is tested; else the run is left out, and the quantity where that leaves less than half of the runs.
-
 The last three are asked of isolated directions (`Expectation.isolated`) that are predicted within the runs: elsewhere
 another neuron may be first in every run.
 
-*The loss* stands beside them. While a direction emerges, runs that are early and runs that are late differ by the whole
-drop of the loss, and their mean follows neither of them nor the prediction. So the mean is held against *one* predicted
-curve L only where L hardly depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a
-run, 1 included, its loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the smallest and of the largest of these
-bound the mean loss, and t is compared where they differ by at most 5 %: before the first emergence and on plateaus
-between emergences. A run that misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out:
-few samples have moved the loss then, hardly and with heavy tails. The z-score is the distance of the mean from these
-bounds in standard errors. The rule looks at the runs, and corrections of second order in the scatter remain, so no rate
-of false alarms is claimed and the verdict does not use it.
+*The loss* stands beside them. While a direction emerges, early and late runs differ by the whole drop of the loss, and
+their mean follows neither of them nor the prediction. So the mean is held against *one* predicted curve L only where L
+hardly depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a run, 1 included, its
+loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the smallest and of the largest of these bound the mean loss,
+and t is compared where they differ by at most 5 %: before the first emergence and on plateaus between emergences. A run
+that misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out: few samples have moved the
+loss then, hardly and with heavy tails. The z-score is the distance of the mean from these bounds in standard errors.
+The rule looks at the runs, and corrections of second order in the scatter remain, so no rate of false alarms is claimed
+and the verdict does not use it.
 
 Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
-the mean predicted loss is not known to a standard error at the times of the simulation: under one
-law for both samples runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs,
-at an exact rate of false alarms (`sgd_check.verdicts.time_tests.permutation_test`).
+the mean predicted loss is not known to a standard error at the times of the simulation: under one law for both samples
+runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs, at an exact rate of
+false alarms (`sgd_check.verdicts.time_tests.permutation_test`).
 """
 
 from __future__ import annotations
@@ -116,7 +112,14 @@ def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expecta
         if way is not None:
             found += _on_the_way_and_after(prediction, simulation, way)
         logs = np.log(np.maximum(np.nan_to_num(measured[:, p], nan=end), 1e-300))
-        found.append(_scatter(logs, float(expected.scatter[p]), noise[:, p], p))
+        scatter = float(expected.scatter[p])
+        if logs.size >= FEWEST_EXPLAINED and np.isfinite(noise[:, p]).all():
+            logs = logs - np.polyfit(noise[:, p], logs, 1)[0] * noise[:, p]
+            scatter *= min(1.0, LEAST_LEFT + MORE_LEFT * scatter)
+        far = int(np.sum(np.abs(logs - np.median(logs)) > FAR_OUT * scatter))
+        tail = float(special.bdtrc(far - 1, logs.size, 2.0 * special.ndtr(-FAR_OUT))) if far > 0 else 1.0
+        score = float(max(-special.ndtri(max(tail, 1e-300)), 0.0))
+        found.append(PathTest(f"scatter of the times of direction {p + 1}", score, tail))
     return found
 
 
@@ -126,7 +129,6 @@ def path_p_value(tests: Sequence[PathTest]) -> float:
 
 
 def _starts(prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[PathTest]:
-    """Yield the tests of the start, of what both have at time 0."""
     if "time" not in prediction.coords or prediction["time"].values[0] != 0.0 or simulation["time"].values[0] != 0.0:
         return
     for name, words in (("loss", "loss"), ("squared_norm", "squared norm"), ("teacher_overlap", "overlap")):
@@ -257,17 +259,6 @@ def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
     excess = float(np.copysign(max(abs(mean) - allowance, 0.0), mean))
     score = normal_score(excess, float(known.std(ddof=1)) / np.sqrt(known.size), known.size - 1)
     return [PathTest(what, score, two_sided(score))]
-
-
-def _scatter(logs: Array, scatter: float, noise: Array, p: int) -> PathTest:
-    """Return the test of whether the times of direction p, of logarithms (runs,), scatter by more than theory says."""
-    if logs.size >= FEWEST_EXPLAINED and np.isfinite(noise).all():
-        logs = logs - np.polyfit(noise, logs, 1)[0] * noise
-        scatter *= min(1.0, LEAST_LEFT + MORE_LEFT * scatter)
-    far = int(np.sum(np.abs(logs - np.median(logs)) > FAR_OUT * scatter))
-    tail = float(special.bdtrc(far - 1, logs.size, 2.0 * special.ndtr(-FAR_OUT))) if far > 0 else 1.0
-    score = float(max(-special.ndtri(max(tail, 1e-300)), 0.0))
-    return PathTest(f"scatter of the times of direction {p + 1}", score, tail)
 
 
 class LossBand(NamedTuple):

@@ -40,7 +40,6 @@ VISIBLE_DEVIATION = 0.15
 
 
 def _checked(prediction: xr.Dataset, estimates: object) -> tuple[Problem, xr.Dataset]:
-    """Return the problem that both are about, and the estimates, or say why they cannot be compared."""
     estimated = check_dataset("simulation", estimates)
     require(
         "overlap_squared" in estimated,

@@ -316,7 +316,6 @@ def assess_direction(
 
 
 def _seen(*sides: OneSided | None) -> bool:
-    """Return whether all sides see their error with probability 0.8."""
     return all(side is not None and side.power >= POWER for side in sides)
 
 
@@ -371,36 +370,41 @@ def middle(values: Array) -> float:
 
 def scatter(values: Array, horizon: float) -> float:
     """Return the standard deviation of values; with censored ones that of the values cut about their middle."""
-    centre = middle(values)
-    if np.isnan(values).any() and np.isfinite(centre):
-        return float(_cut(_distances(values, centre, -1.0), _reach(horizon, centre), -1.0).std(ddof=1))
-    return float(np.where(np.isnan(values), horizon, values).std(ddof=1))
+    centre, missing = middle(values), np.isnan(values)
+    if missing.any() and np.isfinite(centre):
+        reach = min(max(abs(horizon - centre), SHORTEST_REACH), LARGEST_DISTANCE)
+        return float(_cut(_distances(values, centre, -1.0), reach, -1.0).std(ddof=1))
+    return float(np.where(missing, horizon, values).std(ddof=1))
 
 
 def _side(values: Array, horizon: float, edge: float, truth: float, level: float, sign: float) -> OneSided:
-    distances, reach = _distances(values, edge, sign), _reach(horizon, edge)
+    # Values are cut at the horizon, or at ln 2 from the edge if that is nearer.
+    reach = min(max(abs(horizon - edge), SHORTEST_REACH), LARGEST_DISTANCE)
+    distances = _distances(values, edge, sign)
     if np.isfinite(distances).all():
         p = float(special.stdtr(values.size - 1, -_students_t(distances)))
     else:
-        p = _chance_over_signs(_cut(distances, reach, sign) / reach)
+        cut = _cut(distances, reach, sign) / reach
+        sizes = _sizes(cut)
+        # The chance of a sum at least as large is that of those with a minus to sum to at most what they do.
+        minus, plus = (int(sizes[which].sum()) for which in (cut < 0, cut > 0))
+        p = float(_law_of_minus(sizes, minus + 1).sum()) if minus < plus else 1.0
     centre = middle(values)
     if not np.isfinite(truth) or np.isnan(centre):
         return OneSided(p, 0.0)
     moved = np.where(np.isnan(values), np.inf, values - centre + truth)
-    moved = np.where(moved > horizon, np.nan, moved)
-    return OneSided(p, power_of_distances(_distances(moved, edge, sign), reach, level, sign))
+    return OneSided(p, _power(_distances(np.where(moved > horizon, np.nan, moved), edge, sign), reach, level, sign))
 
 
-def power_of_distances(distances: Array, reach: float, level: float, sign: float) -> float:
+def _power(distances: Array, reach: float, level: float, sign: float) -> float:
     """Return the power of the test for runs of a law of which these distances from the edge are a sample.
 
     Student's t of the cut distances is a function of their sum and their squares, and is taken to have the non-central
     law; the test over signs rejects from another value of t on.
     """
     freedom = distances.size - 1
-    if np.isfinite(distances).all():
-        critical = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
-    else:
+    critical = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
+    if not np.isfinite(distances).all():
         distances = _cut(distances, reach, sign)
         critical = _critical_t(distances / reach, level)
     if not np.isfinite(critical):
@@ -409,14 +413,14 @@ def power_of_distances(distances: Array, reach: float, level: float, sign: float
     return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _students_t(distances), critical), nan=0.0))
 
 
+def _sizes(distances: Array) -> NDArray[np.intp]:
+    """Return the sizes of numbers of about 1 on a grid of whole numbers."""
+    return np.asarray(np.rint(max(1, SUM_POINTS // distances.size) * np.abs(distances)), dtype=np.intp)
+
+
 def _distances(values: Array, edge: float, sign: float) -> Array:
     """Return how far values lie beyond an edge, infinitely far above it where they are not known."""
     return sign * np.where(np.isnan(values), np.inf, values - edge)
-
-
-def _reach(horizon: float, edge: float) -> float:
-    """Return how far from the edge values are cut: at the horizon, or ln 2 if that is nearer."""
-    return min(max(abs(horizon - edge), SHORTEST_REACH), LARGEST_DISTANCE)
 
 
 def _cut(distances: Array, reach: float, sign: float) -> Array:
@@ -435,11 +439,6 @@ def _students_t(distances: Array, total: float | None = None) -> float:
     return float(np.clip(total / np.sqrt(scatter / (count - 1)), -LARGEST_T, LARGEST_T))
 
 
-def _sizes(distances: Array) -> NDArray[np.intp]:
-    """Return the sizes of numbers of about 1 on a grid of whole numbers."""
-    return np.asarray(np.rint(max(1, SUM_POINTS // distances.size) * np.abs(distances)), dtype=np.intp)
-
-
 def _law_of_minus(sizes: NDArray[np.intp], length: int) -> Array:
     """Return the chances that the sizes with a minus sum to 0, 1, …, by adding one size of random sign at a time."""
     law = np.zeros(length)
@@ -448,16 +447,6 @@ def _law_of_minus(sizes: NDArray[np.intp], length: int) -> Array:
         law[size:] += law[: max(length - size, 0)].copy()
         law *= 0.5
     return law
-
-
-def _chance_over_signs(distances: Array) -> float:
-    """Return the chance that numbers of these sizes and random signs have at least this sum; 1 if it is not positive.
-
-    That is the chance that those with a minus sum to at most what they do.
-    """
-    sizes = _sizes(distances)
-    minus, plus = (int(sizes[which].sum()) for which in (distances < 0, distances > 0))
-    return float(_law_of_minus(sizes, minus + 1).sum()) if minus < plus else 1.0
 
 
 def _critical_t(distances: Array, level: float) -> float:

@@ -248,7 +248,7 @@ def test_runs_that_are_not_finite_end(monkeypatch):
         with torch.no_grad():
             model.parameters[0].fill_(torch.nan)
 
-    monkeypatch.setattr("sgd_check.tokens.simulation.MemoryModel.step", spoil)
+    monkeypatch.setattr("sgd_check.tokens.simulation.Model.step", spoil)
     problem = tokens.AssociativeMemory(group_sizes=[1, 3], frequency_exponent=1.5)
     runs = sgd_check.tokens.simulate(problem, learning_rate=1.0, steps=9, seeds=4, progress=False)
     assert runs.attrs["stop_reason"] == "blown_up"
