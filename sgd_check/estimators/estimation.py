@@ -63,9 +63,7 @@ def estimate_direction(
     seeds : int or sequence of int
         How many samples of size n (seeds 0, 1, …), or their seeds, distinct and below 2^32. Larger samples of a seed
         begin with smaller ones along θ; the same seeds in `predict_recovery` give the law of these very labels.
-    degree : {"auto", 1, 2, 3, 4}
-        As for `predict_recovery`.
-    transform : {"labels", "optimal"} or callable
+    degree, transform
         As for `predict_recovery`, the sign included, which the estimator is told: nothing else does it know of σ.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
@@ -82,8 +80,8 @@ def estimate_direction(
     SolveInterrupted
         A KeyboardInterrupt, after Ctrl-C; its `dataset` has the seeds that were reached.
     TypeError, ValueError
-        One sentence: what must hold, what was given; among them, before any work, that x has n·d numbers, and three
-        times as many must fit into memory.
+        One sentence, before any work: what must hold, what was given; among them that three times the n·d numbers of x
+        must fit into memory.
 
     Notes
     -----

@@ -50,11 +50,8 @@ if TYPE_CHECKING:
 SIMULATED = MEASURED
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
 MOST_DIRECTIONS = 8
-#: Axes of a comparison, and of one with a mean field.
-PANELS, WIDTH_PANELS = 5, 4
 #: Size of the figure of the loss and its residual.
 LOSS_SIZE = (6.8, 5.4)
-QUANTITIES = ("learned", "loss")
 #: Kind of a curve -> its label.
 _LEARNED = {
     "learned mass of direction": "mass_share",
@@ -65,10 +62,8 @@ _LEARNED = {
 _UNDEFINED = "learned mass: not defined,\nthe link has no part of degree 3 or more"
 #: Usual limits of learned parts, and the room above the curves for the legend.
 _LIMITS, _ROOM = (-0.05, 1.0), 0.2
-_LEAST_LOSS = 1e-8
 #: Farthest residual that is drawn, in critical scores.
 _FARTHEST = 3.0
-_CURVE_POINTS = 600
 #: Numbers of runs that fit side by side.
 MOST_COUNTS = 16
 
@@ -134,7 +129,7 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
             places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
             panels: Any = [whole.add_subplot(place) for place in places]
         else:
-            panels = given_panels("axes", axes, PANELS)
+            panels = given_panels("axes", axes, 5)
         plot_times(tree, panels[0])
         plot_overlaps(tree, panels[1])
         (plot_learning if by_curves(tree) else plot_survival)(tree, panels[2])
@@ -348,7 +343,7 @@ def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
     known = known[(known > 0) & (known <= end)]
     first = 0.6 * float(known.min()) if known.size else 0.1 * end
     last = min(end, 1.6 * float(known.max())) if known.size else end
-    return np.geomspace(first, max(last, 1.01 * first), _CURVE_POINTS)
+    return np.geomspace(first, max(last, 1.01 * first), 600)
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -374,7 +369,7 @@ def plot_learning(
     from sgd_check.verdicts.curves import quantities_of
 
     _, simulation, prediction = compared_parts(tree)
-    check_choice("quantity", quantity, QUANTITIES)
+    check_choice("quantity", quantity, ("learned", "loss"))
     if "finer" in tree.children:
         simulation = tree["finer"].to_dataset()
     ax, problem, is_loss = axes_or_new(ax, style), Problem.from_dataset(simulation), quantity == "loss"
@@ -400,7 +395,7 @@ def plot_learning(
         # The losses of theory in the shown times.
         seen = prediction["loss"].sel(time=slice(*ax.get_xlim())).values
         if (seen > 0).any():
-            ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), _LEAST_LOSS), 2.0 * float(np.nanmax(seen)))
+            ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), 1e-8), 2.0 * float(np.nanmax(seen)))
     label = axis_label(_LEARNED[theory[0].kind]) if theory else quantity
     _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
     return ax
@@ -505,38 +500,34 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     """Draw the loss, m E(f_m − f_∞)², √m |Δ| and their exponents in m, of SGD without its noise.
 
     Curves are means over starts with two standard errors; dashed black is the mean field, the grey band the effect of
-    corrections of finite width on the exponent, and the black line the tested mean.
+    corrections of finite width on the exponent, and the black line the tested mean over its window, with two standard
+    errors.
     """
     new = axes is None
-    panels: Any = new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, WIDTH_PANELS)
+    panels: Any = new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, 4)
     comparison = tree["comparison"].to_dataset()
     shown = comparison.isel(time=comparison["time"].values > 0.0)
-    time = shown["time"].values
+    time, attrs = shown["time"].values, comparison.attrs
     plot_chaos(comparison, panels[1:])
     draw_widths(panels[0], shown, "loss", [line.get_color() for line in panels[1].get_lines()], alpha=0.2)
     panels[0].plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
     panels[0].set(yscale="log", ylabel=axis_label("law_loss"))
-    _draw_test(panels[3], shown)
+    allowed, ends = float(attrs["width_correction"]), np.array([attrs["tested_from"], attrs["tested_to"]])
+    exponent, error = (float(shown[name]) for name in ("mean_gap_exponent", "mean_gap_exponent_error"))
+    tested: dict[str, Any] = {"color": "black", "lw": 2}
+    panels[3].axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
+    panels[3].plot(ends, [exponent, exponent], label="tested: mean over log time", **tested)
+    panels[3].errorbar(float(np.sqrt(ends.prod())), exponent, yerr=BAND * error, capsize=4, **tested)
+    panels[3].set_ylim(-2.0, 0.1)
     for ax in panels:
         _finish_over_time(ax, time, ax.get_ylabel())
-    runs = f"{comparison.attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
     if np.isnan(shown["coupling_error"].values).all():
         panels[2].get_legend().remove()
         panels[2].text(0.5, 0.5, "no tracers: neurons not followed", ha="center", transform=panels[2].transAxes)
-    panels[0].set_title(f"{comparison.attrs['verdict']}: {runs}", fontsize=small(panels[0], 1.0))
+    runs = f"{attrs['usable_runs']} runs of {comparison.sizes['seed']} starts"
+    panels[0].set_title(f"{attrs['verdict']}: {runs}", fontsize=small(panels[0], 1.0))
     figure: Figure = panels[0].figure
     return figure
-
-
-def _draw_test(ax: Axes, shown: xr.Dataset) -> None:
-    allowed = float(shown.attrs["width_correction"])
-    ax.axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
-    ends = np.array([shown.attrs["tested_from"], shown.attrs["tested_to"]])
-    exponent, error = (float(shown[name]) for name in ("mean_gap_exponent", "mean_gap_exponent_error"))
-    middle = float(np.sqrt(ends.prod()))
-    ax.plot(ends, [exponent, exponent], color="black", lw=2, label="tested: mean over log time")
-    ax.errorbar(middle, exponent, yerr=BAND * error, color="black", lw=2, capsize=4)
-    ax.set_ylim(-2.0, 0.1)
 
 
 def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:

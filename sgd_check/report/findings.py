@@ -87,36 +87,14 @@ _ESTIMATES = "Squared overlap of every estimate with the direction"
 
 
 def comparison_findings(tree: xr.DataTree) -> Findings:
-    """Return the findings on a comparison of `sgd_check.compare`."""
+    """Return the findings on a comparison of `sgd_check.compare` or `sgd_check.tokens.compare`: first the verdict."""
     attrs = tree["comparison"].attrs
-    theory = attrs["theory"]
-    if theory == TOKENS:
-        return token_comparison_findings(tree)
+    theory, of_tokens = attrs["theory"], attrs["theory"] == TOKENS
+    word, reasons, rate = str(attrs["verdict"]), str(attrs["reasons"]), float(attrs["false_alarm_rate"])
     blown, runs = int(attrs["blown_up_count"]), int(attrs["usable_runs"])
-    find = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts}.get(theory, _time_parts)
-    tables, drawings, values = find(tree)
-    return judged_findings(
-        tree,
-        "SGD",
-        "; if the theory is right, it is rejected at that rate.",
-        cautions=[f"{blown} of {blown + runs} runs blew up and are left out."] if blown else [],
-        tables=tables,
-        drawings=drawings,
-        values={"blown_up_count": blown, **values},
-        chart=_chart(tree),
-        overview=partial(figures.plot_comparison, tree),
-    )
-
-
-def judged_findings(tree: xr.DataTree, measured: str, end: str, **parts: Any) -> Findings:
-    """Return findings that begin with the verdict of a comparison of theory with `measured`, in words.
-
-    The sentence on the verdict ends with `end`; `parts` are other fields of `Findings`.
-    """
-    attrs = tree["comparison"].attrs
-    word, reasons = str(attrs["verdict"]), str(attrs["reasons"])
-    rate, runs = float(attrs["false_alarm_rate"]), int(attrs["usable_runs"])
-    verdict = f"{_VERDICTS[word].format(measured)} {reasons}"
+    find = {MEAN_FIELD: _mean_field_parts, LAW: _law_parts, TOKENS: _token_parts}.get(theory, _time_parts)
+    tables, drawings, numbers = find(tree)
+    verdict = f"{_VERDICTS[word].format('runs' if of_tokens else 'SGD')} {reasons}"
     for node in tree.subtree:  # the first part that was ended from outside before its end
         reason = node.attrs.get("stop_reason")
         if any(reason == each and each.resumable for each in StopReason):
@@ -124,11 +102,21 @@ def judged_findings(tree: xr.DataTree, measured: str, end: str, **parts: Any) ->
             early = f"{part} stopped early ({str(reason).replace('_', ' ')}). {verdict}"
             verdict = f"Unfinished: {verdict[0].lower() + verdict[1:] if 'stopped early' in reasons else early}"
             break
-    said = f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"
-    values = {"verdict": word, "theory": attrs["theory"], "reasons": attrs["reasons"]}
-    values |= {"false_alarm_rate": rate, "usable_runs": runs, **parts.pop("values")}
-    sentences = [said, *([str(attrs["loss_statement"])] if "loss_statement" in attrs else [])]
-    return Findings(tone=_TONES[word], verdict=verdict, sentences=sentences, values=values, **parts)
+    end = "." if of_tokens else "; if the theory is right, it is rejected at that rate."
+    values = {"verdict": word, "theory": theory, "reasons": attrs["reasons"], "false_alarm_rate": rate}
+    values |= {"usable_runs": runs, **({} if of_tokens else {"blown_up_count": blown}), **numbers}
+    said = [f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"]
+    return Findings(
+        tone=_TONES[word],
+        verdict=verdict,
+        cautions=[f"{blown} of {blown + runs} runs blew up and are left out."] if blown else [],
+        sentences=[*said, str(attrs["loss_statement"])] if "loss_statement" in attrs else said,
+        tables=tables,
+        drawings=drawings,
+        values=values,
+        chart=_chart(tree),
+        overview=drawings[0].draw if of_tokens else partial(figures.plot_comparison, tree),
+    )
 
 
 def median_over_runs(times: Array) -> Array:
@@ -139,6 +127,10 @@ def median_over_runs(times: Array) -> Array:
 
 def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
     prediction, comparison = tree["prediction"].to_dataset(), tree["comparison"].to_dataset()
+    if "progress" in prediction:
+        facts: dict[str, Any] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
+        facts["runs, median t ="] = median_over_runs(tree["simulation"].to_dataset()["learned_time"].values)
+        return history_chart(prediction, records(facts), PROGRESS, PREDICTED_AT)
     if "component" in prediction:
         runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
         names = {"component": "component_name", "f* =": "teacher_component", PREDICTED_AT: "component_learned_time"}
@@ -499,26 +491,16 @@ COLUMNS = {
 ONE_STEP = {"distance": "relative_distance", "error": "relative_error", "p": "p_value"}
 
 
-def token_comparison_findings(tree: xr.DataTree) -> Findings:
-    """Return the findings on a comparison of `sgd_check.tokens.compare`."""
+def _token_parts(tree: xr.DataTree) -> Parts:
     parts = {name: node.to_dataset(inherit=False) for name, node in tree.children.items()}
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
-    attrs, note, chart = comparison.attrs, "Visible error: seen with probability 0.8.", None
+    attrs, note = comparison.attrs, "Visible error: seen with probability 0.8."
     if "recovery" in prediction:
         numbers = {title: float(attrs[name]) for title, name in ONE_STEP.items()}
         rows, figure = [{"component": "recovered items", **numbers}], recovery_figure
     else:
         rows, figure = records({title: comparison[name] for title, name in COLUMNS.items()}), progress_figure
         note = f"Log ratio: without the effect of the batch. {note}"
-        facts: dict[str, Any] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
-        facts["runs, median t ="] = median_over_runs(simulation["learned_time"].values)
-        chart = history_chart(prediction, records(facts), PROGRESS, PREDICTED_AT)
-    draw = partial(figure, prediction, simulation)
-    drawing = Drawing(
-        draw,
-        "Prediction as lines, runs as thin black lines or points.",
-        "Prediction and runs. Their distances are in the table above.",
-    )
     table = Table(
         caption="Measured against predicted",
         rows=rows,
@@ -526,10 +508,10 @@ def token_comparison_findings(tree: xr.DataTree) -> Findings:
         errors={"log ratio": "error", "distance": "error"},
         each="components",
     )
+    caption = "Prediction as lines, runs as thin black lines or points."
+    alt = "Prediction and runs. Their distances are in the table above."
     values = {"p_value": float(attrs["p_value"]), "components": rows}
-    return judged_findings(
-        tree, "runs", ".", tables=[table], drawings=[drawing], chart=chart, values=values, overview=draw
-    )
+    return [table], [Drawing(partial(figure, prediction, simulation), caption, alt)], values
 
 
 def token_simulation_findings(dataset: xr.Dataset) -> Findings:

@@ -64,12 +64,20 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
 
     from dynamics import SolveInterrupted
     from sgd_check import compare
+    from sgd_check.engines.registry import EngineOptions, make_engine
+    from sgd_check.verdicts.check import measured_seconds_per_step
 
     try:
         plan = _make_plan(settings, prediction)
-        seconds = _expected_seconds(plan, settings)
+        # From a burst of two runs of each width, which refuses what cannot be run.
+        options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
+        per_step = 0.0
+        for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
+            engine = make_engine(ENGINE, replace(plan.problem, width=width), replace(options, batch_size=size))
+            per_step += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
     except (ValueError, ImportError) as error:
         raise UsageError(refusal_of(error, ENGINE)) from None
+    seconds = per_step * plan.steps * len(plan.starts)
     if not settings["quiet"]:
         say(plan.describe())
         say(f"About {duration(seconds)}.")
@@ -129,19 +137,6 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
     picks = [int(near[np.abs(times[near] - time).argmin()]) for time in (*wanted, *levels[levels <= end])]
     found: Array = times[sorted(set(picks))]
     return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
-
-
-def _expected_seconds(plan: Plan, settings: Mapping[str, Any]) -> float:
-    """Return about how long the runs take, from a burst of two of each width; refuses what cannot be run."""
-    from sgd_check.engines.registry import EngineOptions, make_engine
-    from sgd_check.verdicts.check import measured_seconds_per_step
-
-    options = EngineOptions(seeds=tuple(range(REPLICAS)), device=settings["device"], dtype=settings["dtype"])
-    total = 0.0
-    for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
-        engine = make_engine(ENGINE, replace(plan.problem, width=width), replace(options, batch_size=size))
-        total += measured_seconds_per_step(engine, BURST_STEPS) / REPLICAS
-    return total * plan.steps * len(plan.starts)
 
 
 def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:

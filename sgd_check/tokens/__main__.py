@@ -101,9 +101,9 @@ def _check(values: Mapping[str, Any]) -> int:
     check_targets(settings, output, figure)
 
     def find(tree: xr.DataTree) -> Findings:
-        from sgd_check.report.findings import token_comparison_findings
+        from sgd_check.report.findings import comparison_findings
 
-        return token_comparison_findings(tree)
+        return comparison_findings(tree)
 
     try:
         prediction = load_answer(source)

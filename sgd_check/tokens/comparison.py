@@ -115,30 +115,18 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
         "Argument `simulation` must have steps of the whole population for a spectral optimizer, but has batches: "
         "hold its times against `dynamics.tokens.sampled_times`.",
     )
-    times = prediction["learned_time"].values
+    times, measured = prediction["learned_time"].values, simulation["learned_time"].values
     learning_rate, given = (one.attrs.get("learning_rate") for one in (simulation, prediction))
     if learning_rate != given:
         own, theirs = (solve(problem, learning_rate=r, keep="summary", progress=False) for r in (learning_rate, given))
         times = times * (own["learned_time"].values / theirs["learned_time"].values)
-    found = distances(simulation, times, rate / max(times.size, 1))
+    found, names = distances(simulation, times, rate / max(times.size, 1)), prediction["component"].values
     worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1)))
-    values = {"expected_time": times, "mean_log_ratio": found.mean, "standard_error": found.error}
-    values |= {"component_p_value": found.p_value, "visible_error": found.visible}
-    sentences = _sentences_on_times(prediction, simulation, times, found, worst, rate)
-    title, names = f"Runs on tokens against theory: {problem.kind}", prediction["component"].values
-    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
-    return title, {"component": names}, sentences, values, attributes
-
-
-def _sentences_on_times(
-    prediction: xr.Dataset, simulation: xr.Dataset, times: Array, found: Distances, worst: float, rate: float
-) -> Sentences:
-    names, measured = prediction["component"].values, simulation["learned_time"].values
-    never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
 
     def listed(which: NDArray[np.bool_]) -> str:
         return ", ".join(str(name) for name in names[which])
 
+    never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
     surprising = never & np.isfinite(measured).any(axis=0)
     due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
     missing = due & np.isnan(measured).all(axis=0) & (simulation.attrs["stop_reason"] == "reached_end")
@@ -153,11 +141,15 @@ def _sentences_on_times(
     unseen, error = ~(found.visible <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
     advice = "use more steps or seeds, or larger batches"
     agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
-    return Sentences(
+    sentences = Sentences(
         difference=difference,
         lacking=f"A{error} could have gone unseen in {listed(unseen)}: {advice}." if unseen.any() else "",
         agreement="Nothing is predicted ever to be learned, and nothing was." if never.all() else agreement,
     )
+    values = {"expected_time": times, "mean_log_ratio": found.mean, "standard_error": found.error}
+    values |= {"component_p_value": found.p_value, "visible_error": found.visible}
+    attributes = {"p_value": worst, "notes": prediction.attrs.get("notes", "")}
+    return f"Runs on tokens against theory: {problem.kind}", {"component": names}, sentences, values, attributes
 
 
 def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Compared:

@@ -535,6 +535,8 @@ def prediction_to_test(
 ) -> xr.Dataset:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
 
+    The times of the equation may be earlier by half of a visible error, and later by as much or by twice the expected
+    delay. A direction that one of the two does not see emerge counts as due at their common end, at the earliest.
     `say` takes the sentence why theory "auto" tests the given one; `given` is its name in that sentence, and `option`
     the argument that would test the equation. Raises NoFiniteStepError if `theory` is "finite-step" and there is no
     solution.
@@ -548,34 +550,25 @@ def prediction_to_test(
             raise
         say(f"The times in {given} are tested, without the finite-step equation: {error}")
         return prediction
-    worst = misfit(prediction, solution) if theory == "auto" else None
-    if worst is None:
+    if theory == "finite-step":
+        return solution
+    both = (prediction, solution)
+    end = min(float(part["time"].values[-1]) for part in both if "time" in part.coords)
+    times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in both]
+    known, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
+    rate, size = step_of(solution) or (0.0, 1)
+    delay = expectation(plan.problem, prediction, rate / size).delay
+    late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
+    gap = np.log(found / known)
+    excess = np.maximum(gap - late, -gap - LARGEST_GAP)
+    worst = int(np.argmax(excess))
+    if not excess[worst] > 0:
         return solution
     say(
         f"The finite-step equation has another time than {given} for direction {worst + 1}, so {given} is "
         f"tested; {option} tests the equation."
     )
     return prediction
-
-
-def misfit(prediction: xr.Dataset, solution: xr.Dataset) -> int | None:
-    """Return the direction for which the solution is farthest from the given prediction, or None if it stands in.
-
-    It may be earlier by half of a visible error, and later by as much or by twice the expected delay. A direction that
-    one of the two does not see emerge counts as due at their common end, at the earliest.
-    """
-    from dynamics.problem import Problem
-
-    end = min(float(part["time"].values[-1]) for part in (prediction, solution) if "time" in part.coords)
-    times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in (prediction, solution)]
-    given, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
-    gap = np.log(found / given)
-    rate, size = step_of(solution) or (0.0, 1)
-    delay = expectation(Problem.from_dataset(prediction), prediction, rate / size).delay
-    late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
-    excess = np.maximum(gap - late, -gap - LARGEST_GAP)
-    worst = int(np.argmax(excess))
-    return worst if excess[worst] > 0 else None
 
 
 def step_of(prediction: xr.Dataset) -> tuple[float, int] | None:

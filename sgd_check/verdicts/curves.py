@@ -6,9 +6,8 @@ loss and the learned masses are tested over time, and times beside them.
 **What is tested.** A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a
 curve with one point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k,
 which y alone chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the
-next time at which it is known: between saved times of theory, or of the second of two simulations, a value is taken
-only where every other saved one gives the same, to the tolerance, as those between them (`path_tests.known_between`).
-The null hypothesis is
+next time at which it is known, to the tolerance, between saved times (`path_tests.known_between`). The null hypothesis
+is
 
 .. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
 
@@ -25,18 +24,17 @@ of the theory. The second term is what is left of the step size:
   rates do not say whether η is small, and the curve refutes nothing.
 
 **False alarms.** Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest*
-standard deviation of x over the curve's times. All times of all curves are combined by Bonferroni, which needs no
-independence: the level of each is the rate over their number. Under the null hypothesis each t is, in law, at most
-Student's, for normal x. With the standard deviation of each time in place of S the test is wrong: before a transition
-hardly any run moves, the law is skewed, and a sample without an early run has a small mean and a smaller error; for
-sharp curves and runs early or late by half such tests alarm in over a tenth of comparisons at a level of 1 %. With S it
-is 0.0 to 0.3 % for logistic, sharp, exponential and two-stepped curves, 8 or 32 runs, early and late by 5 to 50 % with
-a normal law, and theory in the middle or at an edge of its band (2000 ensembles each); 1.7 % at most where delays have
-an exponential law.
+standard deviation of x over the curve's times. All times of all curves are combined by Bonferroni. Under the null
+hypothesis each t is, in law, at most Student's, for normal x. With the standard deviation of each time in place of S
+the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an early run has a
+small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a tenth of
+comparisons at a level of 1 %. With S it is 0.0 to 0.3 % for logistic, sharp, exponential and two-stepped curves, 8 or
+32 runs, early and late by 5 to 50 % with a normal law (2000 ensembles each); 1.7 % at most where delays have an
+exponential law.
 
-**Power.** The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). If one of the times
-sees it, the test does, so that the power is at least the largest over k of the non-central t with distance
-(|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two errors counts.
+**Power.** The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). The power is at least
+the largest over k of the non-central t with distance (|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two
+errors counts.
 """
 
 from __future__ import annotations
@@ -194,9 +192,21 @@ def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], fl
     A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing. Every
     curve needs two runs or more.
     """
-    places = [places_of(curve.theory, curve.saved) for curve in curves]
-    count = sum(part.size for part in places)
-    tests = [_test(curve, part, rate / count) for curve, part in zip(curves, places, strict=True)]
+    chosen = [places_of(curve.theory, curve.saved) for curve in curves]
+    count, tests = sum(part.size for part in chosen), []
+    for curve, places in zip(curves, chosen, strict=True):
+        values, runs = curve.runs[:, places], curve.runs.shape[0]
+        mean, predicted = values.mean(axis=0), curve.theory[places]
+        spread = float(values.std(axis=0, ddof=1).max())
+        error, allowance = spread / np.sqrt(runs), allowance_of(curve, places)
+        beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
+        # A spread of rounding alone, as of runs without noise, leaves any difference beyond the band certain.
+        tail = special.stdtr(runs - 1, -beyond / max(error, 1e-12 * curve.range))
+        size = -special.ndtri(np.maximum(tail, 1e-300))
+        score = np.where(beyond > 0.0, np.copysign(size, mean - predicted), 0.0)
+        p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
+        power = power_of(curve, places, spread, runs, rate / count)
+        tests.append(CurveTest(curve, places, mean, predicted, error, allowance, score, p, power))
     return tests, min([1.0, *(count * test.p for test in tests if test.curve.known)])
 
 
@@ -223,22 +233,6 @@ def allowance_of(curve: Curve, places: Integers) -> float:
     unit = curve.range
     effect = float(np.max(curve.effect[places])) / unit
     return unit * (TOLERANCE + SECOND_ORDER * effect**2)
-
-
-def _test(curve: Curve, places: Integers, level: float) -> CurveTest:
-    values = curve.runs[:, places]
-    runs = values.shape[0]
-    mean, predicted = values.mean(axis=0), curve.theory[places]
-    spread = float(values.std(axis=0, ddof=1).max())
-    error, allowance = spread / np.sqrt(runs), allowance_of(curve, places)
-    beyond = np.maximum(np.abs(mean - predicted) - allowance, 0.0)
-    # A spread of rounding alone, as of runs without noise, leaves any difference beyond the band certain.
-    t = beyond / max(error, 1e-12 * curve.range)
-    tail = special.stdtr(runs - 1, -t)
-    score = np.where(beyond > 0.0, np.copysign(-special.ndtri(np.maximum(tail, 1e-300)), mean - predicted), 0.0)
-    p = float(min(1.0, 2.0 * tail.min())) if beyond.any() else 1.0
-    power = power_of(curve, places, spread, runs, level)
-    return CurveTest(curve, places, mean, predicted, error, allowance, score, p, power)
 
 
 class Quantity(NamedTuple):
@@ -399,7 +393,7 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveTests:
+class _CurveTests:
     """The tests of curves against the theory "flow" or "finite step": `curves` decide, `times` can only refute."""
 
     prediction: xr.Dataset
@@ -412,12 +406,10 @@ class CurveTests:
 
     @property
     def tests(self) -> list[CurveTest]:
-        """All of them."""
         return [*self.curves, *self.times]
 
     @property
     def moving(self) -> list[CurveTest]:
-        """Those of curves that theory moves."""
         return [test for test in self.curves if test.curve.moves]
 
     @property
@@ -427,11 +419,9 @@ class CurveTests:
 
     @property
     def end(self) -> float:
-        """End of the shorter runs."""
         return min(float(part.attrs["end_time"]) for part in self.simulations)
 
     def sentences(self) -> Sentences:
-        """Return what the tests say."""
         difference = self._difference() if self.p_value < self.rate else ""
         lacking, excuse, agreement = too_few(self.usable) or self._unseen(), "", ""
         if not lacking:
@@ -602,7 +592,7 @@ def curve_evidence(
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
     tests, p_value = assess_curves([*curves, *times], rate)
-    return CurveTests(
+    return _CurveTests(
         prediction=prediction,
         simulations=simulations,
         rate=rate,

@@ -130,15 +130,12 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     delay = np.where(np.isnan(bias.bias), np.inf, np.maximum(bias.bias, 0.0))
     known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
     lateness = np.where(known, bias.bias - np.where(known, bias.step_bias, 0.0), np.inf) if stepped else delay
-    low, high = _wide_band(lateness, scatter, known, stepped=stepped)
     rivals = theory.rivals_of_pairs(problem, pairs, scatter)
-    low, high = _with_rivals(low, high, rivals, np.log(time / pairs.predicted_emergence_time))
-    lost = np.nan_to_num(scatter) > NOISE_DECIDES
-    low, high = np.where(lost, -np.inf, low), np.where(lost, np.inf, high)
     first = pairs.predicted_emergence_time <= np.nanmin(pairs.predicted_learned_time, initial=np.inf)
     # What the samples of a run, its path and its learned time say is known for isotropic inputs alone.
     isolated = known & rivals.settled & first & (problem.inputs is None)
-    low, high = _narrow_band(low, high, isolated, lateness, scatter, scatter)
+    wide = _wide_band(lateness, scatter, known, rivals, np.log(time / pairs.predicted_emergence_time), stepped=stepped)
+    low, high = _band(wide, isolated, lateness, scatter, scatter)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
 
 
@@ -170,15 +167,14 @@ def learned_expectation(
             delay[p], stepped[p], scatter[p] = found.bias, found.step_bias, found.scatter
     known = np.isfinite(delay) & (np.nan_to_num(scatter, nan=np.inf) <= LARGEST_SCATTER)
     known &= np.isfinite(emergence.low)
-    finite_step = has_step(prediction)
-    lateness = np.where(known, np.where(known, delay, 0.0) - (np.nan_to_num(stepped) if finite_step else 0.0), np.inf)
-    low, high = _wide_band(lateness, emergence.scatter, known, stepped=finite_step)
+    in_time = np.nan_to_num(stepped) if has_step(prediction) else 0.0
+    lateness, isolated = np.where(known, np.where(known, delay, 0.0) - in_time, np.inf), known & emergence.isolated
+    low, high = np.full((2, time.size), [[-np.inf], [np.inf]])
     if known.any():
-        rivals = theory.rivals_of_pairs(problem, pairs, emergence.scatter)
-        low, high = _with_rivals(low, high, rivals, np.log(time / pairs.predicted_learned_time))
-    isolated = known & emergence.isolated
-    low, high = _narrow_band(low, high, isolated, lateness, scatter, emergence.scatter)
-    low, high = np.where(known, low, -np.inf), np.where(known, high, np.inf)
+        search, later = emergence.scatter, np.log(time / pairs.predicted_learned_time)
+        rivals = theory.rivals_of_pairs(problem, pairs, search)
+        wide = _wide_band(lateness, search, known, rivals, later, stepped=has_step(prediction))
+        low, high = np.where(known, _band(wide, isolated, lateness, scatter, search), [low, high])
     return Expectation(time, delay, np.where(known, scatter, np.nan), low, high, (), lateness, isolated)
 
 
@@ -203,34 +199,32 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
     return Expectation(time, delay, scatter, low, high, (), delay, np.zeros(time.size, dtype=bool))
 
 
-def _wide_band(lateness: Array, scatter: Array, known: NDArray[np.bool_], *, stepped: bool) -> tuple[Array, Array]:
-    square = np.nan_to_num(scatter) ** 2
-    if not stepped:
-        return -0.5 * square, 2.0 * np.log1p(lateness)
-    part = np.where(known, lateness, 0.0)
-    low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
-    return low, np.where(known, 2 * np.maximum(part, 0.0), np.nan)
-
-
-def _narrow_band(
-    low: Array, high: Array, isolated: NDArray[np.bool_], lateness: Array, scatter: Array, of_search: Array
+def _wide_band(
+    lateness: Array, scatter: Array, known: NDArray[np.bool_], rivals: Rivals, later: Array, *, stepped: bool
 ) -> tuple[Array, Array]:
-    """Return the band with that of isolated directions around its centre; `of_search` is the s of its width."""
-    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
-    width = TOLERANCE + NEXT_ORDER * np.nan_to_num(of_search) ** 4
-    return np.where(isolated, centre - width, low), np.where(isolated, centre + width, high)
-
-
-def _with_rivals(low: Array, high: Array, rivals: Rivals, later: Array) -> tuple[Array, Array]:
-    """Return the band of directions whose pair has rivals; `later` (P,) is ln of the time over that of the pair alone.
+    """Return the band of directions that are not isolated; `later` (P,) is ln of the time over that of the pair alone.
 
     The time may itself be that of a direction whose neuron went elsewhere, so that runs in which it does not are early.
-    Where the scatter of the runs was to decide nothing is known.
+    Where rivals may disturb and the scatter of the runs was to decide nothing is known, nor where noise decides.
     """
+    square = np.nan_to_num(scatter) ** 2
+    low, high = -0.5 * square, 2.0 * np.log1p(lateness)
+    if stepped:
+        part = np.where(known, lateness, 0.0)
+        low = np.where(known, np.minimum(2 * part, 0.0) - square, np.nan)
+        high = np.where(known, 2 * np.maximum(part, 0.0), np.nan)
+    unknown = (np.isnan(low) & ~rivals.settled) | (np.nan_to_num(scatter) > NOISE_DECIDES)
     shift = rivals.earlier + np.where(rivals.elsewhere, np.maximum(np.nan_to_num(later), 0.0), 0.0)
-    unknown = np.isnan(low) & ~rivals.settled
-    low = np.where(unknown, -np.inf, low - shift)
-    return low, np.where(unknown | rivals.elsewhere, np.inf, high)
+    return np.where(unknown, -np.inf, low - shift), np.where(unknown | rivals.elsewhere, np.inf, high)
+
+
+def _band(
+    wide: tuple[Array, Array], isolated: NDArray[np.bool_], lateness: Array, scatter: Array, of_search: Array
+) -> tuple[Array, Array]:
+    """Return the band, that of isolated directions around its centre; `of_search` is the s of its width."""
+    centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
+    width = TOLERANCE + NEXT_ORDER * np.nan_to_num(of_search) ** 4
+    return np.where(isolated, centre - width, wide[0]), np.where(isolated, centre + width, wide[1])
 
 
 def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expectation:

@@ -86,7 +86,20 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
     from dynamics.problem import Problem
 
-    found = _checked_simulations(simulations)
+    if not isinstance(simulations, Sequence) or isinstance(simulations, str):
+        msg = (
+            "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
+            f"field, but is {type(simulations).__name__}."
+        )
+        raise TypeError(msg)
+    found = [check_dataset("simulation", simulation) for simulation in simulations]
+    require(
+        all("neuron_vector" in simulation and "start_seed" in simulation for simulation in found),
+        "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
+        "`neuron_vector` or no `start_seed`.",
+    )
+    need = f"Argument `simulation` must have at least {FEWEST_WIDTHS} widths"
+    require(len(found) >= FEWEST_WIDTHS, f"{need}, but has {len(found)}.")
     check_field(mean_field)
     asked = Problem.from_dataset(mean_field)
     found.sort(key=lambda simulation: simulation.sizes["neuron"])
@@ -110,24 +123,6 @@ def check_field(mean_field: xr.Dataset) -> None:
         "law_moment" in mean_field,
         "Argument `prediction` must have `law_moment`, the moments of the mean field, but has none.",
     )
-
-
-def _checked_simulations(simulations: object) -> list[xr.Dataset]:
-    if not isinstance(simulations, Sequence) or isinstance(simulations, str):
-        msg = (
-            "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
-            f"field, but is {type(simulations).__name__}."
-        )
-        raise TypeError(msg)
-    found = [check_dataset("simulation", simulation) for simulation in simulations]
-    require(
-        all("neuron_vector" in simulation and "start_seed" in simulation for simulation in found),
-        "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
-        "`neuron_vector` or no `start_seed`.",
-    )
-    need = f"Argument `simulation` must have at least {FEWEST_WIDTHS} widths"
-    require(len(found) >= FEWEST_WIDTHS, f"{need}, but has {len(found)}.")
-    return found
 
 
 def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:

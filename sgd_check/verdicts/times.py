@@ -392,7 +392,15 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     if has_learned_times(problem, prediction, simulation):
         expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
     counts = {e: count_tests(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
-    due = [_due(each, counts[event]) for event, each in expected.items()]
+    # When theory puts every direction, inf beyond the runs, NaN where it is not tested: known before any run.
+    due = [
+        np.where(
+            [one is not None and np.isfinite(one.p) for one in counts[event]],
+            np.inf,
+            np.where(np.isfinite(each.high) | ~np.isinf(each.low), each.time, np.nan),
+        )
+        for event, each in expected.items()
+    ]
     shares = dict(zip(expected, np.split(shares_of_rate(np.concatenate(due), end), len(expected)), strict=True))
     noise, level = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
     parts = [
@@ -419,16 +427,6 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         path=path,
         by_path=by_path < by_time,
     ).evidence(problem)
-
-
-def _due(expected: Expectation, counts: list[CountTest | None]) -> Array:
-    """Return when theory puts every direction, inf beyond the runs, NaN where it is not tested.
-
-    It is known before any run.
-    """
-    banded = np.isfinite(expected.high) | ~np.isinf(expected.low)
-    counted = np.array([one is not None and np.isfinite(one.p) for one in counts])
-    return np.where(counted, np.inf, np.where(banded, expected.time, np.nan))
 
 
 def _tests_of_times(
