@@ -39,9 +39,10 @@ def finish_check(
         return comparison_findings(tree) if "comparison" in tree.children else None
 
     written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
+    code = written.exit_code(stop_reason)
     if file is not None and written.output is not None:
         remove_ended_runs(file, settings)
-    return written.exit_code(stop_reason)
+    return code
 
 
 def refusal_of(error: BaseException, engine: str) -> str:

@@ -478,10 +478,9 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     from sgd_check.runs.plan import make_plan
 
     problem = plan.problem
-    if is_frame(problem):
-        raise NoFiniteStepError(OF_FRAMES)
-    if isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere":
-        raise NoFiniteStepError(ON_SPHERES)
+    require(not is_frame(problem), OF_FRAMES, NoFiniteStepError)
+    on_sphere = isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere"
+    require(not on_sphere, ON_SPHERES, NoFiniteStepError)
     schedule = make_plan(plan.learning_rate, plan.steps, None)
     whole = is_network(problem) or is_correlation(problem)
     solve = dynamics.solve_problem if whole else dynamics.solve_overlaps
@@ -507,9 +506,8 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     except (TypeError, ValueError) as error:
         raise NoFiniteStepError(str(error)) from None
     reason = uninterrupted(solution).attrs["stop_reason"]
-    if reason != "reached_end":
-        msg = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
-        raise NoFiniteStepError(msg)
+    stopped = f"The finite-step equation stopped at time {solution.attrs['end_time']:.3g} ({reason})."
+    require(reason == "reached_end", stopped, NoFiniteStepError)
     return solution
 
 
