@@ -132,19 +132,9 @@ def solve(
 def predict(problem: TokenProblem) -> xr.Dataset:
     """Return the closed forms: when each component is learned, and the plateau that ends then.
 
-    Parameters
-    ----------
-    problem : Composition, FactualRecall, CausalGraph or AssociativeMemory
-
-    Returns
-    -------
-    Dataset
-        `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in `solve`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        For anything else than such a problem.
+    They are `predicted_learned_time(component)` (inf: never; NaN: no closed form) and `plateau(component)`, as in
+    `solve`. Anything else than a Composition, FactualRecall, CausalGraph or AssociativeMemory raises TypeError or
+    ValueError.
     """
     check_question(problem, KINDS)
     if getattr(problem, "embeddings", None) == "gaussian":
@@ -156,7 +146,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         title=f"Closed forms of {system.name}",
         coords={"component": system.components},
         solver={"answer": f"{NAME}-closed"},
-        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": joined(system.notes())},
+        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": joined(system.notes)},
         variables=TOKEN_VARIABLES,
     )
 
@@ -215,7 +205,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         coords=coords,
         settings={"learning_rate": rate},
         attributes=lambda _: {"learning_rate": rate, "references": system.references},
-        notes=system.notes(),
+        notes=system.notes,
         variables=TOKEN_VARIABLES,
     )
 

@@ -45,7 +45,6 @@ from hermite.arrays import Integers, Vector
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.equations.interface import Observables
     from dynamics.tokens.problems import AssociativeMemory
     from hermite.arrays import Array
 
@@ -164,6 +163,11 @@ class MemorySystem(TokenSystem):
     name = "associative memory"
     functions = Functions(rhs, event_values)
     references = "arXiv:2603.26554"
+    notes = (
+        "Exact for orthonormal embeddings and the whole population at every step; closed times take all rivals for "
+        "equal, so that groups after the first are off by some percent",
+        "plateaus take groups before each one as known by heart and ordered by frequency",
+    )
 
     def __init__(self, problem: AssociativeMemory) -> None:
         self.asked = problem
@@ -183,67 +187,46 @@ class MemorySystem(TokenSystem):
         """Return ln P_m of all groups."""
         M, n = self._sizes.size, self._sizes
         delta, theta = state[:M], state[M:].reshape(M, M)
-        mates = (np.diag(theta) - delta) / n
-        logits = theta / np.sqrt(np.outer(n, n))
-        counts = np.repeat(n[:, None], M, axis=1)
-        logits[np.diag_indices(M)], counts[np.diag_indices(M)] = mates, n - 1.0
-        own = mates + delta
-        top = np.maximum(logits.max(axis=0), own)
-        total = np.exp(own - top) + (counts * np.exp(logits - top)).sum(axis=0)
-        return np.asarray(own - top - np.log(total))
+        mates, own = (np.diag(theta) - delta) / n, np.diag_indices(M)
+        logits, counts = theta / np.sqrt(np.outer(n, n)), np.repeat(n[:, None], M, axis=1)
+        logits[own], counts[own] = mates, n - 1.0
+        right = mates + delta
+        top = np.maximum(logits.max(axis=0), right)
+        total = np.exp(right - top) + (counts * np.exp(logits - top)).sum(axis=0)
+        return np.asarray(right - top - np.log(total))
 
-    def observe(self, state: Array) -> Observables:
-        """Return loss, progress and state."""
+    def learning(self, state: Array) -> tuple[float, Array]:
+        """Return the loss, and P_m of all groups."""
         shares = self.log_shares(state)
-        return {"loss": float(-(self._sizes * self._rates) @ shares), "progress": np.exp(shares), "state": state}
+        return float(-(self._sizes * self._rates) @ shares), np.exp(shares)
 
     def closed_times(self) -> Array:
         """Return T_m of every group alone: closed for gradient descent, a quadrature for the spectral optimizer."""
-        N = float(self.asked.count)
+        N, smoothing = float(self.asked.count), self.asked.smoothing
         if N == 2.0:
             return np.zeros(self._rates.size)
-        gradient = (N - 2.0 + (N - 1.0) * np.log(N - 1.0)) / (self._rates * N)
-        if self.asked.smoothing is None:
-            return np.asarray(gradient)
+        if smoothing is None:
+            return np.asarray((N - 2.0 + (N - 1.0) * np.log(N - 1.0)) / (self._rates * N))
         from scipy.integrate import quad
 
         def slowness(ahead: float, rate: float) -> float:
             force = rate * N / (np.exp(ahead) + N - 1.0)
-            return float(np.hypot(force, self.asked.smoothing or 0.0) / force)
+            return float(np.hypot(force, smoothing) / force)
 
         return np.array([quad(slowness, 0.0, np.log(N - 1.0), (rate,), epsabs=0)[0] for rate in self._rates])
 
     def plateaus(self) -> Array:
         """Return the loss with all groups before each one known by heart, and the others at chance."""
-        left = (self._sizes * self._rates)[::-1].cumsum()[::-1]
-        return np.asarray(left * np.log(self.asked.count))
-
-    def notes(self) -> list[str]:
-        """Return the errors of the reduction."""
-        return [
-            "Exact for orthonormal embeddings and the whole population at every step; closed times take all rivals for "
-            "equal, so that groups after the first are off by some percent",
-            "plateaus take groups before each one as known by heart and ordered by frequency",
-        ]
+        return np.asarray((self._sizes * self._rates)[::-1].cumsum()[::-1] * np.log(self.asked.count))
 
 
 def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
-    r"""Return the times of the groups under Muon, λ → 0, on batches of B items, in closed form.
+    r"""Return the times of the groups under Muon, λ → 0, on batches of B ≥ 1 items, in closed form.
 
     .. math:: T_m \approx \frac{\ln(N-1)}{1 - (1 - \pi_m)^B}
 
-    An item moves only in the steps that see it, so that 1/π_m is its critical batch.
-
-    Parameters
-    ----------
-    problem : AssociativeMemory
-    batch_size : int
-        B ≥ 1.
-
-    Raises
-    ------
-    ValueError
-        For bad arguments.
+    An item moves only in the steps that see it, so that 1/π_m is its critical batch. ValueError is raised for bad
+    arguments.
     """
     from dynamics.problem.checks import checked_integer
 

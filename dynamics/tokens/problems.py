@@ -6,6 +6,7 @@ This module is light to import: it needs numpy alone.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -28,7 +29,10 @@ MOST_TOKENS, MOST_GROUPS = 256, 128
 
 
 class TokenProblem:
-    """Base of all problems of this room; a subclass is a frozen dataclass of plain values and tuples."""
+    """Base of all problems of this room; a subclass is a frozen dataclass of plain values and tuples.
+
+    A bad value raises TypeError or ValueError with one sentence: what must hold, what was given.
+    """
 
     kind: ClassVar[str]
 
@@ -78,6 +82,15 @@ class TokenProblem:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def _check_counts(self, **minimum: int) -> None:
+        """Check numbers of symbols, tokens or items by their names, each with the least that it may be."""
+        for name, least in minimum.items():
+            number = checked_integer(getattr(self, name), name, minimum=least, maximum=MOST_SYMBOLS)
+            self._assign(**{name: number})
+
+    def _check_number(self, name: str, *, positive: bool, maximum: float = math.inf) -> None:
+        self._assign(**{name: checked_number(getattr(self, name), name, positive=positive, maximum=maximum)})
+
 
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
     """Return so many positive numbers."""
@@ -112,11 +125,6 @@ class Composition(TokenProblem):
     initial_score : float, default 0
         Score ε of the right key in every layer at the start. At 0 hop k alone is never learned.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> Composition(vocabulary=6, hops=4).layers
@@ -134,11 +142,8 @@ class Composition(TokenProblem):
     initial_score: float = 0.0
 
     def __post_init__(self) -> None:
-        self._assign(
-            vocabulary=checked_integer(self.vocabulary, "vocabulary", minimum=2, maximum=MOST_SYMBOLS),
-            hops=checked_integer(self.hops, "hops", minimum=2, maximum=MOST_SYMBOLS),
-            initial_score=checked_number(self.initial_score, "initial_score", positive=False),
-        )
+        self._check_counts(vocabulary=2, hops=2)
+        self._check_number("initial_score", positive=False)
         require(not (self.hops & (self.hops - 1)), f"Argument `hops` must be a power of 2, but is {self.hops}.")
         check_choice("data", self.data, ("mixture", "curriculum", "hardest"))
         check_choice("loss", self.loss, ("correlation", "cross-entropy"))
@@ -150,7 +155,7 @@ class Composition(TokenProblem):
         if self.weights is not None:
             self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
         if self.stage_time is not None:
-            self._assign(stage_time=checked_number(self.stage_time, "stage_time", positive=True))
+            self._check_number("stage_time", positive=True)
 
     @property
     def layers(self) -> int:
@@ -196,11 +201,6 @@ class CausalGraph(TokenProblem):
         Whether Π is a uniform permutation, or has uniform rows on the simplex, as in the paper; then the second layer
         is a softmax.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> CausalGraph(parents=[None, 0, 1, 2], vocabulary=5, persistence=0.9).length
@@ -219,21 +219,20 @@ class CausalGraph(TokenProblem):
     def __post_init__(self) -> None:
         parents = checked_list(self.parents, "parents")
         require(
-            (3 <= len(parents) <= MOST_TOKENS),
+            3 <= len(parents) <= MOST_TOKENS,
             f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}.",
         )
         require(
             parents[0] is None,
             f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}.",
         )
-        self._assign(
-            parents=tuple(
-                None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
-                for t, parent in enumerate(parents)
-            ),
-            vocabulary=checked_integer(self.vocabulary, "vocabulary", minimum=2, maximum=MOST_SYMBOLS),
-            persistence=checked_number(self.persistence, "persistence", positive=True, maximum=1.0),
+        checked = tuple(
+            None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
+            for t, parent in enumerate(parents)
         )
+        self._assign(parents=checked)
+        self._check_counts(vocabulary=2)
+        self._check_number("persistence", positive=True, maximum=1.0)
         check_choice("second_layer", self.second_layer, ("linear", "softmax"))
         check_choice("transitions", self.transitions, ("permutation", "dirichlet"))
         require(
@@ -241,7 +240,7 @@ class CausalGraph(TokenProblem):
             f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}.",
         )
         if self.beta is not None:
-            self._assign(beta=checked_number(self.beta, "beta", positive=True))
+            self._check_number("beta", positive=True)
         require(
             self.transitions != "dirichlet" or self.second_layer != "linear",
             "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'.",
@@ -273,11 +272,6 @@ class FactualRecall(TokenProblem):
     sequence_length : int, default 2
         Tokens of a sequence, subject and relation among them.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> FactualRecall(relations=4, subjects=32, answers=4).relation_first
@@ -294,13 +288,8 @@ class FactualRecall(TokenProblem):
     sequence_length: int = 2
 
     def __post_init__(self) -> None:
-        for name, minimum in (("relations", 2), ("answers", 2), ("subjects", 2), ("sequence_length", 2)):
-            number = checked_integer(getattr(self, name), name, minimum=minimum, maximum=MOST_SYMBOLS)
-            self._assign(**{name: number})
-        self._assign(
-            initial_scale=checked_number(self.initial_scale, "initial_scale", positive=True),
-            noise_tokens=checked_integer(self.noise_tokens, "noise_tokens", minimum=0, maximum=MOST_SYMBOLS),
-        )
+        self._check_counts(relations=2, answers=2, subjects=2, sequence_length=2, noise_tokens=0)
+        self._check_number("initial_scale", positive=True)
         require(
             self.subjects % self.answers == 0,
             f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}.",
@@ -345,11 +334,6 @@ class AssociativeMemory(TokenProblem):
         Of Gaussian embeddings. Of orthonormal ones that of the full model, at least the number of items, which it is by
         default; theory does not depend on it.
 
-    Raises
-    ------
-    TypeError, ValueError
-        One sentence: what must hold, what was given.
-
     Examples
     --------
     >>> problem = AssociativeMemory(group_sizes=[2, 4], frequency_exponent=1.5)
@@ -371,15 +355,14 @@ class AssociativeMemory(TokenProblem):
     def __post_init__(self) -> None:
         check_choice("optimizer", self.optimizer, ("gradient", "spectral"))
         check_choice("embeddings", self.embeddings, ("orthonormal", "gaussian"))
-        if (self.smoothing is None) != (self.optimizer == "gradient"):
-            given = shown(self.smoothing)
-            msg = f"Argument `smoothing` must be given for the spectral optimizer alone, but is {given}."
-            raise ValueError(msg)
+        require(
+            (self.smoothing is None) == (self.optimizer == "gradient"),
+            f"Argument `smoothing` must be given for the spectral optimizer alone, but is {shown(self.smoothing)}.",
+        )
         if self.smoothing is not None:
-            self._assign(smoothing=checked_number(self.smoothing, "smoothing", positive=True))
+            self._check_number("smoothing", positive=True)
         if self.frequency_exponent is not None:
-            exponent = checked_number(self.frequency_exponent, "frequency_exponent", positive=False)
-            self._assign(frequency_exponent=exponent)
+            self._check_number("frequency_exponent", positive=False)
         sizes = tuple(
             checked_integer(size, "group_sizes", minimum=1, maximum=MOST_SYMBOLS)
             for size in checked_list(self.group_sizes, "group_sizes")
@@ -401,10 +384,7 @@ class AssociativeMemory(TokenProblem):
             self.frequency_exponent is not None,
             "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
         )
-        self._assign(
-            items=checked_integer(self.items, "items", minimum=2, maximum=MOST_SYMBOLS),
-            dimension=checked_integer(self.dimension, "dimension", minimum=2, maximum=MOST_SYMBOLS),
-        )
+        self._check_counts(items=2, dimension=2)
 
     def _check_groups(self, sizes: tuple[int, ...]) -> None:
         """Check what orthonormal embeddings need, and refuse a number of items."""
@@ -412,10 +392,11 @@ class AssociativeMemory(TokenProblem):
             self.items is None,
             f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}.",
         )
-        if not 1 <= len(sizes) <= MOST_GROUPS or sum(sizes) < 2:
-            need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
-            msg = f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}."
-            raise ValueError(msg)
+        need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
+        require(
+            1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2,
+            f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}.",
+        )
         require(
             (self.frequencies is None) != (self.frequency_exponent is None),
             "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",

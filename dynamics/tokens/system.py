@@ -10,6 +10,9 @@ from dynamics.equations import System
 from dynamics.runs.variables import VARIABLES, Variable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dynamics.equations.interface import Observables
     from hermite.arrays import Array
 
 COMPONENT = ("component",)
@@ -51,6 +54,8 @@ class TokenSystem(System):
     numbers : list of str
         Names of the numbers of the state.
     references : str
+    notes : sequence of str
+        The errors of the reduction, one sentence each.
     time_scale : float
         Time before which nothing is learned, a first guess.
     stage_ends : tuple of float
@@ -64,6 +69,7 @@ class TokenSystem(System):
     components: list[str]
     numbers: list[str]
     references: str
+    notes: Sequence[str]
     time_scale: float
     stage_ends: tuple[float, ...] = ()
     last_time: float = np.inf
@@ -73,9 +79,17 @@ class TokenSystem(System):
         """Return `atol` per component of the state."""
         return np.full(self.initial_state.size, atol)
 
+    def learning(self, state: Array) -> tuple[float, Array]:
+        """Return the loss, and the share of every component that is learned."""
+        raise NotImplementedError
+
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss and progress."""
-        return {name: value for name, value in self.observe(state).items() if name != "state"}
+        return dict(zip(("loss", "progress"), self.learning(state), strict=True))
+
+    def observe(self, state: Array) -> Observables:
+        """Return loss, progress and state."""
+        return self.summarise(state) | {"state": state}
 
     def closed_times(self) -> Array:
         """Return the times of all components in closed form: inf for never, NaN without a closed form."""
@@ -83,10 +97,6 @@ class TokenSystem(System):
 
     def plateaus(self) -> Array:
         """Return the loss on the plateau that ends as each component is learned."""
-        raise NotImplementedError
-
-    def notes(self) -> list[str]:
-        """Return notes on the reduction, one sentence each."""
         raise NotImplementedError
 
 

@@ -134,25 +134,6 @@ def test_a_referee_agrees():
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"hops": 3}, "Argument `hops` must be a power of 2, but is 3."),
-        ({"hops": 1}, "Argument `hops` must be at least 2, but is 1."),
-        ({"vocabulary": 1}, "Argument `vocabulary` must be at least 2, but is 1."),
-        ({"data": "x"}, "Argument `data` must be one of 'mixture', 'curriculum', 'hardest', but is 'x'."),
-        ({"weights": [1.0]}, "Argument `weights` must hold 3 numbers, but holds 1."),
-        ({"weights": [1.0, -1.0, 1.0]}, "Argument `weights` must be finite and positive, but is -1.0."),
-        ({"stage_time": 3.0}, "Argument `stage_time` must be None unless `data` is 'curriculum', but is 3.0."),
-        ({"initial_score": -1.0}, "Argument `initial_score` must be finite and at least 0, but is -1.0."),
-    ],
-)
-def test_bad_compositions_get_one_sentence(fields, sentence):
-    with pytest.raises(ValueError, match=r"^Argument") as caught:
-        tokens.Composition(**({"vocabulary": 6, "hops": 4} | fields))
-    assert str(caught.value) == sentence
-
-
 # --- what all share -----------------------------------------------------------------------------------------------
 
 
@@ -311,21 +292,6 @@ def test_steps_delay_recall_as_measured():
     np.testing.assert_allclose(times(problem, 0.5) / times(problem), [1.0245, 1.0031], atol=6e-5)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"subjects": 6}, "Argument `subjects` must be a multiple of `answers`, 4, but is 6."),
-        ({"relations": 1}, "Argument `relations` must be at least 2, but is 1."),
-        ({"noise_tokens": 3}, "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, but is 2."),
-        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
-    ],
-)  # fmt: skip
-def test_bad_recalls_get_one_sentence(fields, sentence):
-    with pytest.raises(ValueError, match=r"^Argument") as caught:
-        tokens.FactualRecall(**({"relations": 4, "subjects": 8, "answers": 4} | fields))
-    assert str(caught.value) == sentence
-
-
 # --- causal graphs ------------------------------------------------------------------------------------------------
 
 
@@ -419,24 +385,6 @@ def test_measured_fitness_is_that_of_other_draws():
         assert v[t, s] == pytest.approx(slope.mean(), abs=4.5 * error)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"parents": [None, 0]}, "Argument `parents` must hold 3 to 256 parents, but holds 2."),
-        ({"parents": [0, 0, 1]}, "Argument `parents` must begin with None, since nothing comes before, but with 0."),
-        ({"parents": [None, 1, 1]}, "Argument `parents` must be at most 0, but is 1."),
-        ({"persistence": 1.5}, "Argument `persistence` must be at most 1, but is 1.5."),
-        ({"beta": 0.2}, "Argument `beta` must be given for a softmax second layer alone, but is 0.2."),
-        ({"second_layer": "softmax"}, "Argument `beta` must be given for a softmax second layer alone, but is None."),
-        ({"transitions": "dirichlet"}, "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."),
-    ],
-)  # fmt: skip
-def test_bad_graphs_get_one_sentence(fields, sentence):
-    with pytest.raises(ValueError, match=r"^Argument") as caught:
-        tokens.CausalGraph(**({"parents": chain(4), "vocabulary": 3, "persistence": 0.8} | fields))
-    assert str(caught.value) == sentence
-
-
 # --- associative memory -------------------------------------------------------------------------------------------
 
 SIZES = [2, 4, 8, 16, 32]
@@ -513,23 +461,6 @@ def test_batches_slow_muon_where_items_are_seldom_seen():
         tokens.sampled_times(memory(), 0)
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"group_sizes": [1]}, "Argument `group_sizes` must hold 1 to 128 sizes of 2 items or more in all, but is (1,)."),
-        ({"frequencies": [0.1, 0.2]}, "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."),
-        ({"frequencies": [0.1, 0.1], "frequency_exponent": None}, "Argument `frequencies` must be such that those of all items have sum 1, but they have 0.6000000000000001."),
-        ({"smoothing": 0.1}, "Argument `smoothing` must be given for the spectral optimizer alone, but is 0.1."),
-        ({"optimizer": "spectral"}, "Argument `smoothing` must be given for the spectral optimizer alone, but is None."),
-        ({"dimension": 5}, "Argument `dimension` must be at least 6, but is 5."),
-    ],
-)  # fmt: skip
-def test_bad_memories_get_one_sentence(fields, sentence):
-    with pytest.raises(ValueError, match=r"^Argument") as caught:
-        tokens.AssociativeMemory(**({"group_sizes": [2, 4], "frequency_exponent": 1.5} | fields))
-    assert str(caught.value) == sentence
-
-
 # --- one step with Gaussian embeddings ----------------------------------------------------------------------------
 
 
@@ -592,19 +523,58 @@ def test_one_step_takes_no_times_and_comes_back(tmp_path):
     again = dynamics.load(dynamics.save(found, tmp_path / "found.nc"))
     assert stored_question(again) == problem
     assert "items are recovered" in dynamics.write_report(again, tmp_path / "p.html").read_text(encoding="utf-8")
-    for fields, sentence in (
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+BAD = (
+    (tokens.Composition, {"vocabulary": 6, "hops": 4}, [
+        ({"hops": 3}, "Argument `hops` must be a power of 2, but is 3."),
+        ({"hops": 1}, "Argument `hops` must be at least 2, but is 1."),
+        ({"vocabulary": 1}, "Argument `vocabulary` must be at least 2, but is 1."),
+        ({"data": "x"}, "Argument `data` must be one of 'mixture', 'curriculum', 'hardest', but is 'x'."),
+        ({"weights": [1.0]}, "Argument `weights` must hold 3 numbers, but holds 1."),
+        ({"weights": [1.0, -1.0, 1.0]}, "Argument `weights` must be finite and positive, but is -1.0."),
+        ({"stage_time": 3.0}, "Argument `stage_time` must be None unless `data` is 'curriculum', but is 3.0."),
+        ({"initial_score": -1.0}, "Argument `initial_score` must be finite and at least 0, but is -1.0."),
+    ]),
+    (tokens.FactualRecall, {"relations": 4, "subjects": 8, "answers": 4}, [
+        ({"subjects": 6}, "Argument `subjects` must be a multiple of `answers`, 4, but is 6."),
+        ({"relations": 1}, "Argument `relations` must be at least 2, but is 1."),
+        ({"noise_tokens": 3}, "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, but is 2."),
+        ({"initial_scale": 0.0}, "Argument `initial_scale` must be finite and positive, but is 0.0."),
+    ]),
+    (tokens.CausalGraph, {"parents": chain(4), "vocabulary": 3, "persistence": 0.8}, [
+        ({"parents": [None, 0]}, "Argument `parents` must hold 3 to 256 parents, but holds 2."),
+        ({"parents": [0, 0, 1]}, "Argument `parents` must begin with None, since nothing comes before, but with 0."),
+        ({"parents": [None, 1, 1]}, "Argument `parents` must be at most 0, but is 1."),
+        ({"persistence": 1.5}, "Argument `persistence` must be at most 1, but is 1.5."),
+        ({"beta": 0.2}, "Argument `beta` must be given for a softmax second layer alone, but is 0.2."),
+        ({"second_layer": "softmax"}, "Argument `beta` must be given for a softmax second layer alone, but is None."),
+        ({"transitions": "dirichlet"}, "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'."),
+    ]),
+    (tokens.AssociativeMemory, {"group_sizes": [2, 4], "frequency_exponent": 1.5}, [
+        ({"group_sizes": [1]}, "Argument `group_sizes` must hold 1 to 128 sizes of 2 items or more in all, but is (1,)."),
+        ({"frequencies": [0.1, 0.2]}, "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."),
+        ({"frequencies": [0.1, 0.1], "frequency_exponent": None}, "Argument `frequencies` must be such that those of all items have sum 1, but they have 0.6000000000000001."),
+        ({"smoothing": 0.1}, "Argument `smoothing` must be given for the spectral optimizer alone, but is 0.1."),
+        ({"optimizer": "spectral"}, "Argument `smoothing` must be given for the spectral optimizer alone, but is None."),
+        ({"dimension": 5}, "Argument `dimension` must be at least 6, but is 5."),
+    ]),
+    (tokens.AssociativeMemory, {"embeddings": "gaussian", "items": 40, "dimension": 16, "frequency_exponent": 1.5}, [
         ({"group_sizes": [2]}, "Argument `group_sizes` must be absent for Gaussian embeddings, but is (2,)."),
-        (
-            {"frequency_exponent": None},
-            "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
-        ),
+        ({"frequency_exponent": None}, "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None."),
         ({"items": 1}, "Argument `items` must be at least 2, but is 1."),
-        (
-            {"embeddings": "orthonormal"},
-            "Argument `items` must be None for orthonormal embeddings, which have groups, but is 40.",
-        ),
-    ):
-        given = {"embeddings": "gaussian", "items": 40, "dimension": 16, "frequency_exponent": 1.5}
-        with pytest.raises(ValueError, match=r"^Argument") as caught:
-            tokens.AssociativeMemory(**(given | fields))
-        assert str(caught.value) == sentence
+        ({"embeddings": "orthonormal"}, "Argument `items` must be None for orthonormal embeddings, which have groups, but is 40."),
+    ]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "sentence"),
+    [(kind, base | fields, sentence) for kind, base, cases in BAD for fields, sentence in cases],
+)
+def test_bad_problems_get_one_sentence(kind, fields, sentence):
+    with pytest.raises(ValueError, match=r"^Argument") as caught:
+        kind(**fields)
+    assert str(caught.value) == sentence
