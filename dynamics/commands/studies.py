@@ -37,14 +37,19 @@ if TYPE_CHECKING:
     import xarray as xr
 
 P = ParamSpec("P")
-#: What every study raises, in the documentation of each.
-REFUSALS = """\
+#: What every study takes and raises, in the documentation of each.
+OF_EVERY_STUDY = """\
+Other Parameters
+----------------
+progress : bool, optional
+    Show a bar on stderr; by default if it is a terminal or a notebook.
+
 Raises
 ------
 TypeError, ValueError
     One sentence: what must hold, what was given.
 SolveInterrupted
-    If Ctrl-C was pressed; it holds the part that was computed.
+    If Ctrl-C was pressed: it holds the part that was computed. KeyboardInterrupt is raised if there is none.
 """
 
 
@@ -82,8 +87,8 @@ def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
         return uninterrupted(prepare(*args, **kwargs).run())
 
     shown = inspect.signature(prepare).replace(return_annotation="xr.Dataset")
-    about = f"{inspect.getdoc(prepare)}\n\n{REFUSALS}"
-    vars(prepare_and_run).update(prepare=prepare, __signature__=shown, __doc__=about)
+    vars(prepare_and_run).update(prepare=prepare, __signature__=shown)
+    prepare_and_run.__doc__ = f"{inspect.getdoc(prepare) or ''}\n\n{OF_EVERY_STUDY}"
     return cast("Study[P]", prepare_and_run)
 
 

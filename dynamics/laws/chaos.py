@@ -106,21 +106,9 @@ def propagation_of_chaos(
 
     Raises
     ------
-    SolveError
-        If an integration fails.
-    KeyboardInterrupt
-        If Ctrl-C was pressed before two seeds were finished.
-    TypeError, ValueError
-        For bad arguments, before any work.
-
-    Warns
-    -----
-    UserWarning
-        If Σ a_p is not 1.
-
-    Notes
-    -----
-    The cost is that of `solve_spherical` at each width and seed.
+    SolveError, KeyboardInterrupt, TypeError, ValueError
+        If an integration fails, if Ctrl-C was pressed before two seeds were finished, or for bad arguments, before any
+        work. UserWarning says that Σ a_p is not 1.
 
     References
     ----------
@@ -137,7 +125,10 @@ def propagation_of_chaos(
     # === check
     check_problem(problem, SPHERICAL)
     counts = checked_increasing(widths, "widths", minimum=1)
-    numbers = _checked_seeds(seeds)
+    if isinstance(seeds, bool) or as_integer(seeds) is not None:
+        numbers = list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
+    else:
+        numbers = checked_increasing(seeds, "seeds", minimum=0)
     rtol, atol = checked_tolerances(rtol, atol)
     check_switch("progress", progress)
     schedule = default_chaos_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
@@ -153,8 +144,33 @@ def propagation_of_chaos(
     values, reason = _distances_of_starts(asked, counts, numbers, field, solver, progress=progress)
 
     # === return
+    exponents = {}
+    for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
+        exponents[f"{name}_exponent"], error = width_exponents(scaled, np.array(counts))
+        exponents[f"{name}_exponent_error"] = widening(scaled.shape[1]) * error
+    of_field = {"mean_field_loss": field["loss"].values, "loss_level_time": field["loss_level_time"].values}
     settings = {"particles": particles, "rtol": rtol, "atol": atol}
-    return uninterrupted(_labelled(asked, counts, numbers, field, values, reason, settings))
+    dataset = make_dataset(
+        {**values, **of_field, **exponents},
+        problem=asked,
+        title="Distance of spherical networks from their mean field",
+        coords={
+            "time": field["time"].values,
+            "width": np.array(counts),
+            "seed": np.array(numbers[: values["loss"].shape[1]]),
+            "loss_level": field["loss_level"].values,
+        },
+        solver={"answer": "chaos", "widths": counts, "seeds": numbers, **settings},
+        attributes={
+            "answer": "chaos",
+            "teacher_loss": field.attrs["teacher_loss"],
+            "stop_reason": str(reason),
+            **settings,
+        },
+        leading=("width", "seed"),
+        with_leading=("loss",),
+    )
+    return uninterrupted(dataset)
 
 
 def _distances_of_starts(
@@ -186,48 +202,6 @@ def _distances_of_starts(
         reason = StopReason.INTERRUPTED
     names = finished[0][0]
     return {name: np.array([[row[name] for row in rows] for rows in finished]).swapaxes(0, 1) for name in names}, reason
-
-
-def _labelled(
-    problem: Problem,
-    widths: list[int],
-    seeds: list[int],
-    field: xr.Dataset,
-    values: dict[str, Array],
-    reason: StopReason,
-    settings: dict[str, Any],
-) -> xr.Dataset:
-    """Return the dataset of the distances of the seeds that were finished, with exponents in the width."""
-    of_field = {"mean_field_loss": field["loss"].values, "loss_level_time": field["loss_level_time"].values}
-    return make_dataset(
-        {**values, **of_field, **_exponents(values, np.array(widths))},
-        problem=problem,
-        title="Distance of spherical networks from their mean field",
-        coords={
-            "time": field["time"].values,
-            "width": np.array(widths),
-            "seed": np.array(seeds[: values["loss"].shape[1]]),
-            "loss_level": field["loss_level"].values,
-        },
-        solver={"answer": "chaos", "widths": widths, "seeds": seeds, **settings},
-        attributes={
-            "answer": "chaos",
-            "teacher_loss": field.attrs["teacher_loss"],
-            "stop_reason": str(reason),
-            **settings,
-        },
-        leading=("width", "seed"),
-        with_leading=("loss",),
-    )
-
-
-def _exponents(values: dict[str, Array], widths: Integers) -> dict[str, Array]:
-    """Return both exponents in the width, and their errors, over time."""
-    found: dict[str, Array] = {}
-    for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
-        found[f"{name}_exponent"], error = width_exponents(scaled, widths)
-        found[f"{name}_exponent_error"] = widening(scaled.shape[1]) * error
-    return found
 
 
 def _distances(flow: xr.Dataset, followers: Array, moments: Array, system: MeanFieldSystem) -> dict[str, Array]:
@@ -290,13 +264,6 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
     """Return the schedule used when none is given, over the span of that of the mean field."""
     times = default_mean_field_schedule(problem).times
     return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
-
-
-def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
-    """Return the seeds of the starts as increasing integers; a number stands for the first ones, 0, 1, and so on."""
-    if isinstance(seeds, bool) or as_integer(seeds) is not None:
-        return list(range(checked_integer(seeds, "seeds", minimum=2, maximum=MOST_RUNS)))
-    return checked_increasing(seeds, "seeds", minimum=0)
 
 
 @dataclass(frozen=True)

@@ -86,18 +86,14 @@ def finite_size(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    betas : sequence of float
-        Decays β > ½.
+    information_exponent, betas : int, sequence of float
+        k ≥ 3 of the link h_k, and decays β > ½.
     sizes : sequence of int
         Numbers of directions P ≥ 16, increasing; m = 3 P neurons learn each.
     dimension : int
         d, at least the largest P.
     starts, seed : int
         Random starts of every size, and the seed of the first.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -121,24 +121,16 @@ def compute_frontier(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    beta : float
-        β; exponents exist for β > ½.
-    directions, dimension : int
-        P ≥ 16 and d ≥ P.
-    widths : sequence of int
-        At least three, increasing.
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and β; exponents exist for β > ½.
+    directions, dimension, widths : int, int, sequence of int
+        P ≥ 16, d ≥ P, and at least three increasing widths m.
     learning_rate : float
         Step η of population gradient descent, which is taken as its flow: it only scales compute.
     starts, seed : int
         Random starts of every width, for matched pairs and the sum formula, and the seed of the first.
-    coupled : bool
-        Integrate the exact coupled flow of the first start too.
-    largest_width : int, optional
-        Largest width of the coupled flow, by default 256.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
+    coupled, largest_width : bool, int, optional
+        Integrate the exact coupled flow of the first start too, up to this width, by default 256.
 
     Returns
     -------

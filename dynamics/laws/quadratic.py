@@ -139,18 +139,14 @@ def quadratic_laws(
 
     Parameters
     ----------
-    alpha : float
-        α > 0; exponents exist for α > ½ only.
-    directions : int
-        Number r of directions, at least 2 m.
+    alpha, directions : float, int
+        α > 0, exponents exist for α > ½ only; and number r of directions, at least 2 m.
     width : int
         Number m ≥ 15 of neurons, whose start has |w_i| = m^(−1/4); of the law in the width the largest.
     dimensions : sequence of int
         Input dimensions d ≥ r + m, increasing.
     starts, seed : int
         Random starts of every problem, and the seed of the first.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -140,10 +140,8 @@ def scaling_study(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    beta : float
-        β ≥ 0; exponents of the loss exist for β > ½ only.
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and β ≥ 0; exponents of the loss exist for β > ½ only.
     spectrum : float, optional
         Decay α of the eigenvalues of the inputs' covariance, from 0 to 1; by default inputs are isotropic. Exponents
         hold for s_1/tr Σ of at most about 0.01. A pair takes about 55 ms.
@@ -156,8 +154,6 @@ def scaling_study(
         Integrate the exact coupled flow instead of matched pairs: P = 32 takes about a minute.
     workers : int, optional
         Number of processes of the coupled flow, by default one per core. Results do not depend on it.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -106,22 +106,16 @@ def transfer_study(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    beta : float
-        Decay β of the teacher's coefficients.
-    directions, dimension : int
-        P ≥ 2 and d ≥ P.
-    widths : sequence of int
-        At least four, increasing.
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and decay β of the teacher's coefficients.
+    directions, dimension, widths : int, int, sequence of int
+        P ≥ 2, d ≥ P, and at least four increasing widths.
     steps : int
         Steps of every run, whatever its step size.
     starts, seed : int
         Random starts of every width, and the seed of the first.
     workers : int, optional
         Number of processes, by default one per core. Results do not depend on it.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -219,5 +219,5 @@ def _predicted(
     if seeds is None:
         outliers = np.array([estimator.outlier(dimension, n) for n in samples])
     else:
-        outliers = np.array([[estimator.outlier_of_sample(dimension, n, seed) for n in samples] for seed in seeds])
+        outliers = np.array([[estimator.outlier(dimension, n, seed) for n in samples] for seed in seeds])
     return {"predicted_overlap_squared": outliers[..., 0], "top_eigenvalue": outliers[..., 1]}

@@ -19,12 +19,12 @@ from .quadratic import check_quadratic as check_quadratic
 from .quadratic import frame_escape as frame_escape
 from .quadratic import frame_rivals as frame_rivals
 from .quadratic import rate_limits as rate_limits
-from .reached import NetworkLimit as NetworkLimit
-from .reached import network_limit as network_limit
 from .recovery import ACROSS as ACROSS
 from .recovery import first_coordinates as first_coordinates
 from .recovery import make_estimator as make_estimator
 from .recovery import stream as stream
+from .stability import NetworkLimit as NetworkLimit
+from .stability import network_limit as network_limit
 from .step_noise import FAR_APART as FAR_APART
 from .step_noise import LearnedBias as LearnedBias
 from .step_noise import Rivals as Rivals

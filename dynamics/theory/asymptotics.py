@@ -83,33 +83,25 @@ def asymptotic_exponents(
        (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
 
     Entries are NaN, with a note, for information exponents k < 3, β ≤ ½ or no declared law (neither β nor r).
-
-    References
-    ----------
-    Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is ∝ a_p² ∝
-    T_p^(−2).
+    Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is
+    ∝ a_p² ∝ T_p^(−2).
 
     Examples
     --------
-    >>> asymptotic_exponents(4, 1.0).loss_time
-    -1.0
-    >>> asymptotic_exponents(4, None, ratio=0.8).loss_samples
-    -1.0
+    >>> asymptotic_exponents(4, 1.0).loss_time, asymptotic_exponents(4, None, ratio=0.8).loss_samples
+    (-1.0, -1.0)
     """
-    k = float(information_exponent) if information_exponent >= 3 else np.nan
-    notes = []
-    if information_exponent < 3:
-        notes.append("no exponents: below information exponent 3 directions do not decouple")
-    spectrum = _note_on_spectrum(beta, ratio)
-    if spectrum is not None:
+    decouples = information_exponent >= 3
+    k = float(information_exponent) if decouples else np.nan
+    notes = [] if decouples else ["no exponents: below information exponent 3 directions do not decouple"]
+    if (spectrum := _note_on_spectrum(beta, ratio)) is not None:
         notes.append(spectrum)
     if alpha != 0.0:
         notes.append(NOTE_NO_DECAY if alpha is None else NOTE_DECAY)
     decay = np.nan if alpha is None else alpha
-    power = beta if beta is not None and information_exponent >= 3 else np.nan
-    b = power if power > 0.5 else np.nan
-    later = 0.5 * decay * k
-    is_geometric = beta is None and ratio is not None and information_exponent >= 3 and alpha is not None
+    power = beta if beta is not None and decouples else np.nan
+    b, later = power if power > 0.5 else np.nan, 0.5 * decay * k
+    is_geometric = beta is None and ratio is not None and decouples and alpha is not None
     return AsymptoticExponents(
         loss_time=-2.0 if is_geometric else (1 - 2 * b) / (b + later),
         loss_width=1 - 2 * b,
@@ -156,8 +148,8 @@ def ideal_curve(
 ) -> tuple[Array, Array]:
     """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
 
-    P is at least 16 and β > 0. The ranks are the smallest and largest r, within 1 and P; by default 1 and P^0.75, the
-    window of `dynamics.theory.fits.default_window`.
+    P ≥ 16, β > 0. `ranks` are the smallest and largest r, from 1 and below P; by default 1 and P^0.75, the window of
+    `dynamics.theory.fits.default_window`.
     """
     count = checked_integer(num_directions, "num_directions", minimum=FEWEST_DIRECTIONS)
     power = checked_number(beta, "beta", positive=True)

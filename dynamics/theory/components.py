@@ -17,6 +17,7 @@ stays.
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -46,14 +47,7 @@ LONELY = 0.05
 
 
 def mean_derivatives_at(link: HermiteExpansion, count: int, variance: float, bias: float) -> Array:
-    """Return D_j = E σ^(j)(√variance z + bias) for j < count, in the sense of distributions, by quadrature.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> mean_derivatives_at(hermite.expand("z^2"), 3, 4.0, 1.0).round(12).tolist()
-    [5.0, 2.0, 2.0]
-    """
+    """Return D_j = E σ^(j)(√variance z + bias) for j < count, in the sense of distributions, by quadrature."""
     length = math.sqrt(variance)
     c = _scaled(link, count - 1, length, bias).coefficients
     return np.array([math.sqrt(math.factorial(j)) * c[j] / length**j for j in range(count)])
@@ -72,69 +66,37 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
     A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which is zero for ever where D_|α| is: an odd link
     without biases has D_2 = D_4 = … = 0, relu without biases D_3 = D_5 = … = 0. Norms and biases that move are tried
     at several values.
-
-    Examples
-    --------
-    >>> from dynamics import Problem, Student, Teacher
-    >>> student = Student(activation="relu", width=4)
-    >>> blind_components(Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2*x3"), dimension=9))
-    ('x1*x2*x3',)
     """
     student, components = problem.student, problem.teacher.components
     if not isinstance(student, Student) or not components:
         return ()
     degrees = np.array([component.degree for component in components])
-    seen = np.zeros(degrees.max() + 1)
-    for length, bias in _neurons_tried(problem, student):
-        scaled = _scaled(student.activation, seen.size - 1, length, bias)
+    seen, start = np.zeros(degrees.max() + 1), problem.network_start()
+    factors = (1.0,) if student.first_layer == "sphere" else LENGTHS
+    shifts = SHIFTS if student.biases == "trained" else (0.0,)
+    lengths = np.linalg.norm(start.weights, axis=1)
+    # Lengths that differ by rounding alone say the same.
+    neurons = sorted({(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)})
+    for (length, bias), factor, shift in product(neurons, factors, shifts):
+        scaled = _scaled(student.activation, seen.size - 1, factor * length, shift + bias)
         seen = np.maximum(seen, np.abs(scaled.coefficients) / math.sqrt(scaled.norm_squared))
         if (seen[degrees] > ZERO).all():
             return ()
     return tuple(component.name for component in components if seen[component.degree] <= ZERO)
 
 
-def _neurons_tried(problem: Problem, student: Student) -> Iterator[tuple[float, float]]:
-    """Yield length and bias of every neuron at the start, and others near by where they move."""
-    start = problem.network_start()
-    lengths = np.linalg.norm(start.weights, axis=1)
-    factors = (1.0,) if student.first_layer == "sphere" else LENGTHS
-    shifts = SHIFTS if student.biases == "trained" else (0.0,)
-    # Lengths that differ by rounding alone say the same.
-    for length, bias in sorted({(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)}):
-        yield from ((factor * length, shift + bias) for factor in factors for shift in shifts)
-
-
 def predicted_component_times(problem: Problem) -> Array:
-    """Return the times at which components are learned by the law of a monomial's saddle, NaN where it does not hold.
+    """Return the times (components,) at which these are learned by the law of a monomial's saddle, in flow time.
 
     It is exact to O(|M|) for one neuron on the sphere with a fixed second layer, and gives the least time of all
     neurons where several do not move each other until then; for components of degree 3 and more whose axes no
-    component before them has.
-
-    Returns
-    -------
-    ndarray, shape (components,)
-        Times in units of the flow's; inf where no neuron can escape.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dynamics import Problem, Student, Teacher
-    >>> start = np.array([[1.0, 0.7, -0.5, 99.99]]) / 100
-    >>> student = Student(
-    ...     activation="erf", width=1, first_layer="sphere", second_layer="fixed", initial_second_layer=[0.8],
-    ...     biases="fixed", initial_biases=[0.4],
-    ... )
-    >>> teacher = Teacher.polynomial("x1*x2*x3")
-    >>> problem = Problem(student=student, teacher=teacher, dimension=10**4, initial_weights=start)
-    >>> predicted_component_times(problem).round(0).tolist()
-    [689.0]
+    component before them has. It is NaN where the law does not hold, and inf where no neuron can escape.
     """
     student, components = problem.student, problem.teacher.components
     times = np.full(len(components), np.nan)
-    if not isinstance(student, Student) or student.first_layer != "sphere" or student.second_layer != "fixed":
+    if not isinstance(student, Student) or student.biases == "trained":
         return times
-    if student.biases == "trained":
+    if (student.first_layer, student.second_layer) != ("sphere", "fixed"):
         return times
     known: set[int] = set()
     for index, component in enumerate(components):
@@ -164,14 +126,7 @@ def _least_time(problem: Problem, student: Student, component: Component) -> flo
 def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     r"""Return the time that dM_a/dt = κ α_a M^α/M_a takes to infinity, Σ α_a ≥ 3; inf if it stays at a saddle.
 
-    Parameters
-    ----------
-    kappa : float
-        κ, of either sign, in units of 1/time.
-    M : ndarray, shape (axes,)
-        Start.
-    alpha : ndarray, shape (axes,)
-        Exponents α_a ≥ 1.
+    κ, of either sign, is in units of 1/time; the start M and the exponents α_a ≥ 1 have the shape (axes,).
 
     Examples
     --------
@@ -186,11 +141,9 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
     if kappa * np.prod(M**alpha) > 0:
         return _climb(u, alpha) / abs(kappa)
     share = u / alpha
-    least = int(np.argmin(share))
-    ties = np.sum(share <= share[least] * (1.0 + 1e-14))
-    if alpha[least] != 1.0 or ties > 1:
+    least, turn = int(np.argmin(share)), float(share.min())
+    if alpha[least] != 1.0 or np.sum(share <= turn * (1.0 + 1e-14)) > 1:
         return math.inf
-    turn = float(share[least])
     left = u - alpha * turn
     left[least] = 0.0
     return (_descent(u, alpha, turn) + _climb(left, alpha)) / abs(kappa)

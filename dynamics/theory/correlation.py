@@ -81,14 +81,7 @@ def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
 
 
 def transit_integral(way: Escape, velocity: Callable[[Array], Array]) -> float:
-    r"""Return ∫ dx/x' along a way, inf where x' vanishes or leads away; `velocity` is x' as a function of C.
-
-    Examples
-    --------
-    >>> way = Escape(np.arctanh(0.1), np.arctanh(0.5), np.zeros(1), 0.1)
-    >>> round(transit_integral(way, lambda C: C), 8)  # ln(sinh x/sinh x_0)
-    1.74825378
-    """
+    """Return ∫ dx/x' along a way, inf where x' vanishes or leads away; `velocity` is x' as a function of C."""
     from scipy.integrate import quad
 
     if way.first == way.last:
@@ -107,15 +100,6 @@ def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1,
     """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
 
     Time is η · step. Raises ValueError for a learning rate where the means of a step are not known.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> asked = {"teacher": Teacher([1.0]), "width": 1, "dimension": 64, "student": "spherical"}
-    >>> start = ([[0.125]], [[1.0]], [1.0])
-    >>> problem = Problem(activation="he3", objective="correlation", initial_overlaps=start, **asked)
-    >>> round(mean_time(problem, level=0.5), 7)
-    2.1412163
     """
     way = escape_of(problem, level)
     means = step_means(problem) if learning_rate > 0.0 else None

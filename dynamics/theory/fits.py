@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -60,13 +60,7 @@ class PowerLawFit:
 
 @lru_cache
 def widening(samples: int) -> float:
-    """Return the factor of the standard error from this many samples, so that ± 2 of it are Student's 95.4 %.
-
-    Examples
-    --------
-    >>> round(widening(4), 3), round(widening(8), 3), round(widening(1000), 3)
-    (1.653, 1.214, 1.001)
-    """
+    """Return the factor of the standard error from this many samples, so that ± 2 of it are Student's 95.4 %."""
     # By bisection, since scipy.special takes a tenth of a second to load where nothing else needs it.
     freedom, (low, high) = samples - 1, (0.0, math.pi / 2)
     while low < (middle := 0.5 * (low + high)) < high:
@@ -110,8 +104,8 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     a staircase are correlated over whole steps, so the usual error of least squares is far too small. The standard
     error is that of a delete-one-block jackknife over B = 8 contiguous blocks of log x (fewer when there are fewer than
     16 points, at least 3): se² = w² (B − 1)/B Σ_b (s_b − s̄)², w = `widening(B)`. It is honest while a block is longer
-    than the correlation.
-    It is too small for a curve whose deviations accumulate like a random walk, and it says nothing of one that bends.
+    than the correlation. It is too small for a curve whose deviations accumulate like a random walk, and it says
+    nothing of one that bends.
 
     Examples
     --------
@@ -120,8 +114,29 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     >>> round(fit.exponent, 12), round(fit.prefactor, 12)
     (-1.0, 3.0)
     """
-    log_x, log_y, used = _window_logs(x, y, window)
-    count = log_x.size
+    px, py = float_array(x, "x"), float_array(y, "y")
+    require(
+        px.ndim == 1 and px.shape == py.shape,
+        f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
+    )
+    require(not (np.diff(px) <= 0.0).any(), "Argument `x` must increase, but does not.")
+    given: object = (-np.inf, np.inf) if window is None else window
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
+        raise TypeError(msg)
+    low, high = (checked_real(end, "window") for end in given)
+    inside = (px >= low) & (px <= high)
+    require(
+        np.count_nonzero(inside) >= FEWEST_POINTS,
+        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
+        f"{np.count_nonzero(inside)}.",
+    )
+    px, py = px[inside], py[inside]
+    require(
+        (px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all(),
+        "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
+    )
+    log_x, log_y, count = np.log(px), np.log(py), px.size
     grid = np.linspace(log_x[0], log_x[-1], count)
     if np.max(np.abs(grid - log_x)) > _UNIFORM_TOLERANCE * (grid[1] - grid[0]):
         log_y = np.interp(grid, log_x, log_y)
@@ -133,7 +148,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
         exponent=exponent,
         standard_error=float(np.sqrt(spread)) * widening(len(blocks)),
         prefactor=float(np.exp(intercept)),
-        window=used,
+        window=(float(px[0]), float(px[-1])),
         count=count,
     )
 
@@ -145,18 +160,9 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
 
     w = `widening(R)`. `y` has one row per run, shape (R, N); points that are not positive and finite in every run are
     left out. Exponent, error and prefactor are NaN if fewer than 6 points are left. With one run the error is the
-    jackknife of `fit_power_law`.
-
-    The slope of least squares is linear in ln y: that of the mean of ln y is the mean of the slopes s_r of the runs,
-    and a bootstrap over runs, with infinitely many resamples and made unbiased, has the error above, but for w. The
-    window is taken as given; where it depends on the runs, `dynamics.laws.scaling_laws.over_starts` says more.
-
-    Examples
-    --------
-    >>> x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    >>> fit = fit_runs(x, [[v**0.9 for v in x], [v**1.1 for v in x]])
-    >>> round(fit.exponent, 12), round(fit.standard_error, 12)
-    (1.0, 0.698386509962)
+    jackknife of `fit_power_law`. A bootstrap over runs, with infinitely many resamples and made unbiased, has the error
+    above, but for w. The window is taken as given; where it depends on the runs,
+    `dynamics.laws.scaling_laws.over_starts` says more.
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     require(
@@ -192,12 +198,6 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     x is positive; points where ln y or its error δ_i is not finite are left out; without errors these are zero. Equal
     weights keep the fitted exponent of a curve that bends the same for points of any error, so that SGD and the
     equation it is held against are fitted alike.
-
-    Examples
-    --------
-    >>> fit = fit_slope([1.0, 2.0, 4.0], np.log([3.0, 12.0, 48.0]), [0.1, 0.1, 0.1])
-    >>> round(fit.exponent, 12), round(fit.standard_error, 6), round(fit.prefactor, 12)
-    (2.0, 0.102014, 3.0)
     """
     values = np.asarray(log_y, dtype=np.float64)
     spread = np.zeros_like(values) if errors is None else np.asarray(errors, dtype=np.float64)
@@ -248,13 +248,6 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
     record. The last directions are left out because the sum over those still to come is then far from its limit.
     Learned times count where there are any, emergence times else. None is returned if fewer than 4 directions are
     learned, or fewer than 6 recorded times with a positive loss lie between: a step or two make no power law.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> curve = {"time": np.geomspace(1, 100, 50), "loss": np.ones(50), "learned_time": np.array([2.0, 4.0, 8.0, 99.0])}
-    >>> default_window(curve)
-    (2.0, 8.0)
     """
     time, loss = np.asarray(dataset["time"], dtype=np.float64), np.asarray(dataset["loss"], dtype=np.float64)
     for name in ("learned_time", "emergence_time"):
@@ -271,35 +264,6 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
             usable = np.count_nonzero(inside) >= FEWEST_POINTS and bool((loss[inside] > 0.0).all())
             return (low, high) if usable else None
     return None
-
-
-def _window_logs(
-    x: ArrayLike, y: ArrayLike, window: tuple[float, float] | None
-) -> tuple[Array, Array, tuple[float, float]]:
-    """Return ln x and ln y inside the window, checked, and the smallest and largest x there."""
-    px, py = float_array(x, "x"), float_array(y, "y")
-    require(
-        px.ndim == 1 and px.shape == py.shape,
-        f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",
-    )
-    require(not (np.diff(px) <= 0.0).any(), "Argument `x` must increase, but does not.")
-    given: object = (-np.inf, np.inf) if window is None else window
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
-        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
-        raise TypeError(msg)
-    low, high = (checked_real(end, "window") for end in given)
-    inside = (px >= low) & (px <= high)
-    require(
-        np.count_nonzero(inside) >= FEWEST_POINTS,
-        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
-        f"{np.count_nonzero(inside)}.",
-    )
-    px, py = px[inside], py[inside]
-    require(
-        (px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all(),
-        "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
-    )
-    return np.log(px), np.log(py), (float(px[0]), float(px[-1]))
 
 
 def _line(x: Array, y: Array) -> tuple[float, float]:
@@ -357,55 +321,41 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
         f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
     )
     logs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing)))
-    found = _read(m, eta, logs.mean(axis=2))
-    rng = np.random.default_rng(0)
-    runs = L.shape[2]
-    again = []
+    found: dict[str, Any] = _read(m, eta, logs.mean(axis=2))
+    rng, runs, again = np.random.default_rng(0), L.shape[2], []
     for _ in range(RESAMPLES if runs > 1 else 0):
         chosen = rng.integers(runs, size=(m.size, 1, runs))
         again.append(_read(m, eta, np.take_along_axis(logs, np.broadcast_to(chosen, logs.shape), axis=2).mean(axis=2)))
     # A resampled mean varies (R − 1)/R times as much as the mean.
     widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else 1.0
-    errors = [widened * _spread([one[at] for one in again], found[at]) for at in range(len(found))]
-    log_rate, log_loss, gap, drift, cost, x, y, excess = found
+    error: dict[str, Any] = {
+        name: widened * _spread([one[name] for one in again], value) for name, value in found.items()
+    }
+    del error["best_loss"]
+    gap, cost = (found[name][:-1] for name in ("loss_gap", "transfer_cost"))
     return Transfer(
-        best_rate=np.exp(log_rate),
-        best_loss=np.exp(log_loss),
-        loss_gap=gap,
-        rate_drift=drift,
-        transfer_cost=cost,
-        best_rate_error=errors[0],
-        loss_gap_error=errors[2],
-        rate_drift_error=errors[3],
-        transfer_cost_error=errors[4],
-        gap_exponent=float(x),
-        drift_exponent=float(y),
-        excess=float(excess),
-        gap_exponent_error=float(errors[5]),
-        drift_exponent_error=float(errors[6]),
-        excess_error=float(errors[7]),
-        verdict=_verdict(drift, errors[3], float(excess), float(errors[7])),
-        cost_share=_cost_share(cost[:-1], errors[4][:-1], gap[:-1], errors[2][:-1]),
+        **found | {name: np.exp(found[name]) for name in ("best_rate", "best_loss")},
+        **{f"{name}_error": value for name, value in error.items()},
+        verdict=_verdict(found["rate_drift"], error["rate_drift"], found["excess"], error["excess"]),
+        cost_share=_cost_share(cost, error["transfer_cost"][:-1], gap, error["loss_gap"][:-1]),
     )
 
 
-def _read(m: Array, eta: Array, logs: Array) -> tuple[Array, ...]:
-    """Return ln η*, ln L*, gap, drift, cost, and the exponents of gap and drift with the excess, from ln L (W, E)."""
-    best = np.array([_least(np.log(eta), row) for row in logs])
-    log_rate, log_loss = best.T
-    gap = np.expm1(log_loss - log_loss[-1])
-    drift = np.abs(log_rate - log_rate[-1])
-    slopes = [
+def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
+    """Return the fields of `Transfer` that are read off ln L (W, E), with ln η* and ln L* as best rate and loss."""
+    log_rate, log_loss = np.array([_least(np.log(eta), row) for row in logs]).T
+    gap, drift = np.expm1(log_loss - log_loss[-1]), np.abs(log_rate - log_rate[-1])
+    x, y = (
         fit_slope(m[:-1], np.log(np.where(values[:-1] > 0.0, values[:-1], np.nan))).exponent for values in (gap, drift)
-    ]
-    x, y = map(np.asarray, slopes)
+    )
     # Both ends of the difference are read off the same chords, so that no drift means no cost.
     there, here = (
         np.array([np.interp(at, np.log(eta), row) for at, row in zip(rates, logs, strict=True)])
         for rates in (np.full_like(log_rate, log_rate[-1]), log_rate)
     )
     cost = np.expm1(np.maximum(there - here, 0.0))
-    return log_rate, log_loss, gap, drift, cost, x, y, np.asarray(y - 0.5 * x)
+    of_widths = {"best_rate": log_rate, "best_loss": log_loss, "loss_gap": gap, "rate_drift": drift}
+    return {**of_widths, "transfer_cost": cost, "gap_exponent": x, "drift_exponent": y, "excess": y - 0.5 * x}
 
 
 def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
@@ -422,16 +372,14 @@ def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
     return float(log_rates[at] - slope / (2.0 * bend)), float(height - slope**2 / (4.0 * bend))
 
 
-def _spread(values: list[Array], like: Array) -> Array:
-    """Return the standard deviation over resamples; NaN unless at least half of them are known."""
+def _spread(values: list[Any], like: Any) -> Any:
+    """Return the standard deviation over resamples; NaN unless more than half of them are known."""
     if not values:
-        return np.full_like(like, np.nan)
-    stacked = np.stack(values)
-    known = np.isfinite(stacked)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, stacked, 0.0).sum(axis=0) / count
-    spread = np.sqrt(np.where(known, (stacked - mean) ** 2, 0.0).sum(axis=0) / count)
-    return np.where(known.mean(axis=0) > 0.5, spread, np.nan)
+        return like * np.nan
+    stacked = np.ma.masked_invalid(np.stack(values))
+    known = 1.0 - np.ma.getmaskarray(stacked).mean(axis=0)
+    found = np.where(known > 0.5, np.ma.filled(stacked.std(axis=0), np.nan), np.nan)
+    return found if found.ndim else float(found)
 
 
 def _cost_share(cost: Array, cost_error: Array, gap: Array, gap_error: Array) -> float:

@@ -39,10 +39,10 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import require, share_of_limit
 from dynamics.problem.student import HOMOGENEOUS
-from dynamics.theory.converged import fitted_limit, fitted_neurons
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
-from dynamics.theory.step_noise import fourth_moment_of_derivative, means_of
+from dynamics.theory.stability import fitted_limit, fitted_neurons, network_limit
+from dynamics.theory.step_noise import means_of
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ MOST_DENSE = 400
 
 
 def checked_learning_rate(learning_rate: object, method: str) -> float | None:
-    """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not.
-
-    Examples
-    --------
-    >>> checked_learning_rate(0.1, "gradient-descent")
-    0.1
-    """
+    """Return a positive learning rate as a float; None is the flow, which "gradient-descent" has not."""
     if learning_rate is not None:
         return checked_number(learning_rate, "learning_rate", positive=True)
     require(
@@ -79,13 +73,6 @@ def resolved_rate(
     The limit is that of `learning_rate_limit` for SGD of B samples per step, and that of `descent_limit` where the
     population gradient is descended. None stays None. Raises TypeError or ValueError for anything else, and where the
     limit that a share is of is not known.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16)
-    >>> resolved_rate(problem, "0.1x", descends=True), resolved_rate(problem, 0.2)
-    (0.05, 0.2)
     """
     if learning_rate is None:
         return None
@@ -128,12 +115,6 @@ def descent_limit(problem: Problem) -> float:
     neurons the Hessian has blocks ∂_w ∂_w' k. Neurons that share a direction change no eigenvalue but zero: only their
     Σ n_i = a_p enters, so that the limit does not depend on the width. With `inputs` the Hessian in ŵ = Σ^½ w has
     Σ^½ on both sides: λ_max is the largest of 4 a_p s_p g(1) and a_p g'(1) max_{l≠p} s_l for directions on axes.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> descent_limit(Problem(activation="he4", teacher=Teacher([1.0, 0.5]), width=4, dimension=16))
-    0.5
     """
     check_problem(problem, fields=("inputs",))
     link, a = problem.activation, problem.teacher.coefficients
@@ -257,12 +238,26 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         return float(rate_limits(problem).max())
     check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=("inputs",))
     if not neurons_decouple(problem):
-        return _limit_of_pairs(problem, size)
+        require(
+            problem.inputs is None,
+            "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit "
+            "with `inputs`, but has not.",
+        )
+        if (fitted := fitted_neurons(problem)) is not None:
+            return fitted_limit(problem, fitted, size)
+        require(
+            not is_homogeneous(problem),
+            f"Argument `width` must be at least {problem.teacher.num_directions}, the number of directions, for a "
+            f"learning-rate limit of the homogeneous student where its link has c_1 ≠ 0 or its teacher is not "
+            f"orthonormal, but is {problem.width}.",
+        )
+        # Deviations of different neurons move together.
+        return min(network_limit(problem, size))
     if problem.inputs is not None:
-        return whitened_limit(problem, size)
+        return 1.0 / largest_growth(Squares.of(problem), size)
     a = np.sort(problem.teacher.coefficients)[::-1][: problem.width]
     slope = float(problem.activation.kernel_derivative(1.0))
-    fourth = fourth_moment_of_derivative(problem.activation)
+    (fourth,) = means_of(problem.activation, [(0, 4, 0)])
     spread = max(fourth - slope**2, 0.0)
 
     def secular(value: float) -> float:
@@ -276,27 +271,6 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     return size * 2.0 * slope / largest / problem.dimension
 
 
-def _limit_of_pairs(problem: Problem, batch_size: int) -> float:
-    """Return η* where deviations of different neurons move together, or raise ValueError: it is not known."""
-    require(
-        problem.inputs is None,
-        "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit with "
-        "`inputs`, but has not.",
-    )
-    fitted = fitted_neurons(problem)
-    if fitted is not None:
-        return fitted_limit(problem, fitted, batch_size)
-    require(
-        not is_homogeneous(problem),
-        f"Argument `width` must be at least {problem.teacher.num_directions}, the number of directions, for a "
-        f"learning-rate limit of the homogeneous student where its link has c_1 ≠ 0 or its teacher is not orthonormal, "
-        f"but is {problem.width}.",
-    )
-    from dynamics.theory.reached import network_limit
-
-    return min(network_limit(problem, batch_size))
-
-
 def needs_flow(problem: Problem) -> bool:
     """Return whether `learning_rate_limit` integrates the flow of a network."""
     return not (is_homogeneous(problem) or is_frame(problem)) and fitted_neurons(problem) is None
@@ -306,21 +280,6 @@ def neurons_decouple(problem: Problem) -> bool:
     """Return whether squares of deviations of converged neurons move alone: orthonormal directions and c_1 = 0."""
     link, teacher = problem.activation, problem.teacher
     return is_homogeneous(problem) and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
-
-
-def whitened_limit(problem: Problem, batch_size: int) -> float:
-    """Return η* of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
-    axes, teacher = cast("Axes", problem.input_axes()), problem.teacher
-    speed, learned = axes.eigenvalues[: teacher.span], first_learned(problem)
-    beyond = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
-    others = np.flatnonzero(beyond)
-    squares = Squares(
-        teacher.coefficients[learned],
-        np.append(speed[learned], axes.eigenvalue[others]),
-        np.append(np.ones(learned.size), beyond[others].astype(np.float64)),
-        Means.of(problem.activation),
-    )
-    return 1.0 / largest_growth(squares, batch_size)
 
 
 class Means(NamedTuple):
@@ -351,6 +310,17 @@ class Squares(NamedTuple):
     s: Array
     counts: Array
     means: Means
+
+    @classmethod
+    def of(cls, problem: Problem) -> Squares:
+        """Return those of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
+        axes, teacher = cast("Axes", problem.input_axes()), problem.teacher
+        speed, learned = axes.eigenvalues[: teacher.span], first_learned(problem)
+        beyond = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
+        others = np.flatnonzero(beyond)
+        s = np.append(speed[learned], axes.eigenvalue[others])
+        counts = np.append(np.ones(learned.size), beyond[others].astype(np.float64))
+        return cls(teacher.coefficients[learned], s, counts, Means.of(problem.activation))
 
     def decay(self) -> Array:
         """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""

@@ -75,11 +75,9 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
 
     Raises
     ------
-    TypeError
-        If an argument is of another kind.
-    ValueError
-        If the link is not a polynomial or has too many diagrams (every link up to degree 20 passes, h_k up to k = 70),
-        or if the weights do not fit the problem.
+    TypeError, ValueError
+        If an argument is of another kind, if the weights do not fit the problem, or if the link is not a polynomial or
+        has too many diagrams (every link up to degree 20 passes, h_k up to k = 70).
 
     Notes
     -----
@@ -104,8 +102,14 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
         teacher_products = start.teacher_overlap * rho[:, None]
         student_products = start.student_overlap * np.outer(rho, rho)
     else:
-        rows = _checked_weights(problem, weights)
-        on_span = rows[:, : problem.teacher.span]
+        rows, span, d = float_array(weights, "weights"), problem.teacher.span, problem.dimension
+        require(
+            rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d,
+            f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
+            f"but has shape {rows.shape}.",
+        )
+        check_rows("weights", rows)
+        on_span = rows[:, :span]
         directions = problem.teacher.directions
         teacher_products = on_span if directions is None else on_span @ directions.T
         student_products = rows @ rows.T
@@ -144,14 +148,6 @@ def moments_of_overlaps(
     ------
     TypeError, ValueError
         As `one_step_moments`.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> problem = Problem(activation="he4", teacher=Teacher([1.0]), width=1, dimension=64)
-    >>> converged = moments_of_overlaps(problem, [[1.0]], [[1.0]])
-    >>> bool(abs(converged.student_second[0, 0]) < 1e-9)
-    True
     """
     check_problem(problem)
     B = checked_integer(batch_size, "batch_size", minimum=1)
@@ -183,19 +179,6 @@ def moments_of_overlaps(
         student_second=parts.drift_gram + (second - parts.drift_gram) / B,
         student_second_per_dimension=parts.slope / B,
     )
-
-
-def _checked_weights(problem: Problem, weights: ArrayLike) -> Array:
-    """Return weights (m, D) with finite rows of positive length, on axes that the problem has."""
-    rows = float_array(weights, "weights")
-    span, d = problem.teacher.span, problem.dimension
-    require(
-        rows.ndim == 2 and rows.shape[0] == problem.width and (span <= rows.shape[1] <= d),
-        f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
-        f"but has shape {rows.shape}.",
-    )
-    check_rows("weights", rows)
-    return rows
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:

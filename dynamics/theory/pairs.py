@@ -195,9 +195,7 @@ def _overlap_from_normal(normal: Array, dimension: int) -> Array:
     half = 0.5 * (dimension - 1)
     z = np.linspace(0.0, float(normal.max(initial=1.0)) + 0.5, _QUANTILE_KNOTS)[1:]
     square = np.where(
-        z < 1.0,
-        betaincinv(0.5, half, erf(z / np.sqrt(2.0))),
-        betainccinv(0.5, half, erfc(z / np.sqrt(2.0))),
+        z < 1.0, betaincinv(0.5, half, erf(z / np.sqrt(2.0))), betainccinv(0.5, half, erfc(z / np.sqrt(2.0)))
     )
     spline = CubicSpline(z, np.log(square) - 2.0 * np.log(z))
     overlap: Array = np.empty_like(normal)
@@ -243,12 +241,6 @@ class FarSide:
         """Return the overlaps with θ from which C² = ½ is as far in time, shape of `overlap`.
 
         What never emerges keeps its order far below all others: such a neuron is taken where no other is left.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> FarSide(np.array([0.0, 0, 0, 0, 0.8, 0.6])).equivalent(np.array([0.2, -0.2])).round(4).tolist()
-        [0.2, 0.1596]
         """
         found = np.maximum(overlap, 0.0)
         there = overlap < 0.0
@@ -266,13 +258,6 @@ class FarSide:
         """Return τ = a t until neurons of negative overlap have half of their final weight, n g(C) = r² a g(1) / 2.
 
         `ratio` is a / n_0 at the start; shape of both.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> side = FarSide(np.array([0.0, 0, 0, 0, 0.8, 0.6]))
-        >>> side.half_learned(np.array([-0.3]), np.array([1e4])).round(3).tolist()
-        [10.695]
         """
         xi = np.minimum(logit_of_square(overlap), _LARGEST)
         table = self._table(-1, float(xi.min()))
@@ -386,18 +371,16 @@ def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[tuple[Array, Arra
             own = _OfOneTable(which, here, xi, a[here], a[here] / pairs.squared_norm[here])
             by_table.setdefault(table, []).append(own)
     for table, parts in by_table.items():
-        xi, ratio = (np.concatenate(same) for same in ([part.xi for part in parts], [part.ratio for part in parts]))
+        xi, ratio = (np.concatenate(same) for same in zip(*((part.xi, part.ratio) for part in parts), strict=True))
         wait, after = np.empty_like(xi), np.empty_like(xi)
         for begin in range(0, xi.size, _CHUNK):
             some = slice(begin, begin + _CHUNK)
             wait[some] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
             after[some] = table.learned_after(xi[some], ratio[some])
-        ends = np.cumsum([part.xi.size for part in parts])
-        for part, end in zip(parts, ends.tolist(), strict=True):
-            own_times = slice(end - part.xi.size, end)
+        ends = np.cumsum([part.xi.size for part in parts])[:-1]
+        for part, own_wait, own_after in zip(parts, np.split(wait, ends), np.split(after, ends), strict=True):
             emergence, learned = found[part.which]
-            emergence[part.here] = wait[own_times] / part.a
-            learned[part.here] = after[own_times] / part.a
+            emergence[part.here], learned[part.here] = own_wait / part.a, own_after / part.a
     return found
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -131,16 +131,6 @@ def predict(problem: Problem) -> EmergencePrediction:
     neuron, for any k. For k ≥ 3 O(m P log(m P)) for the matching. Above 2^24 entries
     of the overlap matrix a random start is not drawn; the matched overlaps are, from their distribution
     (`dynamics.theory.pairs.draw_matched_overlaps`), at O(P).
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> overlaps = ([[0.5, 0.0]], [[1.0]], [1e-4])
-    >>> problem = Problem(
-    ...     activation="he4", teacher=Teacher([1.0, 0.5]), width=1, dimension=8, initial_overlaps=overlaps
-    ... )
-    >>> predict(problem).predicted_emergence_time.round(6).tolist()
-    [0.387327, inf]
     """
     if is_correlation(problem):
         return _predict_correlation(problem)
@@ -171,15 +161,12 @@ def _predict_pairs(problems: list[Problem]) -> list[EmergencePrediction]:
     found = []
     for k, (problem, side, (first, learning, drawn)) in enumerate(zip(problems, sides, matched, strict=True)):
         emergence, learned = times[k]
-        if k in times_of_later:
-            learned = times_of_later[k][1]
+        _, learned = times_of_later.get(k, (emergence, learned))
         notes = [NOTE_DRAWN] if drawn else []
+        share = None if side is None else side.share
         if side is not None:
             notes += side_notes(side, first, learning)
-        leading, share = (
-            leading_order(problem.activation, problem.teacher.coefficients, first.overlap),
-            None if side is None else side.share,
-        )
+        leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)
         found.append(_of_pairs(problem, first, learning, (leading, emergence, learned), notes, far_side_share=share))
     return found
 
@@ -233,16 +220,16 @@ def _predict_whitened(problem: Problem) -> EmergencePrediction:
 def _predict_linearised(problem: Problem) -> EmergencePrediction:
     """Return the times of the linearised flow, for k ≤ 2."""
     overlap, leading = leading_escape(problem)
-    times = linear_times(problem, float(default_schedule(problem, None).times[-1]))
+    emergence, learned, carried = linear_times(problem, float(default_schedule(problem, None).times[-1]))
     start = problem.start()
     nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
     pairs = Pairs(np.full(overlap.size, -1, dtype=np.int64), overlap, start.squared_norm[nearest])
-    is_cut = bool(np.isnan([times.emergence, times.carried]).any())
+    is_cut = bool(np.isnan([emergence, carried]).any())
     return _prediction(
         pairs,
         pairs,
-        (leading, times.emergence, times.learned),
-        carried_time=times.carried,
+        (leading, emergence, learned),
+        carried_time=carried,
         notes=(NOTE_LINEAR, NOTE_TOO_LONG) if is_cut else (NOTE_LINEAR,),
         theory=LINEARISED,
     )
@@ -255,10 +242,10 @@ def _predict_correlation(problem: Problem) -> EmergencePrediction:
     level = learned_level(problem)
     # Infinite where no overlap has that mass, NaN where the link has no learned mass.
     learned = mean_time(problem, level=level) if level < 1.0 else level
-    leading = leading_time(problem)
+    leading, emergence, learned_at = np.array([[leading_time(problem)], [mean_time(problem)], [learned]])
     only = Pairs(np.zeros(1, dtype=np.int64), problem.start().teacher_overlap[0].copy(), np.ones(1))
-    times = (np.array([leading]), np.array([mean_time(problem)]), np.array([learned]))
-    return _prediction(only, only, times, notes=(NOTE_LEADING,) if np.isnan(leading) else ())
+    notes = (NOTE_LEADING,) if np.isnan(leading[0]) else ()
+    return _prediction(only, only, (leading, emergence, learned_at), notes=notes)
 
 
 def sum_formula_loss(
@@ -278,16 +265,6 @@ def sum_formula_loss(
     at −θ with the share r of a direction (`dynamics.theory.pairs`) takes r² g(1) a_p² away, with "learned" when it has
     half of that; the rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the
     objective "correlation", where no norm grows, it is the loss of the start until then, and that of C = 1 afterwards.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> overlaps = ([[0.5, 0.0]], [[1.0]], [1e-4])
-    >>> problem = Problem(
-    ...     activation="he4", teacher=Teacher([1.0, 0.5]), width=1, dimension=8, initial_overlaps=overlaps
-    ... )
-    >>> sum_formula_loss(problem, predict(problem), [0.0, 1e3]).tolist()
-    [1.25, 0.25]
     """
     check_choice("step", step, ("learned", "emergence"))
     t = np.asarray(times, dtype=np.float64)
@@ -302,32 +279,28 @@ def sum_formula_loss(
 
 
 def sorted_stairs(problem: Problem, prediction: EmergencePrediction, step: str = "learned") -> tuple[Array, Array]:
-    """Return the increasing times of the steps of the sum formula, and the loss before each and after the last."""
-    when, height = _stairs(problem, prediction, step)
-    order = np.argsort(when, kind="stable")
-    norm = float(np.sum(problem.activation.coefficients**2))
-    # Summed from the last step to the first, so that a small loss keeps its relative precision.
-    return when[order], norm * np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
+    """Return the increasing times of the steps of the sum formula, inf for never, and the loss around each.
 
-
-def _stairs(problem: Problem, prediction: EmergencePrediction, step: str) -> tuple[Array, Array]:
-    """Return the times of the steps of the sum formula, inf for never, and their heights in units of g(1)."""
+    The losses are those before each step and after the last one.
+    """
     learned = prediction.predicted_learned_time if prediction.carried_time is None else prediction.carried_time
     when = learned if step == "learned" else prediction.predicted_emergence_time
     height, side = problem.teacher.coefficients**2, FarSide.of(problem)
     there = np.flatnonzero(prediction.matched_overlap < 0.0)
-    if side is None or there.size == 0 or side.share == 0.0:
-        return when, height
-    a, share = problem.teacher.coefficients[there], side.share**2
-    own = when[there]
-    if step == "learned" and not side.learns:
-        ratio = a / prediction.matched_squared_norm[there]
-        own = side.half_learned(prediction.matched_overlap[there], ratio) / a
-    # The rest goes with the neuron on the side of θ that learns the direction.
-    rest = np.where(prediction.learning_overlap[there] > 0.0, prediction.predicted_learned_time[there], np.inf)
-    when, height = when.copy(), height.copy()
-    when[there], height[there] = np.minimum(own, rest), share * a**2
-    return np.append(when, rest), np.append(height, (1.0 - share) * a**2)
+    if side is not None and there.size and side.share > 0.0:
+        a, share = problem.teacher.coefficients[there], side.share**2
+        own = when[there]
+        if step == "learned" and not side.learns:
+            ratio = a / prediction.matched_squared_norm[there]
+            own = side.half_learned(prediction.matched_overlap[there], ratio) / a
+        # The rest goes with the neuron on the side of θ that learns the direction.
+        rest = np.where(prediction.learning_overlap[there] > 0.0, prediction.predicted_learned_time[there], np.inf)
+        when, height = np.append(when, rest), np.append(height, (1.0 - share) * a**2)
+        when[there], height[there] = np.minimum(own, rest), share * a**2
+    order = np.argsort(when, kind="stable")
+    norm = float(np.sum(problem.activation.coefficients**2))
+    # Summed from the last step to the first, so that a small loss keeps its relative precision.
+    return when[order], norm * np.append(np.cumsum(height[order][::-1])[::-1], 0.0)
 
 
 def check_decouples(problem: Problem) -> None:
@@ -393,16 +366,6 @@ PIECE = 2e8
 STEP_EVALUATIONS = 12
 
 
-class LinearTimes(NamedTuple):
-    """Times of the linearised flow per direction (P,), inf if never, NaN if that would take too long to find out."""
-
-    emergence: Array
-    #: NaN where this flow does not come to it: the degrees 3, 4, …, which turn neurons to directions, do not move it.
-    learned: Array
-    #: When half of the weight is carried, the degrees 0, 1 and 2 counted: then the loss has fallen.
-    carried: Array
-
-
 def leading_escape(problem: Problem) -> tuple[Array, Array]:
     r"""Return the overlap C_0 that is nearest to each direction at the start, and its time of escape, shape (P,) each.
 
@@ -424,14 +387,16 @@ def leading_escape(problem: Problem) -> tuple[Array, Array]:
         return nearest, np.where(pull > 0.0, (1.0 - nearest) / (strength * pull), np.inf)
 
 
-def linear_times(problem: Problem, last: float) -> LinearTimes:
-    r"""Return when directions emerge and are learned in the linearised flow, followed up to time `last`.
+def linear_times(problem: Problem, last: float) -> Array:
+    r"""Return when directions emerge, are learned, and are carried in the linearised flow, followed up to time `last`.
 
     .. math:: w_i' = 2 c_0^2 \Big(\sum_p a_p - \sum_j n_j\Big) w_i + c_1^2 [(u_i\cdot v) w_i + |w_i| v]
         + 2 c_2^2 (A - S) w_i, \qquad v = \sum_p a_p \theta_p - \sum_j |w_j| w_j
 
     with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, and carried is
-    Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone. O(m² D) a step in D ≤ m + r coordinates.
+    Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone: then the loss has fallen. Times (3, P) are inf
+    if never and NaN if that would take too long to find out, or if this flow does not come to it: the degrees 3, 4, …,
+    which turn neurons to directions, do not move it. O(m² D) a step in D ≤ m + r coordinates.
     """
     # Imported here because compiled functions need Numba, which closed forms do not.
     from dynamics.equations.linearised import LinearisedSystem
@@ -445,12 +410,12 @@ def linear_times(problem: Problem, last: float) -> LinearTimes:
         asked = np.ones((3, problem.num_directions), dtype=bool)
         asked[1] = problem.learned_part.is_defined
         known = _follow(stepper, last, most, piece, asked.ravel())
-    times = stepper.event_times.reshape(asked.shape)
+    times: Array = stepper.event_times.reshape(asked.shape)
     # A step may go beyond the last time.
     times[~(times <= last)] = np.inf if known else np.nan
     if problem.learned_part.definition == IDENTIFYING:
         times[1, np.isinf(times[1])] = np.nan
-    return LinearTimes(*times)
+    return times
 
 
 def _follow(stepper: Stepper, last: float, most: float, piece: float, asked: NDArray[np.bool_]) -> bool:

@@ -99,16 +99,9 @@ class QuadraticExponents:
 
 
 def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
-    r"""Return the exponents of L ~ t^{(1−2α)/α} + m^{1−2α}; NaN, with a note, where no power law holds.
+    """Return the exponents of L ~ t^{(1−2α)/α} + m^{1−2α}; NaN, with a note, where no power law holds.
 
-    References
-    ----------
-    Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
-
-    Examples
-    --------
-    >>> quadratic_exponents(1.0).loss_time
-    -1.0
+    Source: Ben Arous, Erdogdu, Vural, Wu, arXiv:2508.03688.
     """
     if alpha is not None and alpha > 0.5:
         time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha

@@ -154,7 +154,9 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
 
 def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
     """Return the law with noise, by the trapezoidal rule in both variables, spectral for smooth labels."""
-    (z, by_z), (xi, by_xi) = (_gaussian_rule(*rule) for rule in NOISY_RULE)
+    # Equally spaced, off the round numbers at which labels jump.
+    z, xi = (reach * (2.0 * (np.arange(count) + 0.618) / count - 1.0) for reach, count in NOISY_RULE)
+    by_z, by_xi = (weights / weights.sum() for weights in (np.exp(-0.5 * z**2), np.exp(-0.5 * xi**2)))
 
     def label(at: Array, noise_at: Array) -> Array:
         return transform((link.value(at)[:, None] + noise * noise_at).ravel())
@@ -166,13 +168,6 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     size = float(weights @ labels**2)
     require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
     return LabelLaw(points, labels, weights, top, NOISY_ZERO * np.sqrt(size))
-
-
-def _gaussian_rule(reach: float, count: int) -> tuple[Array, Array]:
-    """Return nodes and weights of N(0, 1), equally spaced, off the round numbers at which labels jump."""
-    nodes = reach * (2.0 * (np.arange(count) + 0.618) / count - 1.0)
-    weights = np.exp(-0.5 * nodes**2)
-    return nodes, weights / weights.sum()
 
 
 def largest_label(near: Array, far: Array) -> float:
@@ -351,19 +346,15 @@ class Estimator:
         c, theta = 2.0 / d, 6.0 * signal * n / d**2
         return max(0.0, 1.0 - c * (1.0 + 0.5 * self.law.spread() * theta) / (theta * (theta + c)))
 
-    def outlier(self, dimension: int, samples: int) -> Outlier:
-        """Return the law of degree 2 of bounded labels."""
-        return self._signed(outlier(self.law, samples / dimension))
-
-    def outlier_of_sample(self, dimension: int, samples: int, seed: int) -> Outlier:
-        """Return the outlier of the sample of a seed at degree 2, by sums over its labels."""
-        z, y = first_coordinates(self.link, self.noise, samples, seed)
-        labels = self.transform(y)
-        law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))
-        check_positive_top(law)
-        return self._signed(outlier(law, samples / dimension))
-
-    def _signed(self, found: Outlier) -> Outlier:
+    def outlier(self, dimension: int, samples: int, seed: int | None = None) -> Outlier:
+        """Return the law of degree 2 of bounded labels, or the outlier of the sample of a seed, by sums over it."""
+        law = self.law
+        if seed is not None:
+            z, y = first_coordinates(self.link, self.noise, samples, seed)
+            labels = self.transform(y)
+            law = LabelLaw(z, labels, np.full(samples, 1.0 / samples), float(labels.max()))
+            check_positive_top(law)
+        found = outlier(law, samples / dimension)
         return found._replace(eigenvalue=self.sign * found.eigenvalue)
 
 

@@ -19,9 +19,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
+
+from dynamics.problem import Problem, Student, is_network, is_spherical
+from dynamics.problem.checks import check_memory
+from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
+from dynamics.theory.components import default_network_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +34,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hermite import HermiteExpansion
     from hermite.arrays import Array
 
     Flags: TypeAlias = NDArray[np.bool_]
+    Functions: TypeAlias = "Units | Samples"
 
 #: Power iterations at most, and the relative change of the quotient at which they end.
 ITERATIONS, TOLERANCE = 2000, 1e-6
@@ -39,6 +46,24 @@ ITERATIONS, TOLERANCE = 2000, 1e-6
 ZERO = 1e-10
 #: Grid of the trapezoid rule for functions of one Gaussian coordinate: 0, where links may have kinks, is a point.
 REACH, STEP = 40.0, 2.0**-8
+#: Classes of units with equal coefficients at most; neighbours are put together beyond, with their mean.
+MOST_CLASSES = 96
+#: Points of a product rule for two axes, per axis, and of a sample for more.
+NODES, POINTS = 120, 2**14
+#: Distance of Σ a_p from 1 within which it is 1.
+WHOLE = 1e-9
+#: Functions h at most; of more, those along the teacher's axes count as if they were outside of these.
+MOST_INSIDE = 256
+#: Links σ(2z) = 2^q σ(z), z > 0, and likewise for z < 0, are homogeneous; these are the points that are compared.
+COMPARED = np.array([-1.7, -0.6, -0.1, 0.2, 0.9, 1.4])
+#: Accuracy of the flow to the state, and steps between two looks at most.
+RTOL, ATOL, MOST_STEPS = 1e-4, 1e-6, 20_000
+#: Shares of the default times at which the loss is looked at, and the part of E f*² at which the teacher is learned.
+SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
+#: Part of the largest eigenvalue of Q − MMᵀ below which an axis beyond the teacher's counts as empty.
+EMPTY_AXIS = 1e-8
+#: Functions of a mean over a sample above which it has fewer points.
+MANY_FUNCTIONS, FEW_POINTS = 96, 2**12
 
 
 class Moments(NamedTuple):
@@ -52,33 +77,12 @@ class Moments(NamedTuple):
     apart: Array
 
 
-class Functions(Protocol):
-    """Random functions F, of which `beyond` (k,) says which are u: the others are h."""
-
-    @property
-    def beyond(self) -> Flags:
-        """Which of the k functions are u, shape (k,)."""
-        ...
-
-    @property
-    def differences(self) -> Array:
-        """Number n − 1 of independent differences within each class, shape (C,)."""
-        ...
-
-    def second(self) -> Moments:
-        """Return E F Fᵀ."""
-        ...
-
-    def grown(self, X: Moments, beyond: float) -> Moments:
-        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Units:
     """Independent units: F_c of class c depends on one Gaussian coordinate per unit; k functions, C classes.
 
-    `count` (C,) are units per class; `mean` (C, k) and `cumulants` of second to fourth order (C, k, …) are theirs.
+    Functions F are u where `beyond` (k,) says so, and h else. `count` (C,) are units per class; `mean` (C, k) and
+    `cumulants` of second to fourth order (C, k, …) are theirs.
     """
 
     count: Array
@@ -134,12 +138,11 @@ class Units:
 
     def grown(self, X: Moments, beyond: float) -> Moments:
         """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
-        sizes = (self.count.size, 1)
-        outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, size) for size in sizes)]
-        every = self.fourth(
-            Moments(*(np.where(where, beyond, 1.0) * each for where, each in zip(outer, X, strict=True)))
+        outer = [np.outer(flags, flags) for flags in (np.tile(self.beyond, self.count.size), self.beyond)]
+        every, again = (
+            self.fourth(Moments(*(np.where(where, of_u, of_h) * each for where, each in zip(outer, X, strict=True))))
+            for of_u, of_h in ((beyond, 1.0), (2.0, 0.0))
         )
-        again = self.fourth(Moments(*(np.where(where, 2.0, 0.0) * each for where, each in zip(outer, X, strict=True))))
         return Moments(*(one + where * two for one, two, where in zip(every, again, outer, strict=True)))
 
     def fourth(self, X: Moments) -> Moments:
@@ -206,31 +209,28 @@ def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> f
     True
     """
     k, K = functions.beyond.size, functions.second()
-    sizes = (K.joint.shape[0] // k, 1)
+    sizes, drift = (K.joint.shape[0] // k, 1), 1.0 - 1.0 / batch_size
     parts = [_Part(each, np.tile(functions.beyond, size)) for each, size in zip(K, sizes, strict=True)]
-    weights = (np.ones(()), functions.differences[:, None, None])
+    weights = [
+        weight * np.where(part.outer, beyond, 1.0)
+        for weight, part in zip((np.ones(()), functions.differences[:, None, None]), parts, strict=True)
+    ]
 
     def grown(X: Sequence[Array]) -> list[Array]:
-        drift = 1.0 - 1.0 / batch_size
         return [
             part.kept * each / batch_size + drift * part.K @ own @ part.K
             for part, each, own in zip(parts, functions.grown(Moments(*X), beyond), X, strict=True)
         ]
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
-        return sum(
-            float(np.sum(weight * np.where(part.outer, beyond, 1.0) * a * b))
-            for weight, part, a, b in zip(weights, parts, X, Y, strict=True)
-        )
+        return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
 
     X = [part.divided(part.kept * np.ones_like(part.K) * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
     for _ in range(ITERATIONS):
-        Y = grown(X)
-        before, quotient = (
-            quotient,
-            product(X, Y) / product(X, [part.times(each) for part, each in zip(parts, X, strict=True)]),
-        )
+        Y, before = grown(X), quotient
+        LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
+        quotient = product(X, Y) / product(X, LX)
         if abs(quotient - before) <= TOLERANCE * quotient:
             break
         X = [part.divided(each) for part, each in zip(parts, Y, strict=True)]
@@ -240,7 +240,7 @@ def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> f
 
 
 class _Part:
-    """One of the two matrices of `Moments`: its second moments without those of u with h, and L and its inverse."""
+    """One of the two matrices of `Moments`: its second moments without those of u with h, and the inverse of L."""
 
     def __init__(self, second: Array, beyond: Flags) -> None:
         self.outer = (beyond[:, None] & beyond).astype(np.float64)
@@ -250,14 +250,216 @@ class _Part:
         self._sums = values[..., :, None] + values[..., None, :]
         self._zero = self._sums <= ZERO * self._sums.max(initial=0.0)
 
-    def times(self, X: Array) -> Array:
-        """Return L X = K X + X K."""
-        found: Array = self.K @ X + X @ self.K
-        return found
-
     def divided(self, Y: Array) -> Array:
         """Return X of L X = Y, 0 where parameters change nothing."""
         turned = np.swapaxes(self._axes, -1, -2) @ Y @ self._axes
         kept = np.where(self._zero, 0.0, turned / np.where(self._zero, 1.0, self._sums))
         found: Array = self.kept * (self._axes @ kept @ np.swapaxes(self._axes, -1, -2))
         return found
+
+
+# --- students that are their teacher ----------------------------------------------------------------------------------
+
+
+class Fitted(NamedTuple):
+    """Neurons that give f = f*: weights (n, r), and of each how many times its squared gradient counts, (n,)."""
+
+    weights: Array
+    shares: Array
+
+
+def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
+    """Return the learning rate up to which SGD is stable in mean square where the student is the teacher."""
+    gradients = _separate if problem.teacher.is_orthonormal else _together
+    return mean_square_limit(*gradients(problem, fitted), batch_size)
+
+
+def fitted_neurons(problem: Problem) -> Fitted | None:
+    """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
+
+    These are the homogeneous student with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with
+    m = Σ a_p of whole a_p, and the spherical student with m ≥ P and Σ a_p = 1.
+    """
+    teacher, link = problem.teacher, problem.activation
+    a, directions = teacher.coefficients, np.eye(teacher.span) if teacher.directions is None else teacher.directions
+    if problem.kind == NETWORK or problem.teacher_link != link:
+        return None
+    if problem.kind == COMMITTEE:
+        degree = degree_of(link)
+        if degree is not None and problem.width == a.size:
+            return Fitted(a[:, None] ** (1.0 / degree) * directions, np.ones(a.size))
+        is_whole = bool(np.all(a == np.rint(a))) and problem.width == round(float(a.sum()))
+        return Fitted(directions, a) if is_whole else None
+    if problem.width < a.size:
+        return None
+    if problem.kind == HOMOGENEOUS:
+        return Fitted(np.sqrt(a)[:, None] * directions, np.ones(a.size))
+    return Fitted(directions, a) if abs(float(a.sum()) - 1.0) <= WHOLE else None
+
+
+def degree_of(link: HermiteExpansion) -> float | None:
+    """Return the degree q ≥ 1 of a link with σ(tz) = t^q σ(z) for t > 0, None of any other.
+
+    Examples
+    --------
+    >>> import hermite
+    >>> degree_of(hermite.expand("relu")), degree_of(hermite.expand("erf"))
+    (1.0, None)
+    """
+    once, twice = link.value(COMPARED), link.value(2.0 * COMPARED)
+    place = int(np.argmax(np.abs(once)))
+    if once[place] == 0.0 or twice[place] / once[place] < 1.0:
+        return None
+    degree = round(math.log2(twice[place] / once[place]), 9)
+    is_power = np.allclose(twice, 2.0**degree * once, rtol=1e-12, atol=1e-14) and degree >= 1.0
+    return degree if is_power else None
+
+
+def _separate(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
+    """Return the gradients of neurons on axes of their own, and the number of coordinates beside that axis.
+
+    A gradient is across the axis of its neuron, and along it unless its length is kept.
+    """
+    link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
+    length, squares = 1.0, fitted.shares
+    functions: list[Callable[[Array], Array]] = [link.derivative]
+    if problem.kind == HOMOGENEOUS:
+        squares, functions = lengths**2, [link.derivative, lambda z: 2.0 * link.value(z)]
+    elif problem.kind == COMMITTEE:
+        degree = degree_of(link)
+        if np.ptp(lengths) == 0.0 or degree is None:
+            length = float(lengths[0])
+        else:  # σ'(ρ z) = ρ^(q − 1) σ'(z)
+            squares = lengths ** (2.0 * (degree - 1.0))
+        functions = [lambda z: link.derivative(length * z), lambda z: z * link.derivative(length * z)]
+    unit = Units.of(functions, [True, False][: len(functions)])
+    return unit.scaled(*_classes(squares)), problem.dimension - 1.0
+
+
+def _classes(squares: Array) -> tuple[Array, Array]:
+    """Return the distinct values, at most `MOST_CLASSES` after neighbours were put together, and how often each is."""
+    values, count = np.unique(squares, return_counts=True)
+    if values.size <= MOST_CLASSES:
+        return values, count.astype(np.float64)
+    edges = np.geomspace(values[0], values[-1], MOST_CLASSES + 1)[1:-1]
+    place = np.searchsorted(edges, squares)
+    number = np.bincount(place, minlength=MOST_CLASSES).astype(np.float64)
+    sums = np.bincount(place, weights=squares, minlength=MOST_CLASSES)
+    return sums[number > 0] / number[number > 0], number[number > 0]
+
+
+def _together(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
+    """Return the gradients of neurons of any directions at points of the teacher's axes, and the number of others."""
+    link, W = problem.activation, fitted.weights
+    n, r = W.shape
+    length = np.linalg.norm(W, axis=1)
+    axes, (x, weights) = W / length[:, None], points(r, POINTS)
+    z, root = x @ axes.T, np.sqrt(fitted.shares)
+    if problem.kind == HOMOGENEOUS:
+        outer, along = length * link.derivative(z), length * (2.0 * link.value(z) - z * link.derivative(z))
+    else:
+        outer = root * link.derivative(length * z)
+        along = -outer * z if problem.kind != COMMITTEE else np.zeros_like(z)
+    if n * r > MOST_INSIDE:
+        return Samples(outer, weights, np.ones(n, dtype=bool)), float(problem.dimension)
+    inside = outer[:, :, None] * x[:, None, :] + along[:, :, None] * axes
+    values = np.hstack([outer, inside.reshape(-1, n * r)])
+    return Samples(values, weights, np.arange(values.shape[1]) < n), float(problem.dimension - r)
+
+
+def points(axes: int, count: int) -> tuple[Array, Array]:
+    """Return points (N, axes) and weights (N,) of means over N(0, I): a product rule up to two axes, then a sample."""
+    if axes <= 2:
+        grid, weights = (
+            np.stack(np.meshgrid(*[each] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+            for each in np.polynomial.hermite_e.hermegauss(NODES)
+        )
+        product = np.prod(weights, axis=1)
+        return grid, product / product.sum()
+    half = np.random.default_rng(0).standard_normal((count // 2, axes))
+    return np.vstack([half, -half]), np.full(count, 1.0 / count)
+
+
+# --- networks ---------------------------------------------------------------------------------------------------------
+
+
+class NetworkLimit(NamedTuple):
+    """Limits of the learning rate at the state that the flow reaches, and at the start; the smaller one counts."""
+
+    reached: float
+    start: float
+
+
+def network_limit(problem: Problem, batch_size: int) -> NetworkLimit:
+    """Return the limits of mean-square stability of SGD of a network, a committee or the spherical student.
+
+    A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
+    ValueError is raised where the flow is not known or does not get to its end.
+    """
+    asked = as_network(problem)
+    v, b, weights = asked.network_start()
+    return NetworkLimit(
+        _limit_at(asked, reached_state(asked), batch_size),
+        _limit_at(asked, (v, b, weights[:, : asked.teacher.span], weights @ weights.T), batch_size),
+    )
+
+
+def as_network(problem: Problem) -> Problem:
+    """Return the problem with a committee or the spherical student as a `Student` with its second layer fixed."""
+    if is_network(problem):
+        return problem
+    m, on_sphere, weights = problem.width, is_spherical(problem), problem.reduced_weights()
+    check_memory("dimension", problem.dimension, float(m) * problem.dimension)
+    student = Student(
+        activation=problem.activation,
+        width=m,
+        second_layer="fixed",
+        initial_second_layer=np.ones(m),
+        first_layer="sphere" if on_sphere else "free",
+        scale="1/m" if on_sphere else 1.0,
+        rates="mean-field" if on_sphere else (1.0, 1.0, 1.0),
+    )
+    return Problem(
+        student=student,
+        teacher=problem.teacher,
+        teacher_activation=problem.teacher_activation,
+        dimension=problem.dimension,
+        initial_weights=np.pad(weights, ((0, 0), (0, problem.dimension - weights.shape[1]))),
+    )
+
+
+def reached_state(problem: Problem) -> tuple[Array, ...]:
+    """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
+    # Imported here because a limit of named students needs no compiler.
+    from dynamics.equations.network.system import NetworkSystem
+    from dynamics.integrators.methods import FlowMethod
+    from dynamics.integrators.stepper import Status
+
+    system, last = NetworkSystem(problem), float(default_network_schedule(problem).times[-1])
+    stepper = FlowMethod(system, "bdf", ATOL, last_time=last).stepper(RTOL)
+    state = system.initial_state
+    for time in last * np.array(SHARES):
+        if stepper.advance(time, MOST_STEPS) is not Status.REACHED:
+            msg = f"Argument `problem` must have a flow that goes on to t = {last:.4g} for a learning-rate limit."
+            raise ValueError(msg)
+        state = stepper.interpolate(time)
+        if system.loss(state) <= LEARNED * system.teacher.square:
+            break
+    return system.unpack(state)
+
+
+def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> float:
+    """Return the limit with deviations about v, b, M and Q; those within the span of neurons count as outside."""
+    (v, b, M, Q), student, link = state, cast("Student", problem.student), problem.activation
+    of_w, of_v, of_b = np.sqrt(student.learning_rates) * student.output_scale
+    rest, axes = np.linalg.eigh(Q - M @ M.T)
+    used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
+    weights = np.hstack([M, axes[:, used] * np.sqrt(rest[used])])
+    count = v.size * (1 + (of_v > 0.0) + (of_b > 0.0))
+    x, probability = points(weights.shape[1], POINTS if count <= MANY_FUNCTIONS else FEW_POINTS)
+    z = x @ weights.T + b
+    slope = link.derivative(z) * v
+    parts = [values for rate, values in ((of_w, of_w * slope), (of_b, of_b * slope)) if rate > 0.0]
+    parts += [of_v * link.value(z)] if of_v > 0.0 else []
+    beyond = np.arange(len(parts) * v.size) < (v.size if of_w > 0.0 else 0)
+    return mean_square_limit(Samples(np.hstack(parts), probability, beyond), float(problem.dimension), batch_size)

@@ -32,6 +32,7 @@ of the times that they then have.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -84,27 +85,15 @@ NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise
 # --- noise of a step while the student is negligible ------------------------------------------------------------------
 
 
-def fourth_moment_of_derivative(activation: HermiteExpansion) -> float:
-    """Return E σ'(z)⁴, to rounding for polynomials and smooth links.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> round(fourth_moment_of_derivative(hermite.expand("he3")), 9)
-    135.0
-    """
-    return means_of(activation, [(0, 4, 0)])[0]
-
-
 @np.errstate(under="ignore")
 def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
-    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding.
+    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding for polynomials and smooth links.
 
     Examples
     --------
     >>> import hermite
-    >>> [round(mean, 9) for mean in means_of(hermite.expand("he3"), [(2, 0, 0), (0, 2, 2)])]
-    [1.0, 15.0]
+    >>> [round(mean, 9) for mean in means_of(hermite.expand("he3"), [(2, 0, 0), (0, 2, 2), (0, 4, 0)])]
+    [1.0, 15.0, 135.0]
     """
     z, step = _grid(activation)
     # A quarter of the Gaussian with each factor keeps high degrees within float64.
@@ -121,28 +110,13 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
     return np.arange(-reach, reach + step, step), step
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SearchNoise:
-    """V, B and D of `dynamics.theory.step_noise.escape_bias` as functions of C, from Hermite series.
+    """V, B and D of `escape_bias` as functions of C, from Hermite series.
 
-    `unseen` is the part of B that the finite-step equation leaves out.
+    Σ a² of the teacher's coefficients is `total`, unless another is given.
     """
 
-    dimension: float
-    rate: Array
-    stretch: Array
-    cross: Array
-    pull: Array
-    output: Array
-    variance: float
-    surplus: float
-    slope: float
-    label_noise: float
-    total: float
-
-    @classmethod
-    def of(cls, problem: Problem) -> SearchNoise:
-        """Project σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'."""
+    def __init__(self, problem: Problem, total: float | None = None) -> None:
         from hermite import polynomials
 
         link = problem.activation
@@ -155,34 +129,29 @@ class SearchNoise:
         def project(function: Array) -> Array:
             return np.asarray(basis @ (function * root) * step)
 
+        # σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'.
         teacher = [project(z**i * value**2) for i in range(3)]
         student = [project(z**i * derivative**2) for i in range(3)]
         mixed = [project(z**i * value * derivative) for i in range(2)]
-        return cls(
-            dimension=problem.dimension,
-            rate=teacher[0] * student[0],
-            # (x − C z)² and x − C z, multiplied out in powers of C.
-            stretch=_in_powers(teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2]),
-            cross=teacher[1] * mixed[0],
-            pull=teacher[0] * mixed[1],
-            output=teacher[0] ** 2,
-            variance=float(teacher[0][0]),
-            surplus=float(teacher[2][0] - teacher[0][0]),
-            slope=float(student[0][0]),
-            label_noise=problem.label_noise,
-            total=float(np.sum(problem.teacher.coefficients**2)),
-        )
+        self.dimension, self.label_noise = float(problem.dimension), problem.label_noise
+        self.total = float(np.sum(problem.teacher.coefficients**2)) if total is None else total
+        self._rate, self._output = teacher[0] * student[0], teacher[0] ** 2
+        # (x − C z)² and x − C z, multiplied out in powers of C.
+        squares = (teacher[2] * student[0], -2.0 * teacher[1] * student[1], teacher[0] * student[2])
+        self._stretch = np.sum([np.pad(each, (n, 2 - n)) for n, each in enumerate(squares)], axis=0)
+        self._cross, self._pull = teacher[1] * mixed[0], teacher[0] * mixed[1]
+        self._variance, self._slope = float(teacher[0][0]), float(student[0][0])
+        self._surplus = float(teacher[2][0] - teacher[0][0])
 
     def __call__(self, C: Array, a: Array) -> tuple[Array, Array, Array]:
         """Return V, B and D at overlaps C for a direction of coefficient a."""
         others = self.total - a**2
-        rest = self.slope * (self.label_noise**2 + self.variance * others)
-        own = a**2 * polyval(C, self.rate)
-        moved = a**2 * polyval(C, self.stretch)
-        tilt = self._tilt(C, a)
+        rest = self._slope * (self.label_noise**2 + self._variance * others)
+        own = a**2 * polyval(C, self._rate)
+        moved = a**2 * polyval(C, self._stretch)
         length = (self.dimension - 2) * own + moved / (1.0 - C**2)
-        length = length + (self.dimension - 1) * rest + self.slope * self.surplus * others
-        return own + rest, 0.5 * C * length + tilt, moved + rest * (1.0 - C**2)
+        length = length + (self.dimension - 1) * rest + self._slope * self._surplus * others
+        return own + rest, 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
         r"""Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
@@ -190,20 +159,12 @@ class SearchNoise:
         That equation moves C by −½ C H of the relative mean square H of a step, E[f*² (4σ² + |x_⊥|² σ'²)] here, since
         the overlap it has is the ratio of the mean products; B is the mean change of the overlap itself.
         """
-        others = self.label_noise**2 + self.variance * (self.total - a**2)
-        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self.output) + self.variance * others)
+        others = self.label_noise**2 + self._variance * (self.total - a**2)
+        return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * others)
 
     def _tilt(self, C: Array, a: Array) -> Array:
         """Return E[f*² 2σσ'(x_p − C z)]; directions other than p have none."""
-        return np.asarray(2.0 * a**2 * (polyval(C, self.cross) - C * polyval(C, self.pull)))
-
-
-def _in_powers(*shifted: Array) -> Array:
-    """Return the sum of series, each multiplied by one more power of C than the one before."""
-    total = np.zeros(shifted[0].size + len(shifted) - 1)
-    for shift, coefficients in enumerate(shifted):
-        total[shift : shift + coefficients.size] += coefficients
-    return total
+        return np.asarray(2.0 * a**2 * (polyval(C, self._cross) - C * polyval(C, self._pull)))
 
 
 # --- emergence --------------------------------------------------------------------------------------------------------
@@ -226,10 +187,13 @@ class EscapeBias:
     emergence_time: Array
     #: η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
     search_growth: Array
-    #: Whether the drift vanishes on the way.
-    trapped: NDArray[np.bool_]
     #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
+
+    @property
+    def trapped(self) -> NDArray[np.bool_]:
+        """Whether the drift vanishes on the way."""
+        return np.isinf(self.drift_bias)
 
 
 def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePrediction) -> EscapeBias:
@@ -247,12 +211,10 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
 
     One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
     second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
-    mean of the first term is the flow, that of the others −η² B.
-
-    The own direction enters through E[F(x_p) G(z)] = Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as
-    independent of z, C_iq ≈ 0. Not modelled: higher orders in η, and the student's own output once it has grown. The
-    mean time of exit m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
-    O(500) evaluations per direction.
+    mean of the first term is the flow, that of the others −η² B. The own direction enters through E[F(x_p) G(z)] =
+    Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as independent of z, C_iq ≈ 0. Not modelled: higher
+    orders in η, and the student's own output once it has grown. The mean time of exit m(C) obeys (b − η B) m' + ½ η D
+    m'' = −1, solved in powers of η with the drift part resummed.
 
     With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C
 
@@ -266,17 +228,16 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
         return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
-    a = problem.teacher.coefficients
+    a, start = problem.teacher.coefficients, prediction.predicted_emergence_time
     reasons = {
         NOTE_CONSTANT: problem.activation.coefficients[0] != 0.0,
         NOTE_DIRECTIONS: not problem.teacher.is_orthonormal,
         NOTE_INPUTS: problem.inputs is not None and problem.teacher.directions is not None,
     }
     if notes := tuple(note for note, holds in reasons.items() if holds):
-        return EscapeBias(*(np.full(a.size, np.nan),) * 6, np.zeros(a.size, dtype=bool), notes)
-    noise = SearchNoise.of(problem)
-    parts = np.full((5, a.size), np.nan)
-    emerging = np.flatnonzero(np.isfinite(prediction.predicted_emergence_time))
+        return EscapeBias(*(np.full(a.size, np.nan),) * 6, notes)
+    noise, parts = SearchNoise(problem), np.full((5, a.size), np.nan)
+    emerging = np.flatnonzero(np.isfinite(start))
     if problem.inputs is not None:
         for p in emerging.tolist():
             parts[:, p] = _whitened_delay(problem, noise, learning_rate, prediction, p)
@@ -285,12 +246,10 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
         part = emerging[begin : begin + _CHUNK]
         parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
     drift, stepped, fluctuation, scatter, growth = parts
-    bias = drift + fluctuation
-    start = prediction.predicted_emergence_time
+    bias, time = drift + fluctuation, start.copy()
     waits = np.isfinite(start) & (start > 0.0)
-    time = start.copy()
     time[waits] = start[waits] * (1.0 + bias[waits])
-    return EscapeBias(bias, drift, stepped, scatter, time, growth, np.isinf(drift))
+    return EscapeBias(bias, drift, stepped, scatter, time, growth)
 
 
 def _whitened_delay(
@@ -299,7 +258,8 @@ def _whitened_delay(
     """Return the numbers of `pair_delays`, shape (5,), of a direction on an axis of inputs that are not isotropic."""
     axes, speed = cast("Axes", problem.input_axes()), float(direction_speeds(problem)[p])
     overlap, a = prediction.matched_overlap[p : p + 1], problem.teacher.coefficients[p : p + 1]
-    seen = replace(noise, dimension=float(axes.eigenvalue**2 @ axes.sizes) / speed**2)
+    seen = copy(noise)
+    seen.dimension = float(axes.eigenvalue**2 @ axes.sizes) / speed**2
     found = np.array(pair_delays(problem, seen, speed * learning_rate, a, overlap))[:, 0]
     goal = np.copysign(np.maximum(np.abs(overlap), np.sqrt(EMERGENCE_LEVEL)), overlap)
     alone = float(transit_time(problem.activation.coefficients, overlap, goal)[0] / (a[0] * speed))
@@ -356,13 +316,13 @@ def correlation_bias(
     from dynamics.equations.correlation import step_means
     from dynamics.theory.correlation import escape_of, slowing
 
-    nothing, never = np.full(1, np.nan), np.zeros(1, dtype=bool)
+    nothing = np.full(1, np.nan)
     try:
         means = step_means(problem)
     except ValueError as error:
-        return EscapeBias(*(nothing,) * 6, never, (str(error),))
+        return EscapeBias(*(nothing,) * 6, (str(error),))
     if not 0.0 < flow_time < np.inf:
-        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing, never)
+        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing)
     way = escape_of(problem, level)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     first, last = way.ends
@@ -374,21 +334,12 @@ def correlation_bias(
     flow, turn = pull * across, bend * across - 2.0 * C * pull
     lost = slowing(means, C, pull, noise_rate, 1) / pull
     trapped = bool((lost >= 1.0).any())
-    delay = np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time
+    drift = np.array([np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time])
     # dC = flow dt, and the variance of C grows by this per unit of time.
     spread = noise_rate * (means.spread(C) * across - flow**2)
-    fluctuation = 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
-    scatter = float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time
-    drift = np.array([delay])
-    return EscapeBias(
-        bias=drift + fluctuation,
-        drift_bias=drift,
-        step_bias=drift,
-        scatter=np.array([scatter]),
-        emergence_time=flow_time * (1.0 + drift + fluctuation),
-        search_growth=np.zeros(1),
-        trapped=np.array([trapped]),
-    )
+    bias = drift + 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
+    scatter = np.array([float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time])
+    return EscapeBias(bias, drift, drift, scatter, flow_time * (1.0 + bias), np.zeros(1))
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -443,7 +394,7 @@ def learned_bias(
         return LearnedBias(0.0, 0.0, 0.0)
     if not math.isfinite(time) or prediction.learning_overlap[direction] != prediction.matched_overlap[direction]:
         return LearnedBias(math.nan, math.nan, math.nan)
-    pair = LearningPair.of(problem, prediction, direction)
+    pair = LearningPair(problem, prediction, direction)
     mean, deviation = pair.passage(learning_rate, time)
     stepped, _ = pair.passage(learning_rate, time, of_products=True)
     emergence = float(prediction.predicted_emergence_time[direction])
@@ -452,60 +403,37 @@ def learned_bias(
     return LearnedBias(late / time - 1.0, stepped / time - 1.0, deviation / late)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class LearningPair:
-    """One neuron and its direction, with the noise that all other directions make."""
+    """One neuron and the direction that it learns, with the noise that all other directions make."""
 
-    link: HermiteExpansion
-    coefficient: float
-    dimension: int
-    label_noise: float
-    #: C and ln n at the start.
-    start: tuple[float, float]
-    #: g, g' and g'' in powers of C, (order + 1, 3).
-    kernel: Array
-    #: Nodes of a Gauss rule in z and in y, x_p = C z + √(1 − C²) y, and σ(z) there.
-    z: Array
-    y: Array
-    output: Array
-    #: Its weights times σ'² y², σ σ' y, σ² and σ'², (4, nodes).
-    products: Array
-    #: Increasing times at which the loss of the other directions falls, and that loss before each and after the last.
-    stairs: tuple[Array, Array]
-    #: E[σ² (z² − 1)] E σ'² / E σ²: excess of the mean of e² σ'² |x_⊥|² over d − 1 times the noise, per loss of others.
-    surplus: float
-
-    @classmethod
-    def of(cls, problem: Problem, prediction: EmergencePrediction, direction: int) -> LearningPair:
-        """Return the pair that learns a direction."""
-        link, a = problem.activation, problem.teacher.coefficients
-        degree = link.order if link.is_polynomial else min(link.order, _LARGEST_DEGREE)
+    def __init__(self, problem: Problem, prediction: EmergencePrediction, direction: int) -> None:
+        self.link, a = problem.activation, problem.teacher.coefficients
+        self.coefficient, self.dimension = float(a[direction]), problem.dimension
+        self.label_noise = problem.label_noise
+        overlap, squared_norm = prediction.learning_overlap[direction], prediction.learning_squared_norm[direction]
+        #: C and ln n at the start.
+        self.start = (float(overlap), math.log(squared_norm))
+        powers = self.link.coefficients**2
+        #: g, g' and g'' in powers of C, (order + 1, 3).
+        self.kernel = np.stack([np.pad(polynomial.polyder(powers, n), (0, n)) for n in range(3)], axis=1)
+        degree = self.link.order if self.link.is_polynomial else min(self.link.order, _LARGEST_DEGREE)
         nodes, weights = hermegauss(2 * degree + 2)
         weights /= weights.sum()
-        z, y = (grid.ravel() for grid in np.meshgrid(nodes, nodes))
-        output, slope = link.value(z), link.derivative(z)
-        products = np.stack([slope**2 * y**2, output * slope * y, output**2, slope**2])
-        powers = link.coefficients**2
-        square, stretch = (weights * each**2 for each in (link.value(nodes), link.derivative(nodes)))
+        #: Nodes of a Gauss rule in z and in y, x_p = C z + √(1 − C²) y, and σ(z) there.
+        self.z, self.y = (grid.ravel() for grid in np.meshgrid(nodes, nodes))
+        self.output, slope = self.link.value(self.z), self.link.derivative(self.z)
+        products = np.stack([slope**2 * self.y**2, self.output * slope * self.y, self.output**2, slope**2])
+        #: Its weights times σ'² y², σ σ' y, σ² and σ'², (4, nodes).
+        self.products = products * np.outer(weights, weights).ravel()
         # Without the step of this direction the loss is that of the others.
         learned = prediction.predicted_learned_time.copy()
         learned[direction] = np.inf
         when, loss = sorted_stairs(problem, replace(prediction, predicted_learned_time=learned))
-        overlap, squared_norm = prediction.learning_overlap[direction], prediction.learning_squared_norm[direction]
-        return cls(
-            link=link,
-            coefficient=float(a[direction]),
-            dimension=problem.dimension,
-            label_noise=problem.label_noise,
-            start=(float(overlap), math.log(squared_norm)),
-            kernel=np.stack([np.pad(polynomial.polyder(powers, n), (0, n)) for n in range(3)], axis=1),
-            z=z,
-            y=y,
-            output=output,
-            products=products * np.outer(weights, weights).ravel(),
-            stairs=(when, loss - np.sum(powers) * a[direction] ** 2),
-            surplus=float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum()),
-        )
+        #: Increasing times at which the loss of the others falls, and that loss before each and after the last.
+        self.stairs = (when, loss - np.sum(powers) * a[direction] ** 2)
+        square, stretch = (weights * each**2 for each in (self.link.value(nodes), self.link.derivative(nodes)))
+        #: E[σ² (z² − 1)] E σ'² / E σ²: excess of the mean of e² σ'² |x_⊥|² over d − 1 times the noise, per their loss.
+        self.surplus = float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum())
 
     def passage(self, learning_rate: float, time: float, *, of_products: bool = False) -> tuple[float, float]:
         """Return when the mean has learned, and the standard deviation of that time; inf and NaN if it never has.
@@ -592,16 +520,17 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 
     O(P (m + P)).
     """
-    overlap, a, power = _sizes(problem), problem.teacher.coefficients, problem.information_exponent - 2
-    P = problem.num_directions
+    from scipy.special import ndtr
+
+    overlap, speed, power = problem.start().teacher_overlap, direction_speeds(problem), problem.information_exponent - 2
+    overlap = overlap if power % 2 else np.abs(overlap)
+    P, a = problem.num_directions, problem.teacher.coefficients * speed
     found = Rivals(np.zeros(P, dtype=bool), np.zeros(P), np.zeros(P, dtype=bool))
     with np.errstate(divide="ignore"):
         logs, closed = np.log(times_of_pairs(problem)), np.full(P, np.inf)
     neurons, learned = pairs.matched_neuron, pairs.predicted_learned_time
     free = np.ones(problem.width, dtype=bool)
     matched = np.flatnonzero((neurons >= 0) & np.isfinite(scatter))
-    speed = direction_speeds(problem)
-    a = a * speed
     rates = a[matched] * np.abs(overlap[neurons[matched], matched]) ** power
     for p in matched[np.argsort(-rates, kind="stable")].tolist():
         i, s = int(neurons[p]), max(float(scatter[p]), 1e-12)
@@ -613,7 +542,10 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
         ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 * (speed / speed[p]) ** 2 + 0.5 * even**2))
         draws = (ahead < FAR_APART) & (logs[i] < closed + FAR_APART * s) & np.isfinite(logs[i])
         found.elsewhere[p] = np.delete(draws, p).any()
-        found.earlier[p] = s * np.sum(_mean_excess(behind))
+        x = behind[np.isfinite(behind)] / np.sqrt(2.0)
+        # E max(0, N(−behind, 2)) of each of them.
+        excess = np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x))
+        found.earlier[p] = s * np.sum(excess)
         found.settled[p] = not found.elsewhere[p] and (behind >= FAR_APART).all()
         if found.settled[p]:
             free[i] = False
@@ -621,14 +553,9 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
     return found
 
 
-def times_of_pairs(problem: Problem) -> Array:
-    """Return the times of emergence of every pair of a neuron and a direction alone, shape (m, P); inf for never."""
-    return _alone(problem, problem.start().teacher_overlap)
-
-
-def _alone(problem: Problem, overlap: Array) -> Array:
-    """Return the times of emergence of pairs alone from overlaps (…, m, P)."""
-    there = np.sqrt(EMERGENCE_LEVEL)
+def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
+    """Return the times of emergence of pairs alone, (…, m, P), from overlaps or from the start; inf for never."""
+    overlap, there = problem.start().teacher_overlap if overlap is None else overlap, np.sqrt(EMERGENCE_LEVEL)
     goal = np.copysign(np.maximum(np.abs(overlap), there), overlap)
     a = problem.teacher.coefficients * direction_speeds(problem)
     times = transit_time(problem.activation.coefficients, overlap, goal) / a
@@ -652,15 +579,14 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     a = np.broadcast_to(problem.teacher.coefficients, (m, P))
     waits = np.isfinite(times) & (times > 0.0)
     noisy, late = np.full((m, P), np.inf), np.zeros((m, P))
-    drift, _, fluctuation, scatter, _ = pair_delays(
-        problem, SearchNoise.of(problem), noise_rate, a[waits], overlap[waits]
-    )
+    noise_of_steps = SearchNoise(problem)
+    drift, _, fluctuation, scatter, _ = pair_delays(problem, noise_of_steps, noise_rate, a[waits], overlap[waits])
     speed = a[waits] * np.abs(link.kernel_derivative(overlap[waits])) * (1.0 - overlap[waits] ** 2)
     noisy[waits], late[waits] = scatter * speed * times[waits], drift + fluctuation
     least = EARLY_NOISE * noisy.min(axis=1, keepdims=True)
     noise = np.random.default_rng(DRAW_SEED).standard_normal((DRAWS, m, P))
     moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
-    drawn = _alone(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
+    drawn = times_of_pairs(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
     pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
     learned, known = pairs.predicted_learned_time, np.isfinite(pairs.predicted_learned_time)
     lag = np.full(P, np.inf)
@@ -675,17 +601,3 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
         first[each, taken] = np.minimum(first[each, taken], time)
         pull[each, neuron] = 0.0
     return first[:, direction]
-
-
-def _sizes(problem: Problem) -> Array:
-    """Return what counts of the overlaps (m, P): their size, or themselves for an odd exponent."""
-    overlap = problem.start().teacher_overlap
-    return overlap if problem.information_exponent % 2 else np.abs(overlap)
-
-
-def _mean_excess(behind: Array) -> Array:
-    """Return E max(0, N(−x, 2)) of every x."""
-    from scipy.special import ndtr
-
-    x = behind[np.isfinite(behind)] / np.sqrt(2.0)
-    return np.asarray(np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x)))

@@ -186,8 +186,6 @@ def calibration(
         Runs of each comparison, at least 4, and first seed of the samples.
     false_alarm_rate : float
         As of `compare`.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import (
-    Problem,
-    SaveAt,
-    checked_increasing,
-    checked_list,
-    checked_number,
-    checked_real,
-)
+from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
 from dynamics.problem.checks import require
 from dynamics.theory import fit_slope, mean_time, predict
 from hermite.text.messages import shown
@@ -37,7 +30,7 @@ from sgd_check.studies.sgd_study import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import xarray as xr
     from numpy.typing import NDArray
@@ -60,32 +53,16 @@ RATE, SMOOTHED_RATE = 0.1, 0.05
 TIME_RATIO, DECADES = 1.005, 2
 
 
-class Key(NamedTuple):
-    """Information exponent, exponent e of the smoothing (None: the squared error, not smoothed), and dimension."""
-
-    k: int
-    exponent: float | None
-    dimension: int
-
-    @property
-    def smoothing(self) -> float:
-        """Return λ = d^e, and none at all for e = 0."""
-        return float(self.dimension**self.exponent) if self.exponent else 0.0
-
-    @property
-    def asymptotic(self) -> float:
-        """Exponent of the samples in d."""
-        return self.k - 1.0 - (2.0 * self.k - 4.0) * (self.exponent or 0.0)
-
-
 @dataclass(frozen=True)
 class Cell:
-    """One dimension of one link: its problem, step size η, and escape times by the flow and at finite step."""
+    """One dimension of one link and smoothing, its step size η, and escape times by the flow and at finite step."""
 
     problem: Problem
     learning_rate: float
     flow_time: float
     finite_step_time: float
+    #: Exponent of the samples in d.
+    asymptotic: float
 
     @property
     def expected_steps(self) -> float:
@@ -101,57 +78,54 @@ class SampleComplexity(SgdStudy):
     answer = "sample-complexity"
     title = "Steps to escape against the dimension"
 
-    cells: dict[Key, Cell]
+    cells: list[Cell]
 
     @property
     def steps(self) -> float:
         """Expected number of steps of all runs together."""
-        return float(self.settings["seeds"] * sum(cell.expected_steps for cell in self.cells.values()))
+        return float(self.settings["seeds"] * sum(cell.expected_steps for cell in self.cells))
 
     def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
-        found: dict[Key, Escapes] = {}
+        count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
+        found = [Escapes(np.full((count, 1), np.nan), np.full(count, np.nan)) for _ in self.cells]
         with self.stepping() as meter:
-            for key, cell in sorted(self.cells.items(), key=lambda item: item[1].expected_steps):
-                found[key] = escape_times(
+            for at, cell in sorted(enumerate(self.cells), key=lambda item: item[1].expected_steps):
+                found[at] = escape_times(
                     cell.problem,
                     learning_rate=cell.learning_rate,
                     steps=int(np.ceil(HORIZON * cell.expected_steps)),
-                    seeds=self._seeds(key),
+                    seeds=self.seeds_of(at),
                     report=meter.add,
                 )
-        exponents = self.settings["smoothing_exponents"]
         coords = {
             "information_exponent": np.array(self.settings["information_exponents"]),
             **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
             "dimension": np.array(self.settings["dimensions"]),
-            "run": np.arange(self.settings["seeds"]),
+            "run": np.arange(count),
             "source": np.array(SOURCES),
         }
         return self.results(meter, self._values(found), coords)
 
-    def _seeds(self, key: Key) -> range:
-        return self.seeds_of(list(self.cells).index(key))
-
-    def _grid(self, value: Callable[[Key], Any]) -> Array:
-        """Return a function of the cell's key as an array over links and smoothings, in one axis, and dimensions."""
-        found = np.array([value(key) for key in self.cells], dtype=np.float64)
+    def _grid(self, values: Iterable[Any]) -> Array:
+        """Return values of the cells over links and smoothings, in one axis, and dimensions."""
+        found = np.array(list(values), dtype=np.float64)
         return found.reshape(-1, len(self.settings["dimensions"]), *found.shape[1:])
 
-    def _values(self, found: dict[Key, Escapes]) -> Values:
+    def _values(self, found: list[Escapes]) -> Values:
         count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
-        nothing = Escapes(np.full((count, 1), np.nan), np.full(count, np.nan))
-        time = self._grid(lambda key: found.get(key, nothing).time[:, 0])
-        blown = self._grid(lambda key: found.get(key, nothing).blown_up)
-        rate = self._grid(lambda key: self.cells[key].learning_rate)
-        flow = self._grid(lambda key: self.cells[key].flow_time)
-        finite = self._grid(lambda key: self.cells[key].finite_step_time)
+        time, blown = self._grid(one.time[:, 0] for one in found), self._grid(one.blown_up for one in found)
+        rate, flow, finite = (
+            self._grid(getattr(cell, name) for cell in self.cells)
+            for name in ("learning_rate", "flow_time", "finite_step_time")
+        )
         mean, error = log_means(time)
         exponent, exponent_error = self._exponents(mean - np.log(rate), error, finite / rate, flow / rate)
         one = (..., None)
         with np.errstate(invalid="ignore", divide="ignore"):
             deviation = (mean - np.log(finite)) / error
         lost = np.isnan(time).mean(axis=-1)
+        seeds = self._grid(self.seeds_of(at).start for at in range(len(self.cells))).astype(np.int64)
         values: dict[str, tuple[tuple[str, ...], Any]] = {
             "emergence_time": (("dimension", "run"), time[one]),
             "emergence_step": (("dimension", "run"), (time / rate[one])[one]),
@@ -160,7 +134,7 @@ class SampleComplexity(SgdStudy):
             "time_deviation": (("dimension",), deviation[one]),
             "p_value": ((), np.array([agreement(row, count) for row in deviation])),
             "step_size": (("dimension",), rate),
-            "first_seed": (("dimension",), self._grid(lambda key: self._seeds(key).start).astype(np.int64)),
+            "first_seed": (("dimension",), seeds),
             "blown_up_share": (("dimension",), blown.mean(axis=-1)),
             "censored_share": (("dimension",), np.where(np.isnan(blown[..., 0]), np.nan, lost)[one]),
             "exponent": ((), exponent),
@@ -174,7 +148,7 @@ class SampleComplexity(SgdStudy):
     def _exponents(self, log_steps: Any, error: Any, finite: Any, flow: Any) -> tuple[Any, Any]:
         """Return the slopes of log n against log d per row and source, and their standard errors."""
         d = np.array(self.settings["dimensions"], dtype=np.float64)
-        laws = self._grid(lambda key: key.asymptotic)[:, 0].tolist()
+        laws = self._grid(cell.asymptotic for cell in self.cells)[:, 0].tolist()
         rows, errors = [], []
         for at, law in enumerate(laws):
             measured = fit_slope(d, log_steps[at], error[at])
@@ -233,14 +207,10 @@ def sample_complexity(
         error of the homogeneous student, not smoothed.
     dimensions : sequence of int, optional
         d, increasing, at least two. Default: 32 to 1024, with smoothing 64 to 512.
-    rate : float, optional
-        c > 0, dimensionless. Default: 0.1, with smoothing 0.05.
-    start : float
-        s > 0.
+    rate, start : float
+        c > 0 and s > 0, dimensionless. Default of c: 0.1, with smoothing 0.05.
     seeds, seed : int
         Runs per dimension, at least 2, and first seed of the samples; no two runs of the study share samples.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------
@@ -271,9 +241,13 @@ def sample_complexity(
         "start": checked_number(start, "start", positive=True),
         **checked_runs(seeds, seed),
     }
-    keys = [Key(k, e, d) for k in exponents for e in smoothings or [None] for d in sizes]
-    cells = {key: _cell(key, settings["rate"], settings["start"]) for key in keys}
-    longest = max(cells.values(), key=lambda cell: cell.expected_steps)
+    cells = [
+        _cell(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"])
+        for k in exponents
+        for exponent in smoothings or [None]
+        for d in sizes
+    ]
+    longest = max(cells, key=lambda cell: cell.expected_steps)
     return SampleComplexity(settings, longest.problem, progress, cells)
 
 
@@ -286,24 +260,26 @@ def _checked_smoothings(given: Sequence[float]) -> list[float | None]:
     return [*found]
 
 
-def _cell(key: Key, rate: float, start: float) -> Cell:
-    """Return one neuron at C² = s/d, its step size, and its times of escape."""
-    learning_rate, problem = rate * key.dimension ** (-0.5 * key.k), prepared_pairs(key.k, key.dimension, start=start)
-    if key.exponent is None:
-        flow = float(predict(problem).predicted_emergence_time[0])
-        return Cell(problem, learning_rate, flow, float(finite_step_times(problem, learning_rate, REACH * flow)[0]))
-    learning_rate *= key.smoothing ** (2 * key.k - 2) if key.smoothing else 1.0
+def _cell(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
+    """Return the cell of a pair of the squared error, or of its smoothing by λ = d^e, at the rate c."""
+    d = pair.dimension
+    eta, asymptotic = rate * d ** (-0.5 * k), k - 1.0 - (2.0 * k - 4.0) * (exponent or 0.0)
+    if exponent is None:
+        flow = float(predict(pair).predicted_emergence_time[0])
+        return Cell(pair, eta, flow, float(finite_step_times(pair, eta, REACH * flow)[0]), asymptotic)
+    smoothing = float(d**exponent) if exponent else 0.0
+    eta *= smoothing ** (2 * k - 2) if smoothing else 1.0
     smoothed = Problem(
-        activation=problem.activation,
-        teacher=problem.teacher,
+        activation=pair.activation,
+        teacher=pair.teacher,
         width=1,
-        dimension=key.dimension,
+        dimension=d,
         student="spherical",
         objective="correlation",
-        smoothing=key.smoothing,
-        initial_overlaps=(problem.start().teacher_overlap, [[1.0]], [1.0]),
+        smoothing=smoothing,
+        initial_overlaps=(pair.start().teacher_overlap, [[1.0]], [1.0]),
     )
-    return Cell(smoothed, learning_rate, mean_time(smoothed), mean_time(smoothed, learning_rate))
+    return Cell(smoothed, eta, mean_time(smoothed), mean_time(smoothed, eta), asymptotic)
 
 
 class Escapes(NamedTuple):
@@ -314,12 +290,7 @@ class Escapes(NamedTuple):
 
 
 def escape_times(
-    problem: Problem,
-    *,
-    learning_rate: float,
-    steps: int,
-    seeds: Sequence[int],
-    report: Callable[[int], object] = int,
+    problem: Problem, *, learning_rate: float, steps: int, seeds: Sequence[int], report: Callable[[int], object] = int
 ) -> Escapes:
     """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
 

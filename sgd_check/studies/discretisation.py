@@ -29,7 +29,6 @@ from dynamics.theory import (
     target_losses,
     tuned_rates,
 )
-from sgd_check.runs.recording import CrossingTracker
 from sgd_check.studies.sgd_study import (
     DEFAULT_NORM,
     DEFAULT_START,
@@ -87,11 +86,6 @@ class Discretisation(SgdStudy):
     large: Curve
 
     @property
-    def rates(self) -> Array:
-        """Step size of each target."""
-        return tuned_rates(self.problem, self.small.targets, self.settings["rate"])
-
-    @property
     def ends(self) -> Integers:
         """Steps of the runs of each target."""
         needed = np.where(np.isnan(self.small.needed), self.small.without_noise, self.small.needed)
@@ -104,7 +98,8 @@ class Discretisation(SgdStudy):
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
-        ends, rates, losses, runs = self.ends, self.rates, self.small.losses, self.settings["seeds"]
+        ends, losses, runs = self.ends, self.small.losses, self.settings["seeds"]
+        rates = tuned_rates(self.problem, self.small.targets, self.settings["rate"])
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
         shape = (ends.size, runs)
         loss, emerged, blown = (
@@ -122,7 +117,10 @@ class Discretisation(SgdStudy):
                 loss[at, :, : found.sizes["time"]] = found["loss"].values
                 blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
                 meter.add(end * runs)
-        reached = np.array([first_below(samples, *pair) for pair in zip(loss, losses, strict=True)])
+        reached = np.full(shape, np.nan)
+        for target, run in np.ndindex(shape):
+            level = float(losses[target])
+            reached[target, run] = first_crossing(samples, loss[target, run], level, linear=True)
         exponent, error = self._exponents(losses, reached)
         prediction, of_target, of_run = predict(self.problem), ("target",), ("target", "run")
         return self.results(
@@ -197,10 +195,8 @@ def unstable_discretisation(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    beta : float
-        β > ½.
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and β > ½.
     directions, dimension : int
         P ≥ 4 and d ≥ 2 P of the SGD runs; neuron p starts at C² = s/d from direction p.
     targets : sequence of int, optional
@@ -215,8 +211,6 @@ def unstable_discretisation(
         First seed of the samples, and seed of the random start at the large size.
     large_directions, large_dimension : int
         P and d of the theory alone; m = 3 P and a random start.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------
@@ -320,17 +314,3 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
         rows.append([*(samples_needed(times, losses, each, eta, level) for each in delays), flow + added])
     needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
     return Curve(problem, targets, levels, needed, without, learned)
-
-
-def first_below(samples: Integers, loss: Array, level: float) -> Array:
-    """Return, per run, after how many samples the loss (runs, samples) first was at most `level`; NaN if never.
-
-    Examples
-    --------
-    >>> first_below(np.array([1, 100]), np.array([[1.0, 0.0], [1.0, 0.9]]), 0.5).round(6).tolist()
-    [10.0, nan]
-    """
-    tracker = CrossingTracker(np.array(-level), (loss.shape[0],))
-    for number, values in zip(samples.tolist(), loss.T, strict=True):
-        tracker.observe(float(number), -values)
-    return tracker.time

@@ -192,10 +192,8 @@ def full_batch_recovery(
     ----------
     cut : float
         M > 0.
-    dimensions : sequence of int
-        d of the samples that are reused, increasing.
-    ratios : array_like, shape (R,)
-        n/d > 0, increasing.
+    dimensions, ratios : sequence of int, array_like of shape (R,)
+        d and n/d > 0 of the samples that are reused, both increasing.
     rate, steps : float, int
         Step size η > 0 and number of steps of descent of the squared error on all samples, one neuron, |w| = 1e-3.
     online_dimensions : sequence of int
@@ -204,8 +202,6 @@ def full_batch_recovery(
         c > 0 of its step size η = c/d.
     seeds, seed : int
         Runs of every point, at least 2, and first seed of the samples; no two points share samples.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

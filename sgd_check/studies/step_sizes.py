@@ -84,7 +84,8 @@ class StepSizes(SgdStudy):
                 time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
                 meter.add(steps * count)
         finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
-        shown = shown_direction(self.flow)
+        # Of those that emerge in the flow the last.
+        shown = int(np.argmax(np.where(np.isfinite(self.flow), self.flow, -1.0)))
         seen, flow, of_rate = time[..., shown], self.flow[shown], ("learning_rate",)
 
         def faithful(time: Array, blown: Array) -> float:
@@ -135,16 +136,12 @@ def step_size_phases(
     problem : Problem, optional
         What is learned.  By default one neuron of link h_k that starts at C² = s/d from the one direction; the next
         three arguments describe that problem and count only without this one.
-    information_exponent, dimension : int
-        k ≥ 3 and d.
-    start : float
-        s > 0.
+    information_exponent, dimension, start : int, int, float
+        k ≥ 3, d and s > 0.
     learning_rates : array_like, shape (E,), optional
         Step sizes η, increasing.  By default 13 from 1/16 to 16 times the limit of stability.
     seeds, seed : int
         Runs per step size, at least 2, and first seed of the samples; no two runs of the study share samples.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------
@@ -199,11 +196,6 @@ def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: A
         found[sample] = read(*(np.take_along_axis(each, chosen, axis=1) for each in (time, blown)))
     known = found[np.isfinite(found)]
     return float(known.std()) if known.size > RESAMPLES // 2 else float("nan")
-
-
-def shown_direction(flow: Array) -> int:
-    """Return the direction that table and figure are about: of those that emerge in the flow the last."""
-    return int(np.argmax(np.where(np.isfinite(flow), flow, -1.0)))
 
 
 def median_ratio(time: Array, blown: Array, flow: float) -> Array:
@@ -344,20 +336,14 @@ def sgd_transfer(
 
     Parameters
     ----------
-    information_exponent : int
-        k ≥ 3; the link is h_k.
-    beta : float
-        Decay β of the teacher's coefficients.
-    directions, dimension : int
-        P ≥ 2, and d above P and the largest width together.
-    widths : sequence of int
-        At least four, increasing.
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and decay β of the teacher's coefficients.
+    directions, dimension, widths : int, int, sequence of int
+        P ≥ 2, d above P and the largest width together, and at least four increasing widths.
     samples : int
         Samples of every run, one a step, whatever its step size.
     starts, seeds, seed : int
         Random starts of every width, runs of each, and first seed of both.
-    progress : bool, optional
-        Show a bar on stderr; by default if it is a terminal or a notebook.
 
     Returns
     -------

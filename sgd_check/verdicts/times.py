@@ -21,7 +21,7 @@ than 1 noise decides when a direction emerges, and the sentence says that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -540,7 +540,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)
     left = np.minimum(learned / end, 1.0) * a**2
     left[p] = a[p] ** 2
-    noise = replace(SearchNoise.of(problem), total=float(left.sum()))
+    noise = SearchNoise(problem, total=float(left.sum()))
     _, _, diffusion = noise(overlap.max(keepdims=True), a[p : p + 1])
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 

@@ -24,7 +24,7 @@ def problem_of(link, overlap, squared_norm, *, a=(1.0,), dimension=32, **changes
 
 
 def pair_of(problem):
-    return LearningPair.of(problem, predict(problem), 0)
+    return LearningPair(problem, predict(problem), 0)
 
 
 def bias_of(problem, rate, direction=0):

@@ -19,7 +19,7 @@ from dynamics.theory.asymptotics import asymptotic_exponents
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.pairs import draw_matched_overlaps, match_greedily
 from dynamics.theory.prediction import predict, sum_formula_loss
-from dynamics.theory.step_noise import SearchNoise, escape_bias, fourth_moment_of_derivative
+from dynamics.theory.step_noise import SearchNoise, escape_bias, means_of
 
 
 def brute_force(a, C, k):
@@ -275,7 +275,7 @@ def test_limit_of_many_pairs_is_where_the_linear_recursion_turns_unstable(a):
     link, a = problem.activation, np.array(a)
     slope = float(link.kernel_derivative(1.0))
     M = np.full((a.size, a.size), slope**2)
-    np.fill_diagonal(M, fourth_moment_of_derivative(link))
+    np.fill_diagonal(M, means_of(link, [(0, 4, 0)])[0])
 
     def growth(value):
         return np.linalg.eigvals(-2 * slope * np.diag(a) + value * a[:, None] * M * a).real.max()
@@ -312,7 +312,7 @@ def test_limit_counts_no_more_pairs_than_neurons():
 
 def test_fourth_moment_of_high_degree_stays_finite():
     exact = 40.0**2 * fourth_moment(39)
-    assert fourth_moment_of_derivative(hermite.expand("he40")) == pytest.approx(exact, rel=1e-10)
+    assert means_of(hermite.expand("he40"), [(0, 4, 0)])[0] == pytest.approx(exact, rel=1e-10)
 
 
 @pytest.mark.parametrize("link", [{4: 1.0}, {3: 1.0, 4: 0.5}], ids=str)
@@ -332,7 +332,7 @@ def test_search_noise_equals_tensor_quadrature(link, C):
     def mean(f):
         return float(weights @ f @ weights)
 
-    V, B, D = SearchNoise.of(problem)(np.array([C]), np.array([a]))
+    V, B, D = SearchNoise(problem)(np.array([C]), np.array([a]))
     assert V[0] == pytest.approx(mean(target * slope**2), rel=1e-10)
     assert D[0] == pytest.approx(mean(target * slope**2 * (s * w) ** 2), rel=1e-10)
     length = d - 2 + w**2
@@ -345,9 +345,7 @@ def test_search_noise_of_the_other_directions_is_their_exact_average():
     problem = single({4: 1.0}, a=(0.7, 0.5), dimension=30)
     alone = single({4: 1.0}, a=(0.7,), dimension=30)
     C, a = np.array([0.3]), np.array([0.7])
-    more = [
-        np.subtract(x, y)[0] for x, y in zip(SearchNoise.of(problem)(C, a), SearchNoise.of(alone)(C, a), strict=True)
-    ]
+    more = [np.subtract(x, y)[0] for x, y in zip(SearchNoise(problem)(C, a), SearchNoise(alone)(C, a), strict=True)]
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     weights = weights / weights.sum()
     square = 0.25 * problem.activation.value(nodes) ** 2

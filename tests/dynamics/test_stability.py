@@ -8,9 +8,7 @@ import pytest
 import dynamics
 import hermite
 from dynamics.problem import Problem, Teacher
-from dynamics.theory.converged import degree_of
-from dynamics.theory.reached import network_limit, reached_state
-from dynamics.theory.stability import Samples, Units, mean_square_limit
+from dynamics.theory.stability import Samples, Units, degree_of, mean_square_limit, network_limit, reached_state
 
 MIXED = {1: 0.6, 2: 0.8}
 OBLIQUE = [[1.0, 0.0], [0.6, 0.8]]

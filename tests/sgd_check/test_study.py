@@ -63,7 +63,8 @@ def test_slope_and_its_error_are_those_of_the_drawn_points(rng):
 @pytest.mark.parametrize("k", [3, 4])
 def test_flow_times_of_the_cells_are_the_transit_integral(k):
     study = complexity.sample_complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
-    for (_, _, d), cell in study.cells.items():
+    for cell in study.cells:
+        d = cell.problem.dimension
         exact = quad(lambda s: 1.0 / (k * s ** (k - 1) * (1.0 - s * s)), 2.0 / np.sqrt(d), np.sqrt(0.5))[0]
         assert cell.flow_time == pytest.approx(exact, rel=1e-9)
         assert cell.learning_rate == pytest.approx(0.05 * d ** (-k / 2))
@@ -102,9 +103,6 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
     targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
     near = inverse_fit(learning_rates.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
     assert abs(near[0] + 0.5) < 0.03 < abs(off + 0.5)
-
-
-# --- numbers read off curves ------------------------------------------------------------------------------------------
 
 
 # --- whole studies ----------------------------------------------------------------------------------------------------
@@ -252,6 +250,9 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
         (["sample-complexity", "--dimension", "64"], "Option --dimension must be absent for sample-complexity, but is given; it is one of unstable-discretisation, step-size, calibration, transfer. Did you mean '--dimensions'?"),
         (["step-size", "--problem", "none.nc"], "Option --problem must name an existing file, but is 'none.nc'."),
         (["step-size", "--problem", "none.nc", "--k", "3"], "Option --k must be absent when --problem is given, but is 3."),
+        (["transfer", "--widths", "4,8"], "Option --widths must hold at least 4 increasing integers, but is [4, 8]."),
+        (["transfer", "--dimension", "20"], "Option --dimension must be at least 41, but is 20."),
+        (["transfer", "--k", "2"], "Option --k must be at least 3, but is 2."),
     ],
 )  # fmt: skip
 def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):

@@ -51,17 +51,3 @@ def test_an_interrupted_study_keeps_what_it_has(tmp_path, monkeypatch, capsys):
     loss = load(target)["final_loss"].values
     assert np.isfinite(loss[0]).all()
     assert np.isnan(loss[2:]).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--widths", "4,8"], "Option --widths must hold at least 4 increasing integers, but is [4, 8]."),
-        (["--dimension", "20"], "Option --dimension must be at least 41, but is 20."),
-        (["--k", "2"], "Option --k must be at least 3, but is 2."),
-    ],
-)
-def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsys, arguments, sentence):
-    monkeypatch.chdir(tmp_path)
-    assert main(["transfer", *arguments]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
