@@ -38,6 +38,7 @@ from dynamics.report.findings import (
 )
 from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import axis_label
+from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit
@@ -479,6 +480,11 @@ def samples_in_words(dataset: xr.Dataset) -> list[str]:
     late = [time for time in dataset["emergence_time"].values.tolist() if 0.0 < time < math.inf]
     if late:
         found.append(f"The last emergence, t = {max(late):.5g}, is after {count_text(count * max(late))} samples.")
+    if late and is_drawn(Problem.from_dataset(dataset)):
+        found.append(
+            "These are times without noise. Noise of samples may multiply them: `dynamics.learning_steps`, or the "
+            "option --learning-steps, gives the interval of 95 % of runs for a direction."
+        )
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import inspect
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -14,6 +16,7 @@ from dynamics.commands.options import (
     CONFIG,
     CORRELATION,
     CSV,
+    HOMOGENEOUS,
     JSON,
     MEAN_FIELD,
     NETWORK,
@@ -26,6 +29,7 @@ from dynamics.commands.options import (
     QUIET,
     STYLE,
     Option,
+    integers,
     plain,
     switch,
 )
@@ -88,6 +92,14 @@ usage, 130 interrupted
 """
 
 
+LEARNING_STEPS = Option(
+    "learning-steps",
+    integers,
+    "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
+    "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one",
+    "P,P,...",
+    models=(*HOMOGENEOUS, *CORRELATION),
+)
 #: Options of display, which a resumed run has too.
 DISPLAY = (PLOT, NO_PLOT, STYLE, CSV, JSON, QUIET, NO_PROGRESS)
 COMMAND_OPTIONS = (
@@ -96,6 +108,7 @@ COMMAND_OPTIONS = (
     Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
     *DISPLAY[:4],
     OVERWRITE,
+    LEARNING_STEPS,
     Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
     *DISPLAY[4:],
 )
@@ -262,6 +275,21 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
         load_torch(options["device"])
 
 
+def _counted_directions(given: Mapping[str, Any], problem: Problem, model: str) -> tuple[int, ...]:
+    """Return the numbers of the directions whose steps are asked for."""
+    numbers: tuple[int, ...] = value_of(LEARNING_STEPS, given) or ()
+    for number in numbers:
+        last = problem.num_directions
+        require_usage(
+            1 <= number <= last, f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
+        )
+    require_usage(
+        not numbers or model in LEARNING_STEPS.models,
+        f"Option --learning-steps must be absent for --model {model}, but is {given['learning_steps']}.",
+    )
+    return numbers
+
+
 def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
     """Return a file name made of the parameters, which ends in a short hash of all of them."""
     import hashlib
@@ -288,6 +316,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         _check_answer(answer, problem, options)
         output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(given, output)
+        counted = _counted_directions(given, problem, options["model"])
         save_at = _schedule(answer, problem, options)
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
@@ -309,7 +338,8 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         "progress": False if given["quiet"] or given["no_progress"] else None,
         "checkpoint": file,
     }
-    return _finish(lambda: _answer(answer, problem, {**options, **own}), file, figure, given)
+    find = partial(_find, counted=counted)
+    return _finish(lambda: _answer(answer, problem, {**options, **own}), file, figure, given, find)
 
 
 def _answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) -> xr.Dataset:
@@ -340,13 +370,19 @@ def _resume(given: Mapping[str, Any]) -> int:
         figure = chosen_figure(given, file.target)
         check_targets(given, None, figure)
         return _finish(
-            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given
+            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, _find
         )
     except StorageError as error:
         raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None
 
 
-def _finish(solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None, given: Mapping[str, Any]) -> int:
+def _finish(
+    solve: Callable[[], xr.Dataset],
+    file: RunFile,
+    figure: Path | None,
+    given: Mapping[str, Any],
+    find: Callable[[xr.Dataset], Findings | None],
+) -> int:
     """Solve, write dataset and figure, print the findings; return the exit code."""
     find_blas()
     # While compiled code runs, the interpreter is free to load the libraries of the end. The thread is joined here.
@@ -361,14 +397,27 @@ def _finish(solve: Callable[[], xr.Dataset], file: RunFile, figure: Path | None,
             file.store(dataset)
         return file.target, file.trouble
 
-    written = end_with(dataset, _find, file.target, figure, given, store=store, figure_key="figure")
+    written = end_with(dataset, find, file.target, figure, given, store=store, figure_key="figure")
     return (code or EXIT_FAILED) if written.trouble else code
 
 
-def _find(answer: xr.Dataset) -> Findings | None:
+def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
+    """Return the findings on an answer, with the steps of SGD until some directions emerge and are learned."""
     from dynamics.report.findings import find_findings
 
-    return find_findings(answer)
+    found = find_findings(answer)
+    if found is None or not counted:
+        return found
+    from dynamics.solve.learning_steps import learning_steps
+
+    rate = answer.attrs.get("learning_rate", "0.1x")
+    steps = [
+        learning_steps(answer, direction=p, event=event, learning_rate=rate)
+        for p in counted
+        for event in ("emergence", "learned")
+    ]
+    sentences = [*found.sentences, f"Steps of SGD at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
+    return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})
 
 
 def load_libraries(*, drawing: bool) -> None:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
-#: Drawn runs, and the seed of the draws.
-DRAWS, DRAWN_SEED = 128, 0
+#: Numbers of drawn runs, the first that is affordable, and the seed of the draws.
+DRAWS, DRAWN_SEED = (128, 39), 0
+#: Operations of drawn runs that take about a minute of one core (measured).
+MOST_OPERATIONS = 6e10
 #: Steps until the event at least, and the largest step over the shortest time scale of the converged flow.
 FEWEST_STEPS, LARGEST_STEP = 400, 0.4
 #: Samples of a step at most, and room for new axes, in steps.
@@ -50,7 +52,7 @@ DIVERGED = 1e3
 class DrawnTimes(NamedTuple):
     """Times of an event, in flow time, inf where it is not by `LONGEST` times that of the flow."""
 
-    #: Of runs with noise, (DRAWS,).
+    #: Of runs with noise, (draws,).
     drawn: Array
     #: Of the run without noise.
     quiet: float
@@ -58,31 +60,27 @@ class DrawnTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Sizes of a simulation: flow time of a step, number of steps at most, samples of each, and axes."""
+    """Sizes of a simulation: runs, flow time of a step, number of steps at most, samples of each, and axes."""
 
+    draws: int
     step: float
     steps: int
     samples: int
     axes: int
 
     @classmethod
-    def of(cls, problem: Problem, noise_rate: float, time: float) -> RunPlan:
-        """Return the plan for an event at a time of the flow."""
+    def of(cls, problem: Problem, noise_rate: float, time: float) -> RunPlan | None:
+        """Return the plan for an event at a time of the flow, with fewer runs if need be; None if it takes too long."""
         step = min(LARGEST_STEP * descent_limit(problem) / 2.0, time / FEWEST_STEPS)
         samples = int(np.clip(round(step / noise_rate), 1, MOST_SAMPLES))
-        held = problem.teacher.span + problem.width
-        return cls(
-            step=step,
-            steps=math.ceil(LONGEST * time / step),
-            samples=samples,
-            axes=min(problem.dimension, held + ROOM * samples),
-        )
-
-    def operations(self, problem: Problem) -> float:
-        """Return the number of operations up to the time of the flow: products of matrices and entries of the table."""
         m, units = problem.width, problem.width + problem.num_directions
-        of_one = m * units * (4 * self.axes + 100) + self.samples * (4 * units * self.axes + 60 * units)
-        return DRAWS * self.steps / LONGEST * of_one
+        axes = min(problem.dimension, problem.teacher.span + m + ROOM * samples)
+        # Products of matrices and entries of the table.
+        of_one = m * units * (4 * axes + 100) + samples * (4 * units * axes + 60 * units)
+        for draws in DRAWS:
+            if draws * time / step * of_one <= MOST_OPERATIONS:
+                return cls(draws=draws, step=step, steps=math.ceil(LONGEST * time / step), samples=samples, axes=axes)
+        return None
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> DrawnTimes:
@@ -90,7 +88,7 @@ def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noi
 
     `noise_rate` is the learning rate over the batch size.
     """
-    times = np.full(DRAWS + 1, np.inf)
+    times = np.full(plan.draws + 1, np.inf)
     runs = _Runs(problem, plan, noise_rate)
     reached = runs.reached(direction, event)
     times[reached >= 0.0] = 0.0
@@ -125,9 +123,9 @@ class _Runs:
         self._whole = plan.axes == d
         #: Axes in use; those beyond are empty.
         self._used = d if self._whole else start.shape[1]
-        self._W = np.zeros((DRAWS + 1, m, plan.axes))
+        self._W = np.zeros((plan.draws + 1, m, plan.axes))
         self._W[:, :, : start.shape[1]] = start
-        self._size = np.full((DRAWS + 1, 1), math.sqrt(plan.step * noise_rate / plan.samples))
+        self._size = np.full((plan.draws + 1, 1), math.sqrt(plan.step * noise_rate / plan.samples))
         self._size[0] = 0.0
         self._rng = np.random.default_rng(DRAWN_SEED)
         nodes = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 
 import numpy as np
 import pytest
@@ -269,3 +270,35 @@ def test_bad_configuration_files_get_one_sentence(here, capsys, text, sentence):
     (here / "run.toml").write_text(text)
     assert solve.main(["--config", "run.toml"]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_the_command_tells_steps_of_sgd_as_the_library_does(here, capsys):
+    # The link has c_1 and c_3, so that runs are drawn.
+    options = ["--activation", "0.6*h1 + 0.8*h3", "--directions", "2", "--width", "2", "--dimension", "16"]
+    assert solve.main([*options, "--output", "run.nc", "--no-plot", "--quiet"]) == 0
+    told = [*options, "--no-plot", "--learning-steps", "1"]
+    assert solve.main([*told, "--output", "text.nc"]) == 0
+    text = capsys.readouterr().out
+    assert solve.main([*told, "--output", "json.nc", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["learning_steps"]
+    answer = dynamics.load("run.nc")
+    for row, event in zip(found, ("emergence", "learned"), strict=True):
+        expected = dynamics.learning_steps(answer, direction=1, event=event, learning_rate="0.1x")
+        assert str(expected) in text
+        assert row["steps"] == expected.steps
+        assert (row["event"], row["direction"]) == (event, 1)
+        assert row["steps_low"] < row["steps"] < row["steps_high"]
+    assert "learning_steps" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--learning-steps", "1,5", *SMALL], "must have numbers from 1 to 4, but has 5."),
+        (["--learning-steps", "1", "--model", "network"], "must be absent for --model network, but is 1."),
+    ],
+)
+def test_steps_of_directions_that_are_not_there_are_refused(here, capsys, arguments, sentence):
+    assert solve.main(arguments) == 2
+    assert capsys.readouterr().err == f"error: Option --learning-steps {sentence}\n"
+    assert not list(here.iterdir())

@@ -82,13 +82,25 @@ def test_drawn_runs_of_links_that_do_not_decouple_are_those_of_sgd(activation, d
         assert said.notes[0] == "the interval is drawn: 128 runs, seed 0"
 
 
+def test_fewer_runs_are_drawn_where_128_take_long(monkeypatch):
+    flow, _, rate = all_together("erf", 16)
+    many = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
+    monkeypatch.setattr("dynamics.theory.drawn_runs.MOST_OPERATIONS", 1e8)
+    few = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
+    assert few.notes[0] == "the interval is drawn: 39 runs, seed 0"
+    error = many.steps_deviation * math.sqrt(1.0 / 128 + 1.0 / 39)
+    assert abs(few.steps - many.steps) < 4.0 * error  # other draws: false alarms 6e-5
+    # The first and the last of 39: further out than these would be one draw in forty on each side.
+    assert few.steps_low < many.steps < few.steps_high
+
+
 def test_runs_are_not_drawn_where_that_takes_long_or_steps_are_not_stable(monkeypatch):
     flow, problem, rate = all_together("erf", 16)
     alone = "the steps are those of the answer's time alone"
     above = dynamics.learning_steps(flow, direction=1, learning_rate=6.0 * rate)
     limit = dynamics.learning_rate_limit(problem)
     assert above.notes == (f"the learning rate is above the limit of stability, {limit:.3g}: {alone}",)
-    monkeypatch.setattr("dynamics.solve.learning_steps.MOST_OPERATIONS", 1e6)
+    monkeypatch.setattr("dynamics.theory.drawn_runs.MOST_OPERATIONS", 1e6)
     long = dynamics.learning_steps(flow, direction=1, learning_rate=rate)
     assert long.notes == (f"to draw runs for an interval takes longer than a minute: {alone}",)
     for found in (above, long):
