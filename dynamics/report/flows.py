@@ -40,7 +40,7 @@ from dynamics.runs.dataset import stored_exponents
 from dynamics.runs.variables import axis_label
 from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
-from dynamics.theory.fits import default_window, fit_power_law
+from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
 from dynamics.theory.learning_rates import learning_rate_limit
 from hermite.text.messages import with_error
 
@@ -426,6 +426,8 @@ def _law(
     finite_size = None
     if predicted is not None:
         good &= predicted > 0
+    # The sum formula may have fallen to 0, or end, before the window.
+    if predicted is not None and np.count_nonzero(good & (x >= window[0]) & (x <= window[1])) >= FEWEST_POINTS:
         finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
         text += f"; sum formula at this size {finite_size:.3f}"
     return {

@@ -43,6 +43,18 @@ def test_loss_figure_draws_flow_sum_formula_fit_and_asymptote(flow, ax):
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
 
+@pytest.mark.parametrize("share", [0.0, 0.001])
+def test_a_sum_formula_that_is_empty_in_the_window_has_no_exponent_there(flow, share):
+    """Links with k <= 2 may have it so: their linearised flow can be over before the coupled one has learned much."""
+    end = share * flow.time.values[-1]
+    found = find_findings(flow.assign(predicted_loss=flow.predicted_loss.where(flow.time < end, 0.0)))
+    law, usual = found.values["exponents"][0], find_findings(flow).values["exponents"][0]
+    assert law["sum_formula"] is None
+    assert "sum formula" not in law["text"]
+    assert law["fitted"] == usual["fitted"]
+    assert usual["sum_formula"] is not None
+
+
 @pytest.mark.parametrize(
     ("x", "scale", "symbol", "label"),
     [("steps", 500.0, "s", "number of SGD steps $s$"), ("samples", 4000.0, "n", "samples $n$")],
