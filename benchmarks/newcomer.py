@@ -82,7 +82,7 @@ def row(name: str, found: dict[str, Any]) -> str:
         f"{found['flow']:,.3g}",
         f"{mean:.3g} ({low:.3g} to {high:.3g})" if known else "-",
         f"{found['inside']} of {RUNS}" if known else "-",
-        f"{found['asked']:.3g}",
+        "-" if found["asked"] is None else f"{found['asked']:.3g}",
         found["verdict"],
         f"{found['seconds'][0]:.0f} + {found['seconds'][1]:.0f}",
     ]
