@@ -426,10 +426,10 @@ def _law(
     finite_size = None
     if predicted is not None:
         good &= predicted > 0
-    # The sum formula may have fallen to 0, or end, before the window.
-    if predicted is not None and np.count_nonzero(good & (x >= window[0]) & (x <= window[1])) >= FEWEST_POINTS:
-        finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
-        text += f"; sum formula at this size {finite_size:.3f}"
+        # The sum formula may have fallen to 0 before the window.
+        if np.count_nonzero(good & (x >= window[0]) & (x <= window[1])) >= FEWEST_POINTS:
+            finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
+            text += f"; sum formula at this size {finite_size:.3f}"
     return {
         "what": what,
         "fitted": fit.exponent,
