@@ -82,7 +82,7 @@ def row(name: str, found: dict[str, Any]) -> str:
         f"{found['flow']:,.3g}",
         f"{mean:.3g} ({low:.3g} to {high:.3g})" if known else "-",
         f"{found['inside']} of {RUNS}" if known else "-",
-        f"{found['asked']:.3g}",
+        "-" if found["asked"] is None else f"{found['asked']:.3g}",
         found["verdict"],
         f"{found['seconds'][0]:.0f} + {found['seconds'][1]:.0f}",
     ]
@@ -92,7 +92,7 @@ def row(name: str, found: dict[str, Any]) -> str:
 def main() -> int:
     """Ask for all links that have no answer yet, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.newcomer")
-    parser.add_argument("links", nargs="*", default=LINKS, choices=(*LINKS, LINKS))
+    parser.add_argument("links", nargs="*", choices=LINKS)
     parser.add_argument("--folder", type=Path, default=Path(".benchmarks") / "newcomer")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def main() -> int:
     np.savetxt(options.folder / "weights.csv", weights / np.linalg.norm(weights))
     print("| link | limit × d | first, flow | SGD (95 % of runs) | inside | tenth, flow | verdict | seconds |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in options.links:
+    for name in options.links or LINKS:
         file = options.folder / f"{name}.json"
         if not file.exists():
             file.write_text(json.dumps(asked(name, options.folder)), encoding="utf-8")

@@ -45,7 +45,7 @@ LARGEST_NUMBER = 1e150
 States = tuple[Cube, Matrix]
 Field = tuple[Matrix, Vector]
 Target = tuple[Vector, Matrix]
-Watched = tuple[Matrix, Matrix]
+Watched = tuple[Matrix, Matrix, bool]
 
 
 @kernel
@@ -76,9 +76,9 @@ def move(step: int, eta: float, states: States, field: Field) -> bool:
 
 
 @kernel
-def value_events(link: Vector, U: Matrix, n: Vector, target: Target, sign_matters: bool, watched: Watched) -> None:
+def value_events(link: Vector, U: Matrix, n: Vector, target: Target, watched: Watched) -> None:
     """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
-    (a, teacher), (events, C) = target, watched
+    (a, teacher), (events, C, sign_matters) = target, watched
     m, P = C.shape
     waiting = 0
     for event in range(2 * P):
@@ -115,7 +115,6 @@ def descend(
     states: States,
     field: Field,
     target: Target,
-    sign_matters: bool,
     watched: Watched,
     scratch: tuple[Vector, Vector],
 ) -> int:
@@ -135,7 +134,7 @@ def descend(
             return STATUS_NOT_FINITE
         for event in range(events.shape[1]):
             events[2, event] = events[1, event]
-        value_events(link, units[then], norms[then], target, sign_matters, watched)
+        value_events(link, units[then], norms[then], target, watched)
         step[0] += 1
         for event in range(events.shape[1]):
             if np.isnan(events[0, event]) and events[1, event] >= 0.0:
@@ -419,7 +418,7 @@ class DescentStepper(FixedSteps):
         has_field = self._workers.count > 1
         arguments = (
             has_field, self._eta, self._link, (self._units, self._norms), (self._F, self._growth),
-            (self._a, self._teacher), self._sign_matters, (events, self._C), (self._unit_field.pairs, self._work),
+            (self._a, self._teacher), (events, self._C, self._sign_matters), (self._unit_field.pairs, self._work),
         )  # fmt: skip
         if not has_field:
             return int(descend(count, step, *arguments))

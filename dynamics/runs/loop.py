@@ -253,9 +253,9 @@ class _Flow(Run):
         else:
             first = len(self.records)
             status, states = leaper.advance_through(self._times[first : first + self._most], self.steps)
-            self.records.extend(self._observe(states))
-            if self._sound is not None and len(self.records) > first:
-                wrong = self._sound(self.records, first)
+            if len(states) > 0:
+                self.records.extend(self._observe(states), len(states))
+                wrong = None if self._sound is None else self._sound(self.records, first)
         self.adapt(clock.perf_counter() - began, full=status == Status.MAX_STEPS)
         failure = wrong or _FAILURES.get(status)
         return (self._why_failed(self.state()) or failure) if failure in _FAILURES.values() else failure

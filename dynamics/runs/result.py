@@ -117,7 +117,7 @@ class Records:
         self.columns: dict[str, Array] = {}
         self._count = 0
         if begun is not None:
-            self.extend({name: column[: len(begun)] for name, column in begun.columns.items()})
+            self.extend({name: column[: len(begun)] for name, column in begun.columns.items()}, len(begun))
 
     @classmethod
     def of(cls, columns: Mapping[str, Array], count: int) -> Records:
@@ -128,13 +128,10 @@ class Records:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a record; an observable that those before have not, since an older file has not, is NaN there."""
-        self.extend({name: np.asarray(value)[None] for name, value in record.items()})
+        self.extend({name: np.asarray(value)[None] for name, value in record.items()}, 1)
 
-    def extend(self, records: Mapping[str, Array]) -> None:
-        """Add records of the same observables, each observable an array with its records along the first axis."""
-        count = len(next(iter(records.values()), ()))
-        if count == 0:
-            return
+    def extend(self, records: Mapping[str, Array], count: int) -> None:
+        """Add `count` records of the same observables, each an array with its records along the first axis."""
         for name, values in records.items():
             if name not in self.columns:
                 self.columns[name] = np.full((self._capacity, *values.shape[1:]), np.nan)

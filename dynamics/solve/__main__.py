@@ -80,6 +80,8 @@ LEARNING_STEPS = Option(
     "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
     "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
     models=(*table.HOMOGENEOUS, *CORRELATION))  # fmt: skip
+#: Learning rate of SGD for an answer that has none.
+SHARE = "0.1x"
 #: Options of display, which a resumed run has too.
 FIGURES = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
 DISPLAY = (*FIGURES, table.JSON, table.QUIET, table.NO_PROGRESS)
@@ -255,15 +257,25 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
         load_torch(options["device"])
 
 
-def _counted_directions(given: Mapping[str, Any], problem: Problem, model: str) -> tuple[int, ...]:
-    """Return the numbers of the directions whose steps are asked for."""
+def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the numbers of the directions whose steps are to be told; refuse a problem without a learning rate."""
     numbers: tuple[int, ...] = value_of(LEARNING_STEPS, given) or ()
-    flag, last = "Option --learning-steps", problem.num_directions
+    if not numbers:
+        return ()
+    model, last = options["model"], problem.num_directions
+    require_usage(
+        model in LEARNING_STEPS.models,
+        f"Option --learning-steps must be absent for --model {model}, but is {given['learning_steps']}.",
+    )
     for number in numbers:
-        require_usage(1 <= number <= last, f"{flag} must have numbers from 1 to {last}, but has {number}.")
-    is_known = not numbers or model in LEARNING_STEPS.models
-    require_usage(is_known, f"{flag} must be absent for --model {model}, but is {given['learning_steps']}.")
-    return numbers
+        require_usage(
+            1 <= number <= last, f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
+        )
+    if options["learning_rate"] is None or options["method"] == "gradient-descent":
+        from dynamics.theory.learning_rates import resolved_rate
+
+        resolved_rate(problem, SHARE)
+    return () if given["quiet"] else numbers
 
 
 def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
@@ -291,7 +303,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         _check_answer(answer, problem, options)
         output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
         figure = chosen_figure(given, output)
-        counted = _counted_directions(given, problem, options["model"])
+        counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
@@ -379,7 +391,7 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
         return found
     from dynamics.solve.learning_steps import learning_steps
 
-    rate = answer.attrs.get("learning_rate", "0.1x")
+    rate = None if "step_theory" in answer.attrs else SHARE
     steps = [
         learning_steps(answer, direction=p, event=event, learning_rate=rate)
         for p in counted

@@ -190,8 +190,8 @@ def learning_steps(
     emergence exceeds 0.6, and of the learned time above the limit of stability, there is no interval.
 
     Runs are drawn for the homogeneous student at k ≤ 2 on isotropic inputs with any teacher, below the limit of
-    stability, if that takes less than about a minute: some seconds up to 16 neurons. A run without the event by eight
-    times T counts as later than all others, and is left out of mean and deviation.
+    stability, if 39 of them take less than about a minute: some seconds up to 16 neurons. A run without the event by
+    eight times T counts as later than all others, and is left out of mean and deviation.
 
     Examples
     --------

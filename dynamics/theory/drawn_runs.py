@@ -26,6 +26,7 @@ import numpy as np
 
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
 from dynamics.theory.learning_rates import descent_limit
+from hermite.text.command_line import stop_if_heard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,6 +97,7 @@ def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noi
     runs.keep(reached < 0.0)
     before = reached[alive]
     for number in range(plan.steps):
+        stop_if_heard()
         if not alive.size:
             break
         sound = runs.advance()

@@ -135,8 +135,8 @@ def check(
         decide, until the last direction that a minute of simulation reaches would have emerged if it were 30 % late, or
         ten minutes for the first one; or until all curves have made nine tenths of their way, and 30 % longer.
     t_max : float, optional
-        Flow time Σ η at which the runs end, dimensionless, whatever it costs. Refused beside both `steps` and
-        `learning_rate`, whose product is this time.
+        Flow time Σ η at which the runs end, dimensionless, whatever it costs. It is refused where both `steps` and
+        `learning_rate` are given.
     directions : int, optional
         Choose learning rate and steps for so many directions, the first to emerge. By default for as many as ten
         minutes of simulation allow, which is measured on this machine: give it, or `learning_rate` and `steps`, for

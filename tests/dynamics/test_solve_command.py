@@ -294,11 +294,25 @@ def test_the_command_tells_steps_of_sgd_as_the_library_does(here, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--learning-steps", "1,5", *SMALL], "must have numbers from 1 to 4, but has 5."),
-        (["--learning-steps", "1", "--model", "network"], "must be absent for --model network, but is 1."),
+        (["1,5", *SMALL], "Option --learning-steps must have numbers from 1 to 4, but has 5."),
+        (["1", "--model", "network"], "Option --learning-steps must be absent for --model network, but is 1."),
+        (["1", "--activation", "gelu", "--directions", "8", "--width", "4"], "--width must be at least 8, the number"),
+        (["1", "--activation", "gelu", "--spectrum", "1"], "must have an orthonormal teacher and a link with c_1 = 0"),
     ],
 )
-def test_steps_of_directions_that_are_not_there_are_refused(here, capsys, arguments, sentence):
-    assert solve.main(arguments) == 2
-    assert capsys.readouterr().err == f"error: Option --learning-steps {sentence}\n"
+def test_steps_of_directions_that_are_not_there_or_without_a_rate_are_refused(here, capsys, arguments, sentence):
+    assert solve.main(["--learning-steps", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
     assert not list(here.iterdir())
+
+
+def test_an_interrupt_while_runs_are_drawn_ends_the_command_and_keeps_the_answer(here, monkeypatch):
+    def heard():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dynamics.theory.drawn_runs.stop_if_heard", heard)
+    options = ["--activation", "erf", "--directions", "2", "--width", "2", "--dimension", "16", "--no-plot"]
+    assert solve.main([*options, "--output", "run.nc", "--learning-steps", "1"]) == 130
+    assert dynamics.load("run.nc").attrs["stop_reason"] == "reached_end"
+    # A command that prints nothing draws no runs.
+    assert solve.main([*options, "--output", "quiet.nc", "--learning-steps", "1", "--quiet"]) == 0
