@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import threading
 import time as clock
-from abc import ABC, abstractmethod
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -28,8 +27,8 @@ from dynamics.integrators import Status
 from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
-from dynamics.runs.trackers import Interrupts, Tracker, UrgentTracker
-from dynamics.threads import LOOK, Stopped, beside, in_worker, interruption
+from dynamics.runs.trackers import CHUNK_SECONDS, Run, Tracker
+from dynamics.threads import LOOK, beside, in_worker, interruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,10 +46,8 @@ if TYPE_CHECKING:
     Observer = Callable[[Array], Mapping[str, Any]]
     LabelledResult = Callable[[RunResult, RunResult | None], DatasetArrays]
 
-CHUNK_SECONDS = 0.1
-#: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
-FIRST_CHUNK_STEPS, QUICK_NUMBERS, FIRST_QUICK_WORK = 1, 4000, 1 << 18
-LARGEST_CHUNK_STEPS = 1 << 20
+#: Numbers of a state that is quick to step.
+QUICK_NUMBERS = 4000
 #: Numbers in the states at saved times that are observed together.
 LARGEST_STACK = 1 << 15
 #: Steps in one call of a run without trackers; Ctrl-C is heard between two calls.
@@ -59,122 +56,6 @@ MOST_STEPS = 1 << 11
 RUN, LOOSER_RUN = "run", "companion"
 
 _FAILURES = {Status.STEP_TOO_SMALL: StopReason.STEP_TOO_SMALL, Status.NOT_FINITE: StopReason.NOT_FINITE}
-
-
-class Run(ABC):
-    """A run that `follow` takes from record to record, and what trackers see of it: a flow, or SGD in `sgd_check`."""
-
-    #: Last time asked for, in the unit of `time`.
-    end: float
-    #: Whether the run stands between two steps, so that it can be kept.
-    intact = True
-    #: The first reason that was found to stop without waiting for the end of a step.
-    urgent: StopReason | None = None
-    tracker_seconds = 0.0
-
-    def __init__(self, quick_size: int = 0, stopping: Callable[[], object] = lambda: None) -> None:
-        #: Steps of a chunk, adapted so that one takes about `CHUNK_SECONDS`; a state of `quick_size` numbers is quick.
-        self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
-        self._started = clock.perf_counter()
-        self._watchers: Sequence[Tracker] = ()
-        self._stopping = stopping
-
-    @property
-    @abstractmethod
-    def time(self) -> float:
-        """How far the run is."""
-
-    @property
-    @abstractmethod
-    def over(self) -> bool:
-        """Whether all records are made."""
-
-    @property
-    @abstractmethod
-    def at_record(self) -> bool:
-        """Whether the run has reached the next record, which is to be made."""
-
-    @abstractmethod
-    def take(self) -> StopReason | None:
-        """Take at most `steps` steps towards the next record; return why there can be no further one, or None."""
-
-    @abstractmethod
-    def record(self) -> str | None:
-        """Make the record that was reached; return a reason to end here, or None."""
-
-    @abstractmethod
-    def snapshot(self) -> Any:
-        """Return how far the run is, with all that it needs to go on."""
-
-    def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
-        """Prepare for the first step."""
-
-    def state(self) -> Array:
-        """Return the state at `time`; runs of SGD have none that a tracker could look at."""
-        raise NotImplementedError
-
-    def derivative(self) -> Array:
-        """Return y' at `time`."""
-        raise NotImplementedError
-
-    def statistics(self) -> dict[str, int]:
-        """Return the counters of steps."""
-        return {}
-
-    def follow(self, trackers: Sequence[Tracker]) -> str:
-        """Take the run to its end, or to a reason to stop, which is returned.
-
-        A KeyboardInterrupt of a tracker becomes the reason "interrupted".
-        """
-        self._watchers = [*trackers, Interrupts()]
-        reason: StopReason | str | None = None
-        try:
-            for tracker in trackers:
-                tracker.start(self)
-            self.intact = False
-            self.begin()
-            self.intact = True
-            reason = self.urgent
-            while reason is None and not self.over:
-                reason = None if self.at_record else self._take_chunk()
-                if self.at_record and not (reason and reason.failed):
-                    # A wrong record is the reason that says most. Millions of records may lie within one step.
-                    reason = self.record() or reason or self.asked_to_stop()
-        except Stopped as stopped:
-            reason, self.intact = stopped.reason, True
-        except KeyboardInterrupt:
-            reason = StopReason.INTERRUPTED
-        finally:
-            for tracker in trackers:
-                tracker.finish(self)
-        return reason or StopReason.REACHED_END
-
-    def asked_to_stop(self) -> StopReason | None:
-        """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
-        if self.urgent is None:
-            asked = (each.urgent(self) for each in self._watchers if isinstance(each, UrgentTracker))
-            self.urgent = next((reason for reason in asked if reason is not None), None)
-            if self.urgent is not None:
-                self._stopping()
-        return self.urgent
-
-    def _take_chunk(self) -> StopReason | None:
-        self.intact = False
-        failure = self.take()
-        if failure is not None:
-            return failure
-        self.intact = True
-        began = clock.perf_counter()
-        reason = self.urgent or next((found for each in self._watchers if (found := each.check(self))), None)
-        self.tracker_seconds += clock.perf_counter() - began
-        return reason
-
-    def adapt(self, seconds: float, *, full: bool) -> None:
-        """Adapt `steps` to the seconds of a chunk, which had all the steps that were allowed if `full`."""
-        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
-            self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
-        elif seconds > 2.0 * CHUNK_SECONDS:
-            self.steps = max(self.steps // 2, 1)
 
 
 class _Flow(Run):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from dynamics.runs.loop import Run
+    from dynamics.runs.trackers import Run
 
     Parts = Mapping[str, xr.Dataset]
 

@@ -1,9 +1,10 @@
-"""Trackers, which see a run between compiled chunks and may ask it to stop, and checks of every recorded state."""
+"""A run in chunks of steps, trackers, which see it between them and may stop it, and checks of every recorded state."""
 
 from __future__ import annotations
 
 import sys
 import time as clock
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -12,7 +13,7 @@ import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.runs.result import StopReason
-from dynamics.threads import interruption
+from dynamics.threads import Stopped, interruption
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dynamics.runs.loop import Run
     from dynamics.runs.result import Records
     from hermite.arrays import Array
 
 
+CHUNK_SECONDS = 0.1
+#: Steps of the first chunk: one, which may be long, unless the state has few numbers; then so many numbers are stepped.
+FIRST_CHUNK_STEPS, FIRST_QUICK_WORK = 1, 1 << 18
+LARGEST_CHUNK_STEPS = 1 << 20
 #: Seconds after which a notebook, which keeps all output, shows a bar that was not asked for.
 NOTEBOOK_DELAY = 1.0
 
@@ -55,6 +59,122 @@ def _kind_of_bar() -> Any:
         monitor_interval = 0
 
     return Bar
+
+
+class Run(ABC):
+    """A run that `follow` takes from record to record, and what trackers see of it: a flow, or SGD in `sgd_check`."""
+
+    #: Last time asked for, in the unit of `time`.
+    end: float
+    #: Whether the run stands between two steps, so that it can be kept.
+    intact = True
+    #: The first reason that was found to stop without waiting for the end of a step.
+    urgent: StopReason | None = None
+    tracker_seconds = 0.0
+
+    def __init__(self, quick_size: int = 0, stopping: Callable[[], object] = lambda: None) -> None:
+        #: Steps of a chunk, adapted so that one takes about `CHUNK_SECONDS`; a state of `quick_size` numbers is quick.
+        self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
+        self._started = clock.perf_counter()
+        self._watchers: Sequence[Tracker] = ()
+        self._stopping = stopping
+
+    @property
+    @abstractmethod
+    def time(self) -> float:
+        """How far the run is."""
+
+    @property
+    @abstractmethod
+    def over(self) -> bool:
+        """Whether all records are made."""
+
+    @property
+    @abstractmethod
+    def at_record(self) -> bool:
+        """Whether the run has reached the next record, which is to be made."""
+
+    @abstractmethod
+    def take(self) -> StopReason | None:
+        """Take at most `steps` steps towards the next record; return why there can be no further one, or None."""
+
+    @abstractmethod
+    def record(self) -> str | None:
+        """Make the record that was reached; return a reason to end here, or None."""
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """Return how far the run is, with all that it needs to go on."""
+
+    def begin(self) -> None:  # noqa: B027 (nothing to do is a good beginning)
+        """Prepare for the first step."""
+
+    def state(self) -> Array:
+        """Return the state at `time`; runs of SGD have none that a tracker could look at."""
+        raise NotImplementedError
+
+    def derivative(self) -> Array:
+        """Return y' at `time`."""
+        raise NotImplementedError
+
+    def statistics(self) -> dict[str, int]:
+        """Return the counters of steps."""
+        return {}
+
+    def follow(self, trackers: Sequence[Tracker]) -> str:
+        """Take the run to its end, or to a reason to stop, which is returned.
+
+        A KeyboardInterrupt of a tracker becomes the reason "interrupted".
+        """
+        self._watchers = [*trackers, Interrupts()]
+        reason: StopReason | str | None = None
+        try:
+            for tracker in trackers:
+                tracker.start(self)
+            self.intact = False
+            self.begin()
+            self.intact = True
+            reason = self.urgent
+            while reason is None and not self.over:
+                reason = None if self.at_record else self._take_chunk()
+                if self.at_record and not (reason and reason.failed):
+                    # A wrong record is the reason that says most. Millions of records may lie within one step.
+                    reason = self.record() or reason or self.asked_to_stop()
+        except Stopped as stopped:
+            reason, self.intact = stopped.reason, True
+        except KeyboardInterrupt:
+            reason = StopReason.INTERRUPTED
+        finally:
+            for tracker in trackers:
+                tracker.finish(self)
+        return reason or StopReason.REACHED_END
+
+    def asked_to_stop(self) -> StopReason | None:
+        """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
+        if self.urgent is None:
+            asked = (each.urgent(self) for each in self._watchers if isinstance(each, UrgentTracker))
+            self.urgent = next((reason for reason in asked if reason is not None), None)
+            if self.urgent is not None:
+                self._stopping()
+        return self.urgent
+
+    def _take_chunk(self) -> StopReason | None:
+        self.intact = False
+        failure = self.take()
+        if failure is not None:
+            return failure
+        self.intact = True
+        began = clock.perf_counter()
+        reason = self.urgent or next((found for each in self._watchers if (found := each.check(self))), None)
+        self.tracker_seconds += clock.perf_counter() - began
+        return reason
+
+    def adapt(self, seconds: float, *, full: bool) -> None:
+        """Adapt `steps` to the seconds of a chunk, which had all the steps that were allowed if `full`."""
+        if seconds < 0.5 * CHUNK_SECONDS and (full or self.steps == 1):
+            self.steps = min(2 * self.steps, LARGEST_CHUNK_STEPS)
+        elif seconds > 2.0 * CHUNK_SECONDS:
+            self.steps = max(self.steps // 2, 1)
 
 
 class Tracker(Protocol):

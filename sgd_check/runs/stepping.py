@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dynamics.runs import StopReason, labelled_arrays, uninterrupted
-from dynamics.runs.loop import Run
-from dynamics.runs.trackers import MaxRuntime, StepProgress
+from dynamics.runs.trackers import MaxRuntime, Run, StepProgress
 from dynamics.threads import in_worker
 from sgd_check.engines import ResumableEngine, SpanEngine
 

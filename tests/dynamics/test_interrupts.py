@@ -99,7 +99,7 @@ def threads():
 
 @pytest.mark.parametrize("ended_by", ["Ctrl-C", "budget"])
 def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, monkeypatch):
-    monkeypatch.setattr(run, "CHUNK_SECONDS", 0.0)  # no step is short
+    monkeypatch.setattr(trackers, "CHUNK_SECONDS", 0.0)  # no step is short
     stepper, watchers = Endless(), []
     if ended_by == "budget":
         watchers = [trackers.MaxRuntime(0.1)]
@@ -295,7 +295,7 @@ def test_a_run_goes_on_bit_for_bit_from_before_a_step_that_was_given_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, part, waits)
-        patch.setattr(run, "LARGEST_CHUNK_STEPS", 1)
+        patch.setattr(trackers, "LARGEST_CHUNK_STEPS", 1)
         stopped = solve(asked, **given, trackers=[Impatient(3.0)], checkpoint=path)
         assert stopped.attrs["stop_reason"] == "callback"
         assert threads() == []

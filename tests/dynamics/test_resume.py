@@ -122,8 +122,8 @@ def test_torch_goes_on_too(tmp_path):
 
 def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(tmp_path, monkeypatch):
     """Every version of the file, the first and each of the later ones, leads to the same end."""
-    monkeypatch.setattr(run, "LARGEST_CHUNK_STEPS", 30)
-    monkeypatch.setattr(run, "FIRST_CHUNK_STEPS", 30)
+    monkeypatch.setattr(trackers, "LARGEST_CHUNK_STEPS", 30)
+    monkeypatch.setattr(trackers, "FIRST_CHUNK_STEPS", 30)
     monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
     versions = []
     kept = storage.netcdf_writer

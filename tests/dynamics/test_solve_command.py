@@ -161,7 +161,7 @@ def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(trackers.Progress, "check", interrupt)
-    monkeypatch.setattr("dynamics.runs.loop.LARGEST_CHUNK_STEPS", 20)
+    monkeypatch.setattr("dynamics.runs.trackers.LARGEST_CHUNK_STEPS", 20)
     arguments = [
         "--k",
         "4",

@@ -13,8 +13,7 @@ import numpy as np
 
 import dynamics
 import sgd_check
-from dynamics.runs import loop as run
-from dynamics.runs import run_file
+from dynamics.runs import run_file, trackers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +58,7 @@ def go_on(kind: str, path: str, every: float) -> None:
     The file is written every so many seconds.
     """
     run_file.LARGEST_SHARE = np.inf
-    run.FIRST_CHUNK_STEPS = run.LARGEST_CHUNK_STEPS = 24
+    trackers.FIRST_CHUNK_STEPS = trackers.LARGEST_CHUNK_STEPS = 24
     there = Path(path).exists()
     if kind.startswith("sweep"):
         # Killed after it has merged the points, before it has removed them, a sweep is called again with `overwrite`.

@@ -14,7 +14,7 @@ from processes import interrupt_run
 
 import dynamics
 import sgd_check
-from dynamics.runs import loop, run_file, storage
+from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -96,8 +96,8 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
     from sgd_check.engines.torch import engine as online
 
-    monkeypatch.setattr(loop, "FIRST_CHUNK_STEPS", 7)
-    monkeypatch.setattr(loop, "LARGEST_CHUNK_STEPS", 7)
+    monkeypatch.setattr(trackers, "FIRST_CHUNK_STEPS", 7)
+    monkeypatch.setattr(trackers, "LARGEST_CHUNK_STEPS", 7)
     asked = problem_of(label_noise=0.1)
     given = GIVEN | {"steps": 2500, "engine": "torch", "device": "cpu"} | changes
     whole, path = sgd_check.simulate(asked, **given), tmp_path / "runs.nc"
@@ -125,8 +125,8 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
 def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
 
     monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
-    monkeypatch.setattr(loop, "FIRST_CHUNK_STEPS", 20)
-    monkeypatch.setattr(loop, "LARGEST_CHUNK_STEPS", 20)
+    monkeypatch.setattr(trackers, "FIRST_CHUNK_STEPS", 20)
+    monkeypatch.setattr(trackers, "LARGEST_CHUNK_STEPS", 20)
     kept, versions = storage.netcdf_writer, []
 
     def writer(result, **options):
