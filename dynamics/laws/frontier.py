@@ -90,11 +90,11 @@ class Frontier(PreparedStudy):
         return self.dataset(
             law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
             law_coordinates(laws) | own,
-            stop_reason=flows.stop_reason,
-            wall_seconds=clock.perf_counter() - started,
-            pair_seconds=pair_seconds,
             beta=self.problem.teacher.beta,
             **self.settings,
+            stop_reason=flows.stop_reason,
+            pair_seconds=pair_seconds,
+            wall_seconds=clock.perf_counter() - started,
         )
 
 

@@ -78,19 +78,16 @@ class PreparedStudy(ABC):
     def run(self) -> xr.Dataset:
         """Do the work and return its dataset; an interruption keeps the results so far."""
 
-    def dataset(
-        self, values: Values, coords: Mapping[str, Any], *, stop_reason: str, wall_seconds: float, **attributes: Any
-    ) -> xr.Dataset:
-        """Return labelled results; the rest after an interruption is NaN."""
+    def dataset(self, values: Values, coords: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
+        """Return labelled results; the rest after an interruption, which the attribute `stop_reason` tells, is NaN."""
         answer = {"answer": self.answer}
-        ended = {"stop_reason": stop_reason, "wall_seconds": wall_seconds}
         return study_dataset(
             self.problem,
             values,
             title=self.title,
             coords=coords,
             settings=answer | self.settings,
-            attributes=answer | ended | attributes,
+            attributes=answer | attributes,
         )
 
 

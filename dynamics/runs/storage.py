@@ -72,6 +72,8 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
             need = f"not name {'an existing file (allow it with overwrite)' if is_file else 'a directory or device'}"
         else:
             _temporary(target).unlink()
+            with suppress(FileNotFoundError):
+                target.lstat()  # which a name that is too long fails
     except UnicodeEncodeError:
         need = "be a name in UTF-8, as netCDF asks"
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import resource
@@ -21,6 +22,7 @@ from dynamics.report import __main__ as report
 from dynamics.report import page
 from dynamics.runs.trackers import Callback
 from dynamics.solve import __main__ as solve
+from dynamics.solve import overlaps
 from dynamics.sweeps import sweep as sweep_merge
 
 FOREIGN = b"another program's"
@@ -76,6 +78,7 @@ def first(monkeypatch, module, name, happens, target):
     """Have something befall the target before a function of a module is called."""
     kept = getattr(module, name)
 
+    @functools.wraps(kept)
     def then(*arguments, **settings):
         happens(target)
         return kept(*arguments, **settings)
@@ -104,7 +107,7 @@ def assert_kept(target, place, told):
 @befall
 def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
-    first(monkeypatch, solve, "_answer", happens, target)
+    first(monkeypatch, overlaps, "solve_overlaps", happens, target)
     assert solve.main([*SMALL, "--output", str(target), "--no-plot"]) == 1
     told = capsys.readouterr()
     assert told.err.startswith("error: ")

@@ -441,7 +441,7 @@ def test_what_a_failed_run_computed_is_kept():
     ("study", "reason"),
     [
         (sweep_toys.wrong_answer, "TypeError: A study must return a Dataset, but returned float."),
-        (sweep_toys.unstorable, "TypeError: Invalid value for attr"),
+        (sweep_toys.unstorable, "TypeError: Attribute 'setting' must be text or numbers"),
     ],
 )
 def test_answers_that_are_no_datasets_are_failures(study, reason):

@@ -112,17 +112,6 @@ def test_flow_is_that_of_the_overlaps(asked):
     np.testing.assert_allclose(vectors.event_times, overlaps.event_times, rtol=1e-7)
 
 
-def test_vectors_have_the_overlaps_of_the_state():
-    asked = problem("tilted")
-    stepper = FlowMethod(OverlapSystem(asked), "bdf", 1e-10).stepper(1e-6)
-    stepper.advance(1.0, 10**5)
-    U, log_norm = stepper.vectors(1.0)
-    C, G, n = OverlapSystem(asked).unpack(stepper.interpolate(1.0))
-    np.testing.assert_allclose(U[:, :3] @ ROWS.T, C, atol=1e-15)
-    np.testing.assert_allclose(U @ U.T, G, atol=1e-15)
-    np.testing.assert_array_equal(np.exp(log_norm), n)
-
-
 LOW_EXPONENTS = {
     "relu": {"activation": "relu", "order": 40, "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},
     "h2 and h4": {"activation": "0.3*h2(z)+h4(z)", "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},

@@ -123,9 +123,10 @@ def differences(found: Described, stored: Described, bound: float) -> list[str]:
     `bound` is a relative error, dimensionless, of every number that no `rtol` of its dataset bounds. Numbers of a
     variable are compared up to `FACTOR` times the bound times its largest size, plus `FACTOR` times the stored estimate
     of its error; times at which something happens, which spread over decades, up to the bound times each of them.
+    Variables and attributes are found by their names, so that their order is not compared.
     """
-    if list(found) != list(stored):
-        return [f"entries: {sorted(set(found) ^ set(stored)) or 'in another order'}"]
+    if found.keys() != stored.keys():
+        return [f"entries: {sorted(found.keys() ^ stored.keys())}"]
     told: list[str] = []
     for key, value in stored.items():
         where = key.rpartition("/")[0]
@@ -197,7 +198,7 @@ def _of_values(key: str, found: Any, stored: Any, bound: float) -> Iterator[str]
         if type(found) is not type(stored):
             yield f"{key}: {type(found).__name__} instead of {type(stored).__name__}"
     elif isinstance(stored, dict) and isinstance(found, dict):
-        if list(found) != list(stored):
+        if found.keys() != stored.keys():
             yield f"{key}: {list(found)} instead of {list(stored)}"
         for each in stored.keys() & found.keys():
             yield from _of_values(f"{key} {each}", found[each], stored[each], bound)
