@@ -109,6 +109,7 @@ JOBS: dict[str, Job] = {
     "network of relu": _solved("solve_network", _network("relu"), _network("relu", biases="trained"), rtol=1e-4),
     "network of erf": _solved("solve_network", _network("erf"), _network("erf", biases="trained"), rtol=1e-4),
     "network of polynomials": _solved("solve_network", _network("he2"), rtol=1e-4),
+    "network of relu, classes": _solved("solve_network", {**_network("relu", biases="trained"), **CLASSES}, rtol=1e-4),
     "network, descent": _solved("solve_network", _network("erf"), method="gradient-descent", learning_rate=0.05),
     "network, finite steps": _solved("solve_network", _network("erf"), learning_rate=0.01, rtol=1e-4),
     "network of polynomials, finite steps": _solved("solve_network", _network("he2"), learning_rate=0.01, rtol=1e-4),

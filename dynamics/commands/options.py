@@ -234,7 +234,7 @@ class Option(NamedTuple):
 
 SPECTRUM = Option(
     "spectrum", non_negative, "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
-    "ALPHA", models=OVERLAPS)  # fmt: skip
+    "ALPHA", models=(*OVERLAPS, *NETWORK))  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",

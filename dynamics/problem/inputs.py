@@ -57,6 +57,12 @@ class Axes(NamedTuple):
         """Return tr Σ."""
         return float(self.eigenvalue @ self.sizes)
 
+    def squares(self, weights: Array) -> Array:
+        """Return the squared lengths of the parts of whitened weights (m, D) in every class, shape (m, classes)."""
+        found = np.zeros((self.sizes.size, len(weights)))
+        np.add.at(found, self.kind, weights.T**2)
+        return found.T
+
     def columns(self, kind: int, span: int) -> Integers:
         """Return the kept axes of a class beyond the teacher's, by their place among the kept ones."""
         return np.flatnonzero(self.kind[span:] == kind) + span

@@ -106,9 +106,10 @@ class Problem:
     label_noise : float, default 0.0
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
     inputs : Inputs, optional
-        Covariance Σ of the inputs, for the homogeneous student; by default the identity. Then n_i = w_iᵀΣw_i, C and G
-        are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its `directions`) are the whitened Σ^½ θ_p, of unit
-        length, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
+        Covariance Σ of the inputs, for the homogeneous student and a `Student` with a free first layer; by default the
+        identity. Then n_i = w_iᵀΣw_i, C and G are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its
+        `directions`) are the whitened Σ^½ θ_p, of unit length, a polynomial teacher is one of the whitened coordinates
+        x_l/√s_l, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
     student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network. Of those with a name "homogeneous" is the student above, its second layer
         tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x); "spherical" the mean f(x) = (1/m) Σ_i σ(w_i·x) with
@@ -285,15 +286,16 @@ class Problem:
         Σ^½ w, on the axes that `input_axes` keeps.
         """
         span, m, norm = self.teacher.span, self.width, self.initial_norm
+        paired = isinstance(self.student, Student) and self.student.is_paired
         if (axes := self.input_axes()) is not None and self.inputs is not None:
             if self.initial_weights is not None:
                 return whitened(self.initial_weights, self.inputs, axes, span)
-            return random_whitened(np.random.default_rng(self.seed), axes, span, m, norm)
+            drawn = random_whitened(np.random.default_rng(self.seed), axes, span, m, norm)
+            return np.tile(drawn[: m // 2], (2, 1)) if paired else drawn
         if self.initial_weights is not None:
             return self.initial_weights
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
-        paired = isinstance(self.student, Student) and self.student.is_paired
         drawn = drawn_weights(self.seed, m // 2 if paired else m, span, self.dimension, norm)
         if self.kind == FRAME:
             return orthogonal_rows(drawn, norm)
@@ -543,8 +545,12 @@ def _check_inputs(problem: Problem) -> None:
         return
     check_type("inputs", inputs, Inputs, "an Inputs, or None for isotropic ones")
     require(
-        problem.kind == HOMOGENEOUS,
+        problem.kind in (HOMOGENEOUS, NETWORK),
         f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.",
+    )
+    require(
+        not isinstance(problem.student, Student) or problem.student.first_layer == "free",
+        f"Argument `inputs` must be None for neurons on the sphere, but is {inputs!r}.",
     )
     require(
         problem.initial_overlaps is None,
@@ -555,7 +561,7 @@ def _check_inputs(problem: Problem) -> None:
 
 
 def _checked_given_weights(problem: Problem) -> Array:
-    """Return the given starting weights; those of a `Student` may leave out columns that are zero."""
+    """Return the given starting weights; without `inputs` those of a `Student` may leave out columns that are zero."""
     student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
     given: Any = problem.initial_weights
     if not isinstance(student, Student):
@@ -565,7 +571,8 @@ def _checked_given_weights(problem: Problem) -> Array:
         if student == FRAME:
             check_orthogonal("initial_weights", weights @ weights.T)
         return weights
-    rows = read_only(float_array(given, "initial_weights"))
+    whole = problem.inputs is not None
+    rows = checked_weights(given, m, d) if whole else read_only(float_array(given, "initial_weights"))
     require(
         rows.ndim == 2 and rows.shape[0] == m and (span <= rows.shape[1] <= d),
         f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "
@@ -723,6 +730,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
     link, known = stored["activation"], {name: stored[name] for name in names if name in stored}
     known |= {
         "initial_weights": weights,
+        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,
     }
     if isinstance(stored["student"], dict):
@@ -742,7 +750,6 @@ def _arguments(dataset: Any) -> dict[str, Any]:
         "width": stored["width"],
         "initial_norm": stored["initial_norm"],
         "initial_overlaps": None if overlaps[0] is None else overlaps,
-        "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "learned_definition": stored.get("learned_definition", ALL_DEGREES),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
+from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
 from dynamics.solve.integration import Integration, integrated
@@ -51,7 +52,11 @@ def solve_network(
        G = A Q - B M^T,
 
     A_ij = s v_i (s v_j E σ'_i σ'_j + δ_ij Ψ²_i), B_i = s v_i E[σ'_i ∇f*]. A neuron on the sphere keeps its length:
-    G_ii/Q_ii is taken from A_ii.
+    G_ii/Q_ii is taken from A_ii. With `inputs` of covariance Σ, M = ŴΘ̂ᵀ and Q = ŴŴᵀ are those of ŵ = Σ^½ w, and
+
+    .. math:: \hat w_i' = -\varepsilon_w \Sigma \Big(\sum_j A_{ij} \hat w_j - B_i \hat\Theta\Big) - \kappa_w \hat w_i
+
+    is integrated on the axes that classes of equal eigenvalues leave.
 
     Parameters
     ----------
@@ -64,15 +69,16 @@ def solve_network(
     learning_rate : float or str, optional
         As in `solve_overlaps`, in units of the rates; "0.1x" is found by a flow first. Mean steps of SGD, with the term
         of second order in η of Q, are known for neurons of 'erf' with a teacher of 'erf', 'relu', 'step', 'sign' and
-        polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12).
+        polynomial units or a polynomial, and for polynomial neurons and teachers (up to degree 12), both on isotropic
+        inputs.
     step_theory : {"finite-d", "infinite-d"}, optional
         As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
     batch_size : int
         Number of samples per step of SGD.
     keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        As in `solve_overlaps`, of v, b, M and Q ("summary" keeps the largest overlap per axis); methods are "explicit",
-        "bdf", "sundials", "scipy:<name>", "gradient-descent", which steps all layers in units of their rates, and
-        "auto".
+        As in `solve_overlaps`, of v, b, M and Q, or Ŵ ("summary" keeps the largest overlap per axis); methods are
+        "explicit", "bdf", "sundials", "scipy:<name>", "gradient-descent", which steps all layers in units of their
+        rates, and "auto".
 
     Returns
     -------
@@ -126,7 +132,7 @@ def solve_network(
     return Integration.of(
         system,
         run,
-        title="Two-layer network on its teacher",
+        title=f"Two-layer network on its teacher{'' if problem.inputs is None else ', inputs not isotropic'}",
         schedule=schedule,
         method=FlowMethod(system, method, run.atol, learning_rate=rate, last_time=last),
         events={"emergence_time": problem.teacher.span} | ({"component_learned_time": len(names)} if names else {}),
@@ -135,7 +141,12 @@ def solve_network(
         settings=step.arguments,
         attributes=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
-        sound=Soundness(0.0 if step.descends else run.rtol, system.teacher.square, falls=system.falls, dies=True),
+        sound=Soundness(
+            0.0 if step.descends else run.rtol,
+            system.teacher.square,
+            falls=system.falls and not step.descends,
+            dies=True,
+        ),
         why_failed=lambda state: outgrown(system.series_error(state)),
         loss=system.loss if not step.descends and run.estimates(method) else None,
         threads=lambda: blas_threads_for(problem.width + problem.teacher.span),
@@ -159,7 +170,19 @@ def network_step(
 
 
 def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
-    """Return the flow, which gradient descent steps along, or the equation of SGD."""
+    """Return the flow, which gradient descent steps along, or the equation of SGD.
+
+    ValueError is raised for the equation of SGD on inputs that are not isotropic, which is not known.
+    """
+    if problem.inputs is not None:
+        require(
+            step.step_theory is None,
+            "Argument `learning_rate` must be None for a Student with `inputs` unless `method` is 'gradient-descent': "
+            f"the mean step of SGD is not known there, but is {step.learning_rate}.",
+        )
+        from dynamics.equations.network.classes import NetworkClassSystem
+
+        return NetworkClassSystem(problem)
     if step.step_theory is None or step.learning_rate is None:
         from dynamics.equations.network.system import NetworkSystem
 

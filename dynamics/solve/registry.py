@@ -106,7 +106,7 @@ ANSWERS = (
     ),
     Answer(
         "network", "dynamics.solve.network:solve_network", "dynamics.report.networks:network_findings", ("network",),
-        NETWORK_METHODS, schedule="dynamics.theory.components:default_network_schedule",
+        NETWORK_METHODS, ("inputs",), schedule="dynamics.theory.components:default_network_schedule",
     ),
     Answer(
         "mean-field", "dynamics.solve.mean_field:solve_mean_field", "dynamics.report.mean_field:mean_field_findings",

@@ -176,31 +176,40 @@ def default_network_schedule(problem: Problem) -> SaveAt:
     """Return the schedule of a network used when none is given; see `dynamics.solve_network`.
 
     Near M = 0 one neuron alone follows M' = ε_w s v g D_L M^(L−1), g = f*_α/√α! or a_p D*_L/(L−1)!, and leaves it after
-    1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more.
+    1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more. With `inputs` the rate has the least eigenvalue s_l of the
+    axes of a component or unit as a factor, and tr Σ/s_l stands for d.
     """
     v, b, weights = problem.network_start()
-    student, root = cast("Student", problem.student), np.sqrt(problem.dimension)
-    waits = {1: 1.0, 2: max(2.0 * np.log(root), 1.0)}
+    student, axes = cast("Student", problem.student), problem.input_axes()
+    speeds = np.ones(problem.teacher.span) if axes is None else axes.eigenvalues[: problem.teacher.span]
+    trace = problem.dimension if axes is None else axes.trace
     most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
     neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
     D = np.array([mean_derivatives_at(problem.activation, most + 1, q, bias) for q, bias in neurons])
     size = np.maximum(np.abs(v), 1.0) if student.learning_rates[1] > 0.0 else np.abs(v)
     rates = student.learning_rates[0] * student.output_scale * np.abs(size[:, None] * D).max(axis=0)
     times = [
-        waits.get(order, root ** (order - 2)) / (strength * rates[degree])
-        for order, degree, strength in _parts(problem)
+        _wait(order, np.sqrt(trace / speeds[used].min())) / (speeds[used].min() * strength * rates[degree])
+        for order, degree, strength, used in _parts(problem)
         if strength * rates[degree] > NO_RATE * rates.max()
     ]
     last = NETWORK_FACTOR * (sum(times) or 1.0 / (max(student.learning_rates) or 1.0))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 
 
-def _parts(problem: Problem) -> Iterator[tuple[int, int, float]]:
-    """Yield order L on new axes, degree, and |g| of each component of a polynomial; of units, of their first order."""
+def _wait(order: int, root: float) -> float:
+    """Return the time to leave M = 0 times its rate, of a part of order L on new axes, from M of size 1/`root`."""
+    return {1: 1.0, 2: max(2.0 * math.log(root), 1.0)}.get(order, root ** (order - 2))
+
+
+def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:
+    """Yield order L on new axes, degree, |g| and axes of each component of a polynomial; first order of each unit."""
     for component in problem.teacher.components:
         factorial = math.prod(map(math.factorial, component.degrees))
-        yield max(component.cost, 1), component.degree, abs(component.value) / math.sqrt(factorial)
+        size = abs(component.value) / math.sqrt(factorial)
+        yield max(component.cost, 1), component.degree, size, list(component.axes)
     for unit in problem.teacher.units(problem.teacher_link):
         D = np.abs(mean_derivatives_at(unit.link, UNIT_ORDERS + 1, 1.0, unit.bias))
         order = next((j for j in range(1, UNIT_ORDERS + 1) if D[j] > NO_RATE * D.max()), 1)
-        yield order, order, abs(unit.coefficient) * D[order] / math.factorial(order - 1)
+        size = abs(unit.coefficient) * D[order] / math.factorial(order - 1)
+        yield order, order, size, np.flatnonzero(unit.direction).tolist()

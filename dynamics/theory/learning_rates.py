@@ -207,7 +207,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Raises
     ------
     TypeError, ValueError
-        If the width is too small, if directions are oblique or c_1 ≠ 0 with `inputs`, or as `solve_network`.
+        If the width is too small, if directions are oblique or c_1 ≠ 0 with `inputs`, of a `Student` with `inputs`, or
+        as `solve_network`.
 
     Notes
     -----
@@ -236,7 +237,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         check_quadratic(problem)
         require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
         return float(rate_limits(problem).max())
-    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=("inputs",))
+    known = ("inputs",) if is_homogeneous(problem) else ()
+    check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=known)
     if not neurons_decouple(problem):
         require(
             problem.inputs is None,

@@ -23,10 +23,10 @@ the sample in those axes and in new ones,
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
 
-with s in front of g − 1 and h, and turns the axes within each class so that the new ones are empty. A student says what
-g and H are, `weigh_homogeneous` or `weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is
-what lets d drop out. `axes` holds the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of
-new axes of the factors. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
+with s in front of h and, for homogeneous neurons, of g − 1, and turns the axes within each class so that the new ones
+are empty. A student says what g and H are, `weigh_homogeneous` or `weigh_network`, and `move` takes the step: that of
+plain SGD, whose closed form is what lets d drop out. `axes` holds the eigenvalues (D,) of the rows, the first row of
+each factor, and the numbers of new axes of the factors. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
 
 *Draws* are `samples`, `gammas` and `labels` (steps, B). A row of samples has B samples of D numbers N(0, 1), then for B
 > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the squares of those on it,
@@ -326,9 +326,12 @@ def weigh_class(s: float, plain: Vector, g: Vector) -> None:
 
 @inlined_kernel
 def move(  # noqa: PLR0912 (loops over entries)
-    W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers
+    W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers, decays: bool
 ) -> None:
-    """Take the step of batch t, W ← g W − Hᵀ x times Σ, and turn its new axes away; `own` (B, m) is overwritten."""
+    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away; `own` (B, m) is overwritten.
+
+    g is that of weight decay, the same on all axes, if it `decays`; else g − 1 is a part of the gradient, times Σ.
+    """
     s, factors, new_axes = axes
     samples, gammas, _ = draws
     work, _, H, stack = buffers
@@ -341,7 +344,7 @@ def move(  # noqa: PLR0912 (loops over entries)
     # The rows of factors are moved while they are turned if there is one sample.
     for c in range(rows if batch > 1 or factors.size == 0 else factors[0]):
         if c == 0 or s[c] != s[c - 1]:
-            weigh_class(s[c], plain, g)
+            weigh_class(1.0 if decays else s[c], plain, g)
         coordinate = s[c] * samples[t, c]
         for i in range(m):
             W[c, i] = g[i] * W[c, i] - coordinate * H[0, i]
@@ -353,7 +356,7 @@ def move(  # noqa: PLR0912 (loops over entries)
     for q in range(factors.size):
         first, count = factors[q], new_axes[q]
         if batch == 1:
-            weigh_class(s[first], plain, g)
+            weigh_class(1.0 if decays else s[first], plain, g)
             for i in range(m):
                 h[i] = s[first] * H[0, i]
             turn_back(W, first, samples, t, np.sqrt(2.0 * gammas[t, at]) if count > 0 else 0.0, work)
@@ -376,7 +379,7 @@ def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws,
         if not weigh_homogeneous(W, rates[t], link, draws, t, buffers):
             W[:, :] = np.nan
             return t
-        move(W, axes, draws, t, own, buffers)
+        move(W, axes, draws, t, own, buffers, False)
     return rates.size
 
 
@@ -476,7 +479,7 @@ def take_network_steps(
         for i in range(W.shape[1]):
             layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
             layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
-        move(W, axes, draws, t, own, buffers)
+        move(W, axes, draws, t, own, buffers, True)
         put_back(W, radii, row_part(work, 6, 0, W.shape[1]))
     return rates.size
 

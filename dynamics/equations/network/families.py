@@ -212,7 +212,10 @@ ROUNDING = 1e-14
 
 
 def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
-    """Raise ValueError if exchanging two neurons changes nothing: they stay alike under the flow, not under SGD."""
+    """Raise ValueError if exchanging two neurons changes nothing: they stay alike under the flow, not under SGD.
+
+    M has what tells neurons apart beside v, b and Q: overlaps with the teacher, and with `inputs` squares by class.
+    """
     own = np.column_stack([v, b, M, np.diag(Q)])
     for i in range(1, len(v)):
         for j in np.flatnonzero(_alike(own[:i], own[i])).tolist():

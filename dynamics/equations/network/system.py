@@ -49,6 +49,7 @@ from dynamics.equations.network.network_kernels import (
     rhs,
 )
 from dynamics.equations.network.series import Link, pair_source
+from dynamics.equations.vectors import NOTHING
 from dynamics.kernels.jit import callback
 from dynamics.threads import with_slot
 
@@ -71,17 +72,21 @@ class NetworkSystem(FlowSystem):
     """State layout, kernels and observables of a two-layer network.
 
     With a step η > 0 the term η ∇∇ᵀ is in Q', so that one Euler step of length η is one of population gradient descent.
-    ValueError is raised if two neurons start alike, or the means of the links are not known.
+    `more` are numbers that stand before those of the links. With `inputs` the weights are the whitened ones, and their
+    motion is that of `dynamics.equations.network.classes`. ValueError is raised if two neurons start alike, or the
+    means of the links are not known.
     """
 
     name = "network"
     functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
 
-    def __init__(self, problem: Problem, step: float | None = None) -> None:
+    def __init__(self, problem: Problem, step: float | None = None, more: Array = NOTHING) -> None:
         m, r, start = problem.width, problem.teacher.span, problem.network_start()
         self.student = student = cast("Student", problem.student)
         M, Q = start.weights[:, :r], start.weights @ start.weights.T
-        check_no_ties(start.second_layer, start.bias, M, Q)
+        axes = problem.input_axes()
+        apart = M if axes is None else np.hstack([M, axes.squares(start.weights)])
+        check_no_ties(start.second_layer, start.bias, apart, Q)
         self.problem = problem
         self.teacher = teacher = network_teacher(problem)
         fixed = None if student.biases == "trained" else start.bias.tolist()
@@ -91,11 +96,11 @@ class NetworkSystem(FlowSystem):
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
         rates = [*student.learning_rates, *student.decay, student.output_scale]
         scalars = [*rates, step or 0.0, problem.teacher.emergence_level]
-        self.parameters: Array = np.concatenate([scalars, np.diag(Q), teacher.parameters, pairs.numbers])
+        self.parameters: Array = np.concatenate([scalars, np.diag(Q), teacher.parameters, more, pairs.numbers])
         n, means, at = m + r, m * (r + 3), SQUARES_AT + m
         counts = (teacher.units, teacher.components.size, teacher.degree, pairs.row_size)
         layout = [m, r, student.first_layer == "sphere", FLOW if step is None else DESCENT, *counts]
-        places = at, at + teacher.parameters.size, _pairing(pairs.links[0], biased=student.has_biases)
+        places = at, at + teacher.parameters.size + more.size, _pairing(pairs.links[0], biased=student.has_biases)
         # Gram matrix, rows, means with the teacher, pulls, slopes, forces and products.
         parts = np.cumsum([n * n, (m + teacher.units) * pairs.row_size, means, 3 * m, m * m, m * n, m * n])
         self.sizes: Integers = np.array([*layout, *places, *parts, *teacher.sizes], dtype=np.int64)

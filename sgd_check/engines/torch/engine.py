@@ -9,7 +9,8 @@ with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squ
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
 `sgd_check.engines.projected`. Steps are taken in blocks, or on a CUDA device by one Triton kernel,
 `sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). `sgd_check.engines.torch.weights` takes
-others one by one: of the spherical student, of frames, on inputs that are not isotropic, on samples used again.
+others one by one: of the spherical student, of frames, of homogeneous neurons on inputs that are not isotropic, on
+samples used again.
 
 *Blocks.* Samples are drawn ahead, and weights are read and written once a block. On the processor, groups of seeds are
 drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph. With
@@ -19,8 +20,10 @@ the weights V at the start of a block and its samples x_1, …, x_K as rows of X
    w_i\cdot x_{k+1} = s_i\,\Bigl(Z_{i,k+1} - \sum_{j \le k} c_{ij}\, G_{j,k+1}\Bigr), \quad Z = VX^T, \quad G = XX^T,
 
 so K steps need Z, G and the sum over j as three matrix products, and in between O(m K) operations a step in place of
-passes over m d weights. This is SGD itself, no approximation. Lengths follow from
-|w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once a block.
+passes over m d weights. Of a network on inputs of covariance Σ the weights are the whitened ones, samples have x = z,
+and Σ x_j stands for x_j in the sum over steps and on the left of G. This is SGD itself, no approximation. Lengths
+follow from |w'|² = n [h² − 2 h g z + g²|x|²] with h = 1 − ηe(2σ − zσ'), g = ηeσ', and are taken from the weights once
+a block.
 """
 
 from __future__ import annotations
@@ -269,7 +272,8 @@ GROUP_NUMBERS = 2**17
 class Setting:
     """The student's link, the teacher, d, samples per step B, and the kind of the student.
 
-    `free` neurons enter as they are, as in a committee; another has `network`.
+    `free` neurons enter as they are, as in a committee; another has `network`. `eigenvalues` (aligned(d),) of Σ are
+    given for a network on inputs that are not isotropic.
     """
 
     link: TorchLink
@@ -278,6 +282,7 @@ class Setting:
     batch: int
     free: bool
     network: Network | None = None
+    eigenvalues: torch.Tensor | None = None
 
 
 def block_steps(width: int, dimension: int, batch: int) -> int:
@@ -436,7 +441,7 @@ class BlockStepper:
         torch.bmm(weights, columns, out=products)
         recursion.projections[:, :, at] = self._by_step(products)
         if self._gram is not None and recursion.gram is not None:
-            torch.bmm(samples, columns, out=self._gram[at])
+            torch.bmm(self._pulls(samples), columns, out=self._gram[at])
             recursion.gram[..., at] = self._gram[at].permute(1, 2, 0)
         length = torch.linalg.vector_norm(weights, dim=2)
         recursion.squared_norm[:, at] = torch.mul(length, length).T
@@ -454,10 +459,15 @@ class BlockStepper:
         products = self._products[at]
         self._by_step(products).copy_(recursion.coefficients[:, :, at])
         samples = self._samples[at, self._rows[self._block]]
-        torch.baddbmm(self._weights[at], products, samples, alpha=-1, out=out[at])
+        torch.baddbmm(self._weights[at], products, self._pulls(samples), alpha=-1, out=out[at])
         scale = recursion.scale(out[at], at)
         if scale is not None:
             out[at].mul_(scale[..., None])
+
+    def _pulls(self, samples: torch.Tensor) -> torch.Tensor:
+        """Return Σ x of samples x (lanes, K B, aligned(d)), along which they pull the weights."""
+        s = self._setting.eigenvalues
+        return samples if s is None else samples * s
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""
@@ -467,7 +477,8 @@ class BlockStepper:
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
     reuses = options.training_samples is not None
-    one_by_one = problem.inputs is not None or is_frame(problem) or is_spherical(problem) or reuses
+    covariant = problem.inputs is not None and not is_network(problem)
+    one_by_one = covariant or is_frame(problem) or is_spherical(problem) or reuses
     return (WeightEngine if one_by_one else OnlineEngine)(problem, options)
 
 
@@ -483,10 +494,14 @@ class OnlineEngine:
         network, where = network_of(problem) if is_network(problem) else None, (self._dtype, self._device)
         self._teacher = TorchTeacher.of(problem, *where)
         link, link_name = make_link(problem.activation, *where, anywhere=network is not None)
-        setting = Setting(link, self._teacher, d, self._batch, free=not is_homogeneous(problem), network=network)
-        reduced = problem.reduced_weights() if network is None else network.weights
+        reduced, axes, eigenvalues = problem.reduced_weights(), problem.input_axes(), None
+        if problem.inputs is not None:
+            eigenvalues = torch.ones(aligned(d), dtype=self._dtype, device=self._device)
+            eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
+        free = not is_homogeneous(problem)
+        setting = Setting(link, self._teacher, d, self._batch, free=free, network=network, eigenvalues=eigenvalues)
         start = np.zeros((m, aligned(d)))
-        start[:, : reduced.shape[1]] = reduced
+        start[:, slice(reduced.shape[1]) if axes is None else axes.places] = reduced
         weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(seeds, 1, 1)
         fused = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" and network is None else None
         if fused is None:
@@ -494,7 +509,7 @@ class OnlineEngine:
             self._stepper: BlockStepper | FusedStepper = BlockStepper(setting, weights, streams)
         else:
             a = torch.tensor(problem.teacher.coefficients, dtype=self._dtype, device=self._device)
-            noise, free = self._teacher.noise, setting.free
+            noise = self._teacher.noise
             self._stepper = FusedStepper(weights, a, d, options.seeds, link=fused, noise=noise, free=free)
         self.attributes = run_attributes(self._device, options, link_name, self._stepper.kernel, self._stepper.threads)
 
