@@ -177,8 +177,8 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
     if problem.inputs is not None:
         require(
             step.step_theory is None,
-            "Argument `learning_rate` must be None for a Student with `inputs` unless `method` is 'gradient-descent': "
-            f"the mean step of SGD is not known there, but is {step.learning_rate}.",
+            "Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has "
+            f"{problem.inputs!r}; `sgd_check.simulate` takes such steps.",
         )
         from dynamics.equations.network.classes import NetworkClassSystem
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_calls import Kernels
-from network_reference import is_smooth, paired_loss, smooth_loss
+from network_reference import is_smooth, paired_loss, smooth_loss, space, value_of
 
 import dynamics
 from dynamics.equations.network.classes import NetworkClassSystem
@@ -68,6 +68,20 @@ def test_the_field_is_the_gradient_in_w(name):
     found = Kernels(NetworkClassSystem(asked)).rhs()
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
     assert np.abs(expected).max() > 0.05
+
+
+def test_degrees_of_the_loss_are_those_of_whitened_coordinates():
+    """The part of degree 1 is Σ_l (E (f − f*) z_l)², by the rule of trapezoids in R³; that of degree 0 (E f − f*)²."""
+    asked = problem(scale="1/sqrt(m)")
+    z, measure = space(3)
+    v, b, W = (torch.tensor(np.array(part)) for part in asked.network_start())
+    f = asked.student.output_scale * value_of("erf")(z @ W.T + b) @ v
+    for unit in asked.teacher.units(asked.teacher_link):
+        f = f - unit.coefficient * value_of("erf")(z[:, :2] @ torch.tensor(unit.direction) + unit.bias)
+    flow = dynamics.solve_problem(asked, save_at=dynamics.SaveAt.at([0.0, 0.1]), **TIGHT)
+    expected = [float(measure @ f) ** 2, float(torch.sum(((measure * f) @ z) ** 2))]
+    np.testing.assert_allclose(flow.degree_loss.values[0, :2], expected, rtol=0, atol=1e-11)
+    assert min(expected) > 1e-3
 
 
 def test_relu_keeps_what_homogeneous_layers_keep():
@@ -198,8 +212,8 @@ def test_a_run_is_resumed_and_told(tmp_path):
         ),
         (
             lambda: dynamics.solve_problem(problem(), learning_rate=0.01),
-            "Argument `learning_rate` must be None for a Student with `inputs` unless `method` is 'gradient-descent': "
-            "the mean step of SGD is not known there, but is 0.01.",
+            f"Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has {SPECTRUM!r}; "
+            "`sgd_check.simulate` takes such steps.",
         ),
         *(
             (
@@ -243,7 +257,7 @@ def test_a_command_and_a_sweep_take_a_spectrum(tmp_path, monkeypatch, capsys):
     asked = dynamics.Problem.from_dataset(stored)
     assert (asked.inputs, asked.kind) == (dynamics.Inputs.power_law(0.5), "network")
     assert main([*words, "--learning-rate", "0.01"]) == 2
-    assert "the mean step of SGD is not known there" in capsys.readouterr().err
+    assert "must have isotropic inputs for the mean step of SGD of a Student" in capsys.readouterr().err
     options = {"save_at": dynamics.SaveAt.at([0.0, 5.0])}
     found = dynamics.sweep(
         replace(asked, inputs=None), {"alpha": [0.25, 0.5]}, study="network", options=options, workers=0, progress=False

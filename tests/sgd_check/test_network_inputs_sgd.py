@@ -185,5 +185,5 @@ def test_the_engine_of_torch_is_simulated_and_other_engines_are_refused(problem)
             sgd_check.simulate(problem, learning_rate=2e-3, steps=50, seeds=2, engine=name)
     with pytest.raises(ValueError, match="must have `inputs` None here"):
         sgd_check.simulate(problem, learning_rate="0.1x", steps=50, seeds=2)
-    with pytest.raises(ValueError, match="the mean step of SGD is not known there"):
+    with pytest.raises(ValueError, match="must have isotropic inputs for the mean step of SGD of a Student"):
         sgd_check.check(problem, learning_rate=2e-3, steps=50, seeds=2, theory="finite-step", **QUIET)
