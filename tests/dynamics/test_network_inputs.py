@@ -109,7 +109,7 @@ def test_inputs_of_eigenvalue_one_are_isotropic(link, decay):
     assert one.loss[-1] < 0.5 * one.loss[0]
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
+@pytest.mark.parametrize("method", ["explicit", pytest.param("bdf", marks=pytest.mark.long)])
 def test_classes_are_all_their_axes(method):
     """Classes of 7 and 5 axes, each reduced to the teacher's and two more, against twelve eigenvalues that differ by 1e-13."""
     classes, values = dynamics.Inputs([1.5, 0.6], [7, 5]), np.repeat([1.5, 0.6], [7, 5])
