@@ -23,7 +23,6 @@ from .problem import is_frame as is_frame
 from .problem import is_homogeneous as is_homogeneous
 from .problem import is_network as is_network
 from .problem import is_spherical as is_spherical
-from .problem import norms_move as norms_move
 from .question import check_question as check_question
 from .question import stored_question as stored_question
 from .schedule import SaveAt as SaveAt

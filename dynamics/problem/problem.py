@@ -657,13 +657,6 @@ def is_network(problem: object) -> bool:
     return getattr(problem, "kind", None) == NETWORK
 
 
-def norms_move(problem: Problem) -> bool:
-    """Return whether the lengths |w_i| change in the flow."""
-    if isinstance(problem.student, Student):
-        return problem.student.first_layer == "free"
-    return problem.kind in (HOMOGENEOUS, COMMITTEE)
-
-
 def decouples(problem: Problem) -> bool:
     """Return whether each direction is learned by one neuron as if the two were alone: the tied student, k ≥ 3."""
     return is_homogeneous(problem) and problem.information_exponent >= 3
