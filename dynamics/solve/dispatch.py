@@ -163,9 +163,11 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
         return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
     if model == "quadratic":
         return _quadratic_estimate(problem, save_at)
-    state = m * P + m * m + m * (2 if model == "network" else 1)
+    axes = problem.input_axes()
+    kept = P + m if axes is None else axes.places.size
+    state = m * kept + m * (2 if model == "network" else 1)
     numbers = flow_numbers(m, P, full=keep == "full", times=count)
-    operations = 4.0 * m * m * P + 2.0 * m**3 + 40.0 * state
+    operations = m * m * (4.0 * P + 2.0 * m if axes is None else 4.0 * kept) + 40.0 * state
     return (
         f"memory: {8e-6 * numbers:.3g} MB (state {state} numbers, history {count} times)\n"
         f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "

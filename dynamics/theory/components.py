@@ -199,7 +199,7 @@ def default_network_schedule(problem: Problem) -> SaveAt:
 
 def _wait(order: int, root: float) -> float:
     """Return the time to leave M = 0 times its rate, of a part of order L on new axes, from M of size 1/`root`."""
-    return {1: 1.0, 2: max(2.0 * math.log(root), 1.0)}.get(order, root ** (order - 2))
+    return {1: 1.0, 2: max(2.0 * float(np.log(root)), 1.0)}.get(order, root ** (order - 2))
 
 
 def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:

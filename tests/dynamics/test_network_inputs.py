@@ -16,6 +16,7 @@ from dynamics.equations.network.classes import NetworkClassSystem
 from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import main
 from dynamics.theory.components import default_network_schedule
+from dynamics.theory.stability import network_limit
 
 SPECTRUM = dynamics.Inputs([2.0, 0.7, 0.3])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}
@@ -222,6 +223,7 @@ def test_a_run_is_resumed_and_told(tmp_path):
             )
             for act in (
                 lambda: dynamics.learning_rate_limit(problem()),
+                lambda: network_limit(problem(), 1),
                 lambda: dynamics.solve_problem(problem(), learning_rate="0.1x"),
             )
         ),
@@ -256,6 +258,8 @@ def test_a_command_and_a_sweep_take_a_spectrum(tmp_path, monkeypatch, capsys):
     stored = dynamics.load(tmp_path / "network.nc")
     asked = dynamics.Problem.from_dataset(stored)
     assert (asked.inputs, asked.kind) == (dynamics.Inputs.power_law(0.5), "network")
+    assert main([*words[:-2], "--dry-run"]) == 0
+    assert f"state {4 * 12 + 2 * 4} numbers" in capsys.readouterr().out
     assert main([*words, "--learning-rate", "0.01"]) == 2
     assert "must have isotropic inputs for the mean step of SGD of a Student" in capsys.readouterr().err
     options = {"save_at": dynamics.SaveAt.at([0.0, 5.0])}
