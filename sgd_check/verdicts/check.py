@@ -364,14 +364,14 @@ def _plan_by_curves(
     learning rate and steps are not both given.
     """
     prediction = pilot.prediction
-    awaited, ends, sees = list(awaited_ends(prediction).values()), list[float](), True
+    awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
     if learning_rate is None or steps is None:
         ends, end = possible_ends(pilot.problem, prediction), t_max
         if end is None and directions is not None and awaited:
             end = awaited[min(directions, len(awaited)) - 1]
         if learning_rate is None and steps is None:
             within = ends if end is None else [*(one for one in ends if one < end), end]
-            learning_rate, latest, sees = piloted(pilot, within)
+            learning_rate, latest, seeing = piloted(pilot, within)
             end = latest if end is None else end
         elif learning_rate is not None and end is None:
             within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
@@ -379,7 +379,7 @@ def _plan_by_curves(
         end = ends[-1] if end is None else end
         learning_rate = learning_rate or end / (steps or 1)
         steps = steps or int(np.ceil(end / learning_rate * (1.0 - 1e-9)))
-    beyond = left_out(pilot, learning_rate, learning_rate * steps, ends, seen=sees)
+    beyond = left_out(pilot, learning_rate, learning_rate * steps, ends, seeing or learning_rate)
     met = sum(end <= learning_rate * steps * (1.0 + 1e-9) for end in awaited)
     plan = CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
     return plan, pilot.seconds * steps if pilot.seconds else None

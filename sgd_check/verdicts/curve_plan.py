@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics.problem import SaveAt
 from dynamics.problem.checks import require
-from sgd_check.runs.plan import stability_limit
+from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.curves import (
+    LARGEST_EFFECT,
     Curve,
     allowance_of,
     curves_over_time,
@@ -56,9 +58,10 @@ SCATTER_MARGIN = 1.25
 STEPPED_MARGIN = 1.15
 #: Power that the pilot asks for, so that the check has 0.8.
 PILOT_POWER = 0.9
-#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation: the
-#: effect that two simulations show has half of their scatter as its error.
+#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation.
 PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
+#: Standard errors by which the effect that the two simulations show is to stay below what the verdict allows.
+EFFECT_ERRORS = 2.0
 #: Part of the band around the equation of finite steps that the mean of the pilot may use up.
 PILOT_BAND = 0.75
 #: A level that rounding alone does not reach.
@@ -94,8 +97,8 @@ class Pilot(NamedTuple):
 class Beyond(NamedTuple):
     """What a plan leaves out: the `samples` of every run and the `seconds` until the time `end` that tests it.
 
-    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan, and lower bounds where an
-    error of 30 % is not `seen` at it.
+    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan; where an error of 30 % is
+    not `seen` at it, at the `rate` that pilot runs let expect, or lower bounds if that is NaN.
     """
 
     what: str
@@ -103,6 +106,7 @@ class Beyond(NamedTuple):
     seconds: float
     end: float
     seen: bool
+    rate: float = np.nan
 
     def sentence(self, option: str) -> str:
         """Return what it would take, and the option that asks for it."""
@@ -110,8 +114,10 @@ class Beyond(NamedTuple):
 
         size = f"{self.samples / 1e6:.2g} million" if self.samples >= 1e5 else f"{self.samples:.0f}"
         time = f": {duration(self.seconds)}" if self.seconds else ""
-        over, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")
-        return f"{self.what} would take {over}{size} samples of every run{time}; {option} {self.end:.4g}{finer}."
+        about, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")
+        if np.isfinite(self.rate):
+            about, finer = "about ", f" and a learning rate of {self.rate:.2g}"
+        return f"{self.what} would take {about}{size} samples of every run{time}; {option} {self.end:.4g}{finer}."
 
 
 def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
@@ -156,27 +162,31 @@ def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
     return next((end for end in ends if end >= awaited), ends[-1])
 
 
-def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], *, seen: bool) -> list[Beyond]:
+def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], seeing: float) -> list[Beyond]:
     """Return the next direction that emerges beyond an end, and the last one, or else the last of `ends`.
 
-    If no error is `seen` at the learning rate that is the first direction.
+    If no error is seen at the learning rate of the plan that is the first direction, seen at the rate `seeing`.
     """
+    seen = seeing == rate
     due = end * (1.0 + 1e-9) if seen else 0.0
     named = [(f"Direction {p + 1}", time) for p, time in awaited_ends(pilot.prediction).items() if time > due]
     named = named or [("All curves", last) for last in ends[-1:] if last > due]
-    found = []
+    found: list[Beyond] = []
     for what, time in dict.fromkeys([*named[:1], *named[-1:]]):
         unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)  # three digits, not less than it was
-        samples, rounded_up = pilot.options.batch_size * np.ceil(time / rate), float(np.ceil(time / unit) * unit)
-        found.append(Beyond(what, samples, pilot.cost(rate, time), rounded_up, seen))
+        needed = seeing if np.isfinite(seeing) else rate
+        samples, rounded_up = pilot.options.batch_size * np.ceil(time / needed), float(np.ceil(time / unit) * unit)
+        known = np.nan if seen or found else seeing
+        found.append(Beyond(what, samples, pilot.cost(needed, time), rounded_up, seen, known))
     return found
 
 
-def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
-    """Return learning rate and end of the check that pilot runs let see most, and whether they do.
+def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
+    """Return learning rate and end of the check that pilot runs let see most, and the rate at which they see.
 
     The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
-    neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows.
+    neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows. The
+    rate at which an error would then be seen is extrapolated from the last pilot, NaN if there is none.
     """
     limit = stability_limit(pilot.problem, pilot.options.batch_size)
     rate, best = min(ends[-1] / PILOT_STEPS, np.inf if limit is None else 0.5 * limit), None
@@ -192,18 +202,25 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, bool]:
             break
         rate /= PILOT_FACTOR
     if best is not None and best[1] >= first:
-        return *best, True
+        return *best, best[0]
+    runs = None
     for _ in range(MOST_RATES):
         if not pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
             break
-        if _latest_seen(pilot, rate, [first]) is not None:
-            return rate, first, True
+        runs = _pilot_runs(pilot, rate, [first])
+        if _sees(pilot, runs, first):
+            return rate, first, rate
         rate /= PILOT_FACTOR
     if best is not None:
-        return *best, True
-    if pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
-        return PILOT_FACTOR * rate, first, False
-    return rate, LONG_SECONDS * rate / pilot.seconds, False
+        return *best, best[0]
+    if not pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
+        return rate, LONG_SECONDS * rate / pilot.seconds, np.nan
+    rate *= PILOT_FACTOR
+    seeing = np.nan
+    if runs is not None:
+        shares = (PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES))
+        seeing = rate * next((share for share in shares if _sees(pilot, runs, first, share)), np.nan)
+    return rate, first, seeing
 
 
 def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
@@ -230,13 +247,21 @@ def _all_seen(powers: list[float]) -> bool:
 
 def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
     """Return the latest of some ends until which a check at a learning rate would see, None if it would at none."""
-    options = pilot.options
+    runs = _pilot_runs(pilot, rate, ends)
+    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
+
+
+def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
+    """Return the runs of a pilot at a learning rate, saved at the ends too, as those of a check until each are."""
+    options, last = pilot.options, [int(np.ceil(end / rate * (1.0 - 1e-9))) for end in ends]
+    plan = make_plan(rate, last[-1], None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        runs = simulate(
+        return simulate(
             pilot.problem,
             learning_rate=rate,
-            steps=int(np.ceil(ends[-1] / rate * (1.0 - 1e-9))),
+            steps=last[-1],
+            save_at=SaveAt.at(plan.times(np.union1d(plan.recorded, last))),
             seeds=PILOT_SEEDS,
             engine=pilot.name,
             batch_size=options.batch_size,
@@ -244,20 +269,26 @@ def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
             dtype=options.dtype,
             progress=False,
         )
-    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
 
 
-def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
-    """Return whether a check until `end`, at the learning rate of pilot runs, would see an error of 30 % in time."""
+def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> bool:
+    """Return whether a check until `end` would see an error of 30 % in time, by pilot runs.
+
+    It is at `share` of their learning rate: the distance of their mean from theory goes down with it, and their scatter
+    with its root. Of two simulations the effect of the step size has the error of 2 (x_η − x_{η/2}) over the runs of
+    the check and that of the mean over the runs of the pilot.
+    """
     if runs.attrs["stop_reason"] != "reached_end" or paired_runs([runs]).size < len(PILOT_SEEDS):
         return False
-    curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=runs["time"] <= end * (1 + 1e-9))])
+    kept = runs["time"] < end + float(runs.attrs["learning_rate"]) * (1 - 1e-9)
+    curves = curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=kept)])
     places = [places_of(curve.theory, curve.saved) for curve in curves]
     level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
     count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
+    error = np.sqrt(1.0 / len(PILOT_SEEDS) + 6.0 / count)
     for curve, part in zip(curves, places, strict=True):
-        scatter = curve.runs.std(axis=0, ddof=1)
-        shift = np.abs(curve.runs.mean(axis=0) - curve.theory)
+        scatter = np.sqrt(share) * curve.runs.std(axis=0, ddof=1)
+        shift = share * np.abs(curve.runs.mean(axis=0) - curve.theory)
         if pilot.stepped:
             spread = STEPPED_MARGIN * scatter
             tested = curve._replace(effect=spread)
@@ -265,7 +296,9 @@ def _sees(pilot: Pilot, runs: xr.Dataset, end: float) -> bool:
         else:
             tested = curve._replace(effect=np.maximum(shift, SCATTER_MARGIN * scatter))
             spread, largest = EXTRAPOLATED_SCATTER * SCATTER_MARGIN * scatter, PILOT_EFFECT * curve.range
-            if curve.moves and SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range:
+            shown = np.max(shift + EFFECT_ERRORS * error * scatter)
+            wide = SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range
+            if curve.moves and (wide or shown > LARGEST_EFFECT * curve.range):
                 return False
         if curve.moves and np.max(shift[part]) > largest:
             return False
