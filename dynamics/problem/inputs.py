@@ -74,6 +74,7 @@ class Inputs(Frozen):
     .. math:: f(x) = \sum_i n_i\, \sigma\big(w_i\cdot x/\sqrt{n_i}\big), \qquad n_i = w_i^T \Sigma w_i, \qquad
        \theta_p^T \Sigma\, \theta_p = 1
 
+    for the homogeneous student; a `Student` has σ(w_i·x + b_i), and its teacher directions of the same length.
     Axis l of R^d is the l-th eigenvector, and the p-th direction of a teacher without `directions` lies on axis p.
 
     Parameters
