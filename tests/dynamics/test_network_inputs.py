@@ -146,6 +146,28 @@ def test_slow_axes_are_learned_late():
         np.testing.assert_allclose(found[1], expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow_to_compile
+def test_the_diagonal_of_a_linear_network_is_exact():
+    """One neuron of he1 with v = 0.8: its Jacobian is diagonal, −s_l v² − κ_w; by differences of the field."""
+    student = dynamics.Student(
+        activation="he1", width=1, second_layer="fixed", initial_second_layer=[0.8], decay=(0.3, 0)
+    )
+    asked = dynamics.Problem(
+        student=student,
+        teacher=dynamics.Teacher([1.0]),
+        dimension=3,
+        inputs=SPECTRUM,
+        initial_weights=[[0.3, 0.1, 0.2]],
+    )
+    kernels = Kernels(NetworkClassSystem(asked), "bdf")
+    slopes = [kernels.rhs(kernels.state + e) - kernels.rhs(kernels.state - e) for e in 0.5 * np.eye(5)[2:]]
+    expected = -SPECTRUM.eigenvalues * 0.64 - 0.3
+    np.testing.assert_allclose(np.array(slopes)[:, 2:], np.diag(expected), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(kernels.diagonal()[2:], expected, rtol=0, atol=1e-14)
+    square = asked.reduced_weights()[0] ** 2
+    np.testing.assert_allclose(kernels.events(), square[0] / square.sum() - 0.5, rtol=1e-13)
+
+
 def test_a_step_of_descent_is_one_in_w():
     asked, eta = problem(decay=(0.1, 0.2)), 0.3
     dv, db, dW = rates_by_autograd(asked, "erf", ("erf", "erf"))
