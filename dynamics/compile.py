@@ -146,7 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the jobs and compile nothing")
     parser.add_argument("--here", action="store_true", help="run the jobs one by one in this process")
     parser.add_argument("--workers", type=int, metavar="N", help="processes at a time [the cores]")
-    return exit_code_of(lambda: _run(parser.parse_args(arguments)))
+    parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    kept = "interrupted; functions that were compiled are kept, and the same command goes on"
+    return exit_code_of(lambda: _run(parser.parse_args(arguments)), interrupted=kept)
 
 
 def _run(options: Any) -> int:
@@ -171,21 +173,21 @@ def _run(options: Any) -> int:
             found[name]()
         return EXIT_DONE
     began = time.perf_counter()
-    failed = compile_in_processes(chosen, workers)
+    failed = compile_in_processes(chosen, workers, progress=False if options.no_progress else None)
     for name, reason in failed.items():
         sys.stderr.write(f"Job {name!r} failed: {reason}\n")
     tell(f"{len(chosen) - len(failed)} of {len(chosen)} jobs compiled in {time.perf_counter() - began:.0f} s.")
     return EXIT_FAILED if failed else EXIT_DONE
 
 
-def compile_in_processes(names: Sequence[str], workers: int) -> dict[str, str]:
+def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool | None = None) -> dict[str, str]:
     """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
     from dynamics.runs.trackers import bar_settings, open_bar
     from hermite.text.command_line import stop_if_heard
 
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     # Files, since a process that fills a pipe waits until it is read.
-    with TemporaryDirectory() as folder, open_bar(bar_settings(None), total=len(names), unit="job") as bar:
+    with TemporaryDirectory() as folder, open_bar(bar_settings(progress), total=len(names), unit="job") as bar:
         messages = {name: Path(folder, f"{place}.txt") for place, name in enumerate(names)}
         try:
             while waiting or running:

@@ -24,6 +24,8 @@ from dynamics.commands.parsing import (
     exit_code_of,
     refuse_both,
     say,
+    say_where,
+    shown_progress,
     store_table,
     tell,
     value_of,
@@ -163,8 +165,12 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
                 say(f"What was computed is kept in {kept}. To go on: {command}")
             return EXIT_FAILED
     with result:
-        found, seconds = sweep_findings(result), clock.perf_counter() - began
-        listed, trouble = store_table(result, settings)
+        try:
+            found, seconds = sweep_findings(result), clock.perf_counter() - began
+            listed, trouble = store_table(result, settings)
+        except KeyboardInterrupt:
+            say_where(output)
+            return EXIT_INTERRUPTED
     found = replace(
         found, remarks=[*found.remarks, f"time: {seconds:.1f} s"], values={**found.values, "seconds": seconds}
     )
@@ -195,7 +201,7 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
             overwrite=settings["overwrite"],
             executor=executor,
             workers=None if on_cluster else workers,
-            progress=False if settings["quiet"] or settings["no_progress"] else None,
+            progress=shown_progress(settings),
         )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import operator
+from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hermite.text.messages import require, shown
 
 #: Of any shape.
 Array = NDArray[np.float64]
@@ -40,9 +43,57 @@ def as_numpy(values: Any) -> Any:
     detach = getattr(values, "detach", None)
     if not callable(detach):
         return values
-    tensor = detach().cpu()
+    tensor = detach().cpu().resolve_neg()
     # The one type of numbers that numpy lacks.
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def unit_of(values: object) -> str:
+    """Return the unit of an array that carries one, as those of pint, astropy and xarray do; "" if it is 1."""
+    unit = getattr(values, "units", getattr(values, "unit", None))
+    text = "" if unit is None or callable(unit) else str(unit)
+    return "" if text in ("1", "dimensionless") else text
+
+
+def real_array(values: Any, name: str) -> Array:
+    """Return an array, list, tensor or column that a user gives for an argument as float64, rounded to that at most.
+
+    TypeError is raised for anything but real numbers, such as text, truth values, dates, complex numbers and None;
+    ValueError for masked entries, units, and integers that float64 does not hold. Each is a sentence.
+
+    >>> real_array([1, 2], "x")
+    array([1., 2.])
+    """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
+    masked, unit = masked_entries(values), unit_of(values)
+    require(not masked, f"Argument `{name}` must have no masked entries, but {masked} are masked.")
+    require(not unit, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
+    try:
+        given = np.asarray(as_numpy(values))
+        objects = given.flat if given.dtype == object else ()
+        if given.dtype.kind in "bcmMSUV" or any(isinstance(each, NO_NUMBERS) for each in objects):
+            raise TypeError
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
+        raise TypeError(msg) from None
+    large = given[np.abs(found) > LARGEST_EXACT] if given.dtype.kind in "iu" else ()
+    lost = next((each for each in large if int(float(each)) != int(each)), None)
+    require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")
+    return found
+
+
+#: Objects that numpy would read as numbers, or that are texts.
+NO_NUMBERS = (str, bytes, bool, np.bool_, NoneType)
+#: Largest integer below which float64 holds all.
+LARGEST_EXACT = 2**53
+
+
+def real_column(values: Any, name: str) -> Array:
+    """Return what `real_array` does; of a table of pandas with one column, that column."""
+    found = real_array(values, name)
+    return found[:, 0] if hasattr(values, "columns") and found.shape[1:] == (1,) else found
 
 
 def as_scalar(value: object) -> object:

@@ -6,6 +6,7 @@ from .options import DIRECTIONS as DIRECTIONS
 from .options import EXPONENT as EXPONENT
 from .options import JSON as JSON
 from .options import NO_PLOT as NO_PLOT
+from .options import NO_PROGRESS as NO_PROGRESS
 from .options import OVERWRITE as OVERWRITE
 from .options import PLOT as PLOT
 from .options import QUIET as QUIET
@@ -40,6 +41,7 @@ from .parsing import exit_code_of as exit_code_of
 from .parsing import read_option as read_option
 from .parsing import retyped as retyped
 from .parsing import say as say
+from .parsing import shown_progress as shown_progress
 from .parsing import value_of as value_of
 from .studies import Catalogue as Catalogue
 from .studies import StudyCommand as StudyCommand

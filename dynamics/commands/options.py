@@ -7,11 +7,11 @@ with the end of a sentence, "must …, but is …". This module imports nothing 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from dynamics.commands.number_files import read_numbers
 from dynamics.integrators import FLOW_METHODS
 from hermite.text import messages
 from hermite.text.messages import cut, shown, suggestion
@@ -21,8 +21,6 @@ require = messages.require
 
 # --- readers ------------------------------------------------------------------------------------------------
 
-#: Characters of a file of numbers; coefficients of a million directions have a fifth.
-MOST_CHARACTERS = 10**8
 #: How saved times are spaced.
 SPACINGS = ("geometric", "linear")
 
@@ -117,28 +115,11 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def numbers(text: str) -> tuple[float, ...]:
-    """Read numbers separated by commas, or @FILE, numbers separated by commas or lines."""
+    """Read numbers separated by commas, or @FILE, one row or column of numbers."""
     if not text.startswith("@"):
         require(not _is_file(text), f"must be numbers, or @ before the name of a file, but is {shown(text)}")
         return tuple(real(part) for part in text.split(","))
-    try:
-        with Path(text[1:]).open(encoding="utf-8") as file:
-            content = file.read(MOST_CHARACTERS + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        msg = f"must name a file of numbers that can be read, but is {shown(text)}: {reason}"
-        raise ValueError(msg) from None
-    require(
-        len(content) <= MOST_CHARACTERS,
-        f"must name a file of at most {MOST_CHARACTERS} characters, but is {shown(text)}",
-    )
-    parts = [part for part in re.split(r"[,;\s]+", content) if part]
-    require(bool(parts), f"must name a file with numbers, but {shown(text)} holds none")
-    try:
-        return tuple(real(part) for part in parts)
-    except ValueError as error:
-        msg = f"must name a file of numbers alone, such as a column without its name, but in {shown(text)} one {error}"
-        raise ValueError(msg) from None
+    return read_numbers(text[1:])
 
 
 def _is_file(text: str) -> bool:

@@ -123,6 +123,11 @@ def check_targets(values: Mapping[str, Any], output: Path | None, figure: Path |
             raise UsageError(as_typed(error, (), path=flag)) from None
 
 
+def shown_progress(values: Mapping[str, Any]) -> bool | None:
+    """Return `progress` of a call of the library as --quiet and --no-progress ask for it."""
+    return False if values["quiet"] or values["no_progress"] else None
+
+
 def refuse_both(values: Mapping[str, Any], one: str, other: str) -> None:
     """Raise UsageError if two options that exclude each other are both given."""
     require_usage(
@@ -255,10 +260,11 @@ class Findings(Protocol):
 
 
 class Written(NamedTuple):
-    """The file of the result, None if there is none, and whether something could not be written or printed."""
+    """The file of the result, None if there is none; whether something could not be written or told, or was stopped."""
 
     output: Path | None
     trouble: bool
+    interrupted: bool = False
 
     def exit_code(self, stop_reason: object, subject: str = "The run was") -> int:
         """Return the exit code of a command whose runs stopped for a reason; say where they are if it was early."""
@@ -267,6 +273,12 @@ class Written(NamedTuple):
         code, early = STOPPED.get(stop_reason, (EXIT_DONE, ""))
         if early:
             say(f"{early.format(subject)}; what was computed is in {self.output}.")
+        return self.code_after(code)
+
+    def code_after(self, code: int) -> int:
+        """Return the exit code of a command that would have ended with `code`."""
+        if self.interrupted:
+            return EXIT_INTERRUPTED
         return (code or EXIT_FAILED) if self.trouble else code
 
 
@@ -316,7 +328,8 @@ def end_with(
     `find` gives the findings of a result, None if they are not known; it is called only if something is to be drawn or
     printed. No figure is drawn if its file is None. Of `values`, the options of the command, `json` prints one JSON
     object, in which `figure_key` is the figure's file, and `quiet` nothing; `overwrite`, `csv`, `style` are read too.
-    `store` gives the file that was written, and why it is not `output`, where the result is written by default.
+    `store` gives the file that was written, and why it is not `output`, where the result is written by default. An
+    interruption leaves out what is not printed or drawn yet, and tells where the result is.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -326,17 +339,13 @@ def end_with(
     store = store or (lambda: write_somewhere(output, netcdf_writer(result), replaces=replaces))
     with ThreadPoolExecutor(1) as writer:  # the file is compressed while the figure is drawn
         stored = writer.submit(_attempt, store)
-        found = find(result) if figure is not None or not values["quiet"] else None
-        drawn, refused = None, ""
-        if figure is not None and found is not None and found.overview is not None:
-            style = chosen_style(values)
-            try:
-                form: dict[str, Any] = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
-                save = partial(found.drawn(style).savefig, **form)
-            except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
-                refused = f"The figure could not be drawn: {error}"
-            else:
-                drawn, refused = _attempt(partial(write_somewhere, figure, save, replaces=replaces))
+        found, drawn, refused, interrupted = None, None, "", False
+        try:
+            found = find(result) if figure is not None or not values["quiet"] else None
+            if figure is not None and found is not None and found.overview is not None:
+                drawn, refused = _drawn(found, figure, chosen_style(values), dpi, replaces=replaces)
+        except KeyboardInterrupt:
+            interrupted, found = True, None
     written, trouble = stored.result()
     tables, unlisted = store_table(result, values)
     unheard = ""
@@ -348,7 +357,27 @@ def end_with(
             unheard = f"{error}; it is in {shown(str(written))}."
     for sentence in filter(None, (trouble, refused, unlisted, unheard)):
         say(f"error: {sentence}")
-    return Written(written, bool(trouble or refused or unlisted or unheard))
+    if interrupted and written is not None:
+        say_where(written)
+    return Written(written, bool(trouble or refused or unlisted or unheard), interrupted)
+
+
+def say_where(result: Path) -> None:
+    """Say that a command was interrupted before it could show its result, and how to see that."""
+    again = shlex.join(["python", "-m", "dynamics.report", str(result)])
+    say(f"Interrupted while the result was summed up; it is in {result}, and this shows it: {again}")
+
+
+def _drawn(found: Findings, figure: Path, style: str, dpi: int, *, replaces: bool) -> tuple[Path | None, str]:
+    """Draw the figure of findings; return its file, None if there is none, and what went wrong."""
+    from dynamics.runs.storage import write_somewhere
+
+    try:
+        form: dict[str, Any] = {"format": figure.suffix[1:].lower(), "dpi": dpi if style == "screen" else None}
+        save = partial(found.drawn(style).savefig, **form)
+    except (ImportError, ValueError) as error:  # matplotlib does not load, such as with a wrong MPLBACKEND
+        return None, f"The figure could not be drawn: {error}"
+    return _attempt(partial(write_somewhere, figure, save, replaces=replaces))
 
 
 def _attempt(write: Callable[[], tuple[Path, str]]) -> tuple[Path | None, str]:

@@ -13,7 +13,20 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
-from dynamics.commands.options import CONFIG, CSV, JSON, NO_PLOT, OVERWRITE, PLOT, QUIET, STYLE, Option, plain, switch
+from dynamics.commands.options import (
+    CONFIG,
+    CSV,
+    JSON,
+    NO_PLOT,
+    NO_PROGRESS,
+    OVERWRITE,
+    PLOT,
+    QUIET,
+    STYLE,
+    Option,
+    plain,
+    switch,
+)
 from dynamics.commands.parsing import (
     EXIT_DONE,
     Parser,
@@ -28,6 +41,7 @@ from dynamics.commands.parsing import (
     read_option,
     require_usage,
     say,
+    shown_progress,
 )
 from hermite.text.command_line import flag_suggestion
 
@@ -140,7 +154,7 @@ def build_parser(catalogue: Catalogue) -> Parser:
 def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
     """Return the options of a study: its settings, and what every study takes."""
     output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
-    return (*study.options, CONFIG, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET)
+    return (*study.options, CONFIG, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET, NO_PROGRESS)
 
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:
@@ -179,7 +193,7 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     try:
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
-        study = command.prepare(settings, progress=False if values["quiet"] else None)
+        study = command.prepare(settings, progress=shown_progress(values))
         work = study.work()
     except (TypeError, ValueError, StorageError) as error:
         raise UsageError(as_typed(error, command.options, path="--problem")) from None

@@ -48,7 +48,8 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.problem import is_homogeneous, is_spherical
-from dynamics.problem.checks import check_memory, checked_integer, float_array, require
+from dynamics.problem.checks import check_memory, checked_integer, require
+from hermite.arrays import real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -616,7 +617,7 @@ def checked_tracers(problem: Problem, tracers: ArrayLike | None) -> Array:
         not is_homogeneous(problem),
         "Argument `tracers` must be absent for the homogeneous student, whose neurons have norms, but is given.",
     )
-    positions = float_array(tracers, "tracers")
+    positions = real_array(tracers, "tracers")
     require(
         positions.ndim == 2 and positions.shape[1] == axes,
         f"Argument `tracers` must have shape (n, {axes}), but has shape {positions.shape}.",

@@ -9,7 +9,6 @@ from .checks import checked_list as checked_list
 from .checks import checked_number as checked_number
 from .checks import checked_real as checked_real
 from .checks import checked_seeds as checked_seeds
-from .checks import float_array as float_array
 from .emergence import EMERGENCE_LEVEL as EMERGENCE_LEVEL
 from .emergence import LEARNED_SHARE as LEARNED_SHARE
 from .inputs import Axes as Axes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite.arrays import Array, as_integer, as_numpy, as_scalar, masked_entries
+from hermite.arrays import Array, as_integer, as_scalar, real_column
 from hermite.text import messages
 from hermite.text.messages import not_a_choice, renamed, shown
 
@@ -103,12 +103,15 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
 
 
 def checked_list(values: object, name: str) -> list[object]:
-    """Return a list, tuple, range or array as a list; refuse text, bytes and single values."""
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+    """Return a list, tuple, range, column or other array as a list; refuse what is single or has no order or type."""
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
         msg = f"Argument `{name}` must be a list of numbers, but is {shown(values)}."
         raise TypeError(msg)
-    refuse_masked(values, name)
-    return list(values)
+    if not hasattr(values, "shape"):
+        return list(values)
+    found = real_column(values, name)  # a table of one column would give its name
+    require(found.ndim == 1, f"Argument `{name}` must be a list of numbers, but has shape {found.shape}.")
+    return list(found.tolist())
 
 
 def checked_increasing(values: object, name: str, *, minimum: int, fewest: int = 2) -> list[int]:
@@ -144,30 +147,9 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
     return chosen
 
 
-def refuse_masked(values: object, name: str) -> None:
-    """Raise ValueError for a masked array of which an entry is masked."""
-    masked = masked_entries(values)
-    require(not masked, f"Argument `{name}` must have no masked entries, but {masked} are masked.")
-
-
-def float_array(values: ArrayLike, name: str) -> Array:
-    """Return `values` as a float64 array, or raise one sentence that names the argument."""
-    refuse_masked(values, name)
-    try:
-        found = np.asarray(as_numpy(values))
-        # A mask, complex numbers, times of a clock, or texts that happen to spell real numbers.
-        objects = found.flat if found.dtype == object else ()
-        if found.dtype.kind in "bcmMSU" or any(isinstance(each, (str, bytes, bool)) for each in objects):
-            raise TypeError
-        return np.asarray(found, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
-        raise TypeError(msg) from None
-
-
 def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
     """Return one finite number for each of `count` things, in words `what`; read-only."""
-    found = float_array(values, name)
+    found = real_column(values, name)
     if found.shape != (count,) or not np.isfinite(found).all():
         msg = f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}."
         raise ValueError(msg)

@@ -17,10 +17,10 @@ from dynamics.problem.checks import (
     checked_integer,
     checked_list,
     checked_number,
-    float_array,
     read_only,
     require,
 )
+from hermite.arrays import real_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,7 +106,7 @@ class Inputs(Frozen):
     alpha: float | None
 
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
-        values = float_array(eigenvalues, "eigenvalues")
+        values = real_column(eigenvalues, "eigenvalues")
         require(
             values.ndim == 1 and values.size != 0,
             f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}.",

@@ -20,7 +20,6 @@ from dynamics.problem.checks import (
     checked_integer,
     checked_link,
     checked_number,
-    float_array,
     flow_numbers,
     read_only,
     require,
@@ -54,6 +53,7 @@ from dynamics.problem.student import (
     stored_link,
 )
 from dynamics.problem.teacher import Teacher, teacher_formulas
+from hermite.arrays import real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -572,7 +572,7 @@ def _checked_given_weights(problem: Problem) -> Array:
             check_orthogonal("initial_weights", weights @ weights.T)
         return weights
     whole = problem.inputs is not None
-    rows = checked_weights(given, m, d) if whole else read_only(float_array(given, "initial_weights"))
+    rows = checked_weights(given, m, d) if whole else read_only(real_array(given, "initial_weights"))
     require(
         rows.ndim == 2 and rows.shape[0] == m and (span <= rows.shape[1] <= d),
         f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "

@@ -17,11 +17,10 @@ from dynamics.problem.checks import (
     check_type,
     checked_integer,
     checked_real,
-    float_array,
     read_only,
     require,
 )
-from hermite.arrays import Array
+from hermite.arrays import Array, real_column
 
 DEFAULT_COUNT = 150
 #: Arrays of the size of the schedule that are held while it is made and checked.
@@ -46,7 +45,7 @@ class SaveAt:
     times: Array
 
     def __post_init__(self) -> None:
-        times = float_array(self.times, "times")
+        times = real_column(self.times, "times")
         need = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
         require(times.ndim == 1 and times.size != 0, need)
         require(
@@ -75,7 +74,7 @@ class SaveAt:
     @classmethod
     def at(cls, times: ArrayLike) -> SaveAt:
         """Return exactly these times."""
-        return cls(np.atleast_1d(float_array(times, "times")))
+        return cls(np.atleast_1d(real_column(times, "times")))
 
     def __len__(self) -> int:
         return int(self.times.size)

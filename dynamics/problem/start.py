@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import check_memory, float_array, read_only, require
+from dynamics.problem.checks import check_memory, read_only, require
+from hermite.arrays import real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
 
 def checked_weights(weights: ArrayLike, width: int, dimension: int) -> Array:
     """Return weights (m, d) with finite rows of positive length as a read-only array."""
-    rows = read_only(float_array(weights, "initial_weights"))
+    rows = read_only(real_array(weights, "initial_weights"))
     require(
         rows.shape == (width, dimension),
         f"Argument `initial_weights` must have shape (width, dimension) = ({width}, {dimension}), "
@@ -176,7 +177,7 @@ def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     require(
         len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
     )
-    C, G, n = (read_only(float_array(part, "initial_overlaps")) for part in overlaps)
+    C, G, n = (read_only(real_array(part, "initial_overlaps")) for part in overlaps)
     for label, array, shape in (
         ("C", C, (width, directions)),
         ("G", G, (width, width)),

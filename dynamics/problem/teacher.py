@@ -21,13 +21,12 @@ from dynamics.problem.checks import (
     checked_link,
     checked_number,
     checked_real,
-    float_array,
     float_vector,
     read_only,
     require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
-from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers, real_array, real_column
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ class Teacher(Frozen):
         links: Iterable[object] | None = None,
         biases: ArrayLike | None = None,
     ) -> None:
-        a = float_array(coefficients, "coefficients")
+        a = real_column(coefficients, "coefficients")
         need = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
         require(a.ndim == 1 and a.size != 0, need)
         good = np.isfinite(a) & (a != 0)
@@ -446,7 +445,7 @@ def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion
 def checked_rows(directions: ArrayLike, count: int) -> Array:
     """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
     is_single = str(getattr(directions, "dtype", "")).endswith("float32")
-    rows = float_array(directions, "directions")
+    rows = real_array(directions, "directions")
     require(
         rows.ndim == 2 and rows.shape[0] == count,
         f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}.",

@@ -36,7 +36,8 @@ stdout holds the names of the files, stderr everything else. exit codes: 0 done,
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _report(build_parser().parse_args(arguments)), interrupted="interrupted")
+    unwritten = "interrupted before the page was written"
+    return exit_code_of(lambda: _report(build_parser().parse_args(arguments)), interrupted=unwritten)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -27,7 +27,7 @@ from dynamics.integrators import Status
 from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack_records
 from dynamics.runs.run_file import packed, unpacked
-from dynamics.runs.trackers import CHUNK_SECONDS, Run, Tracker
+from dynamics.runs.trackers import CHUNK_SECONDS, Progress, Run, Tracker
 from dynamics.threads import LOOK, beside, in_worker, interruption
 
 if TYPE_CHECKING:
@@ -313,9 +313,14 @@ def run_with_file(
         looser = None
         if looser_run is not None:
             is_interrupted = interruption()
+            bar = next((each for each in trackers if isinstance(each, Progress)), None)
             while result.stop_reason is StopReason.REACHED_END and not looser_run.ended(LOOK):
                 if is_interrupted():
                     result = replace(result, stop_reason=StopReason.INTERRUPTED)
+                if bar is not None:
+                    looser_run.show(bar, float(times[-1]))
+            if bar is not None:
+                bar.finish()
             looser = looser_run.finish(result)
         resumable = result.stop_reason.resumable
         if file.has_path and resumable and result.intact:
@@ -346,6 +351,8 @@ class _Remote(Tracker):
 
     def __init__(self) -> None:
         self.stop = threading.Event()
+        #: How far the run is.
+        self.time = 0.0
         self._wanted: Future[Snapshot] | None = None
 
     def snapshot(self) -> Future[Snapshot]:
@@ -356,6 +363,7 @@ class _Remote(Tracker):
 
     def check(self, view: Run) -> StopReason | None:
         """Give the snapshot that was asked for, if any; stop when told to."""
+        self.time = view.time
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             wanted.set_result(view.snapshot())
@@ -390,6 +398,11 @@ class LooserRun:
     def ended(self, seconds: float) -> bool:
         """Return whether the looser runs have ended, after waiting for them at most so long."""
         return not wait(self._runs, seconds).not_done
+
+    def show(self, bar: Progress, end: float) -> None:
+        """Advance a bar of the last of the looser runs that has begun."""
+        at = int(len(self._runs) > 1 and self._runs[0].done())
+        bar.show_other(("error estimate", "truncation")[at], self._remotes[at].time, end)
 
     def cut(self) -> RunResult | None:
         """Return the result with the link cut at a lower order, None if there is none yet."""

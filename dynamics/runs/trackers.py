@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextvars
+import os
 import sys
 import time as clock
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,21 +36,60 @@ LARGEST_CHUNK_STEPS = 1 << 20
 NOTEBOOK_DELAY = 1.0
 
 
+#: Columns of a bar on a terminal that does not tell how many it has.
+USUAL_COLUMNS = 80
+
+
+class Part(NamedTuple):
+    """What a run is part of: its name on the bar, and the steps of SGD that others take before and after it."""
+
+    name: str = ""
+    before: float = 0.0
+    after: float = 0.0
+
+
+_WHOLE = Part()
+_part: contextvars.ContextVar[Part] = contextvars.ContextVar("part", default=_WHOLE)
+
+
+@contextmanager
+def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator[None]:
+    """Have bars of runs in the body show a name, and count steps of SGD before and after them."""
+    token = _part.set(Part(name, before, after))
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
 def bar_settings(progress: bool | None) -> dict[str, Any]:
     """Return arguments of tqdm: shown as `progress` says; None: where stderr is a terminal or that of a notebook."""
     in_notebook = type(sys.stderr).__module__.startswith("ipykernel")
-    is_seen = sys.stderr is not None and (sys.stderr.isatty() or in_notebook)
+    is_open = sys.stderr is not None and not getattr(sys.stderr, "closed", False)
+    is_seen = is_open and (sys.stderr.isatty() or in_notebook)
     return {
         "file": sys.stderr,
         "disable": not is_seen if progress is None else not progress,
         "leave": False,
         "delay": NOTEBOOK_DELAY if in_notebook and progress is None else 0.0,
+        "ncols": None if _tells_columns() else USUAL_COLUMNS,
     }
 
 
+def _tells_columns() -> bool:
+    """Return whether stderr is no terminal, or one that has columns: some say that they have none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (AttributeError, OSError, ValueError):
+        return True
+
+
 def open_bar(settings: dict[str, Any], **options: Any) -> Any:
-    """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`."""
-    return _kind_of_bar()(**options, **settings)
+    """Return a bar of tqdm with the settings of `bar_settings` and further arguments, such as `total` and `unit`.
+
+    Its attributes `state` and `left`, texts, are `{state}` and `{left}` in a `bar_format`.
+    """
+    return _kind_of_bar()(**{"desc": _part.get().name or None, **options, **settings})
 
 
 @cache
@@ -57,6 +99,11 @@ def _kind_of_bar() -> Any:
     class Bar(tqdm):  # type: ignore[type-arg]
         #: Without the thread that refreshes bars of loops that stand still, and that would outlive them.
         monitor_interval = 0
+        state, left = "", "?"
+
+        @property
+        def format_dict(self) -> dict[str, Any]:
+            return {**super().format_dict, "state": self.state, "left": self.left}
 
     return Bar
 
@@ -204,6 +251,37 @@ class UrgentTracker(Protocol):
         """Return a reason to give the step up, or None; called about every 50 ms, from the thread of the run."""
 
 
+class SecondsLeft:
+    """How long a run will take that has reached some times: its cost per octave is taken to be a power of the time.
+
+    So are even costs in time and in log time. The power is that of the last two octaves.
+    """
+
+    def __init__(self, time: float) -> None:
+        self._times, self._seconds = [time], [0.0]
+
+    def after(self, time: float, seconds: float, end: float) -> float | None:
+        """Return the seconds until `end` after `time` was reached in so many `seconds`; None if that is unknown."""
+        self._times.append(time)
+        self._seconds.append(seconds)
+        first = max(self._times[0], time / OCTAVES)
+        if not first < time < end:
+            return 0.0 if time >= end else None
+        middle = float(np.sqrt(first * time))
+        before, half = np.interp([first, middle], self._times, self._seconds)
+        last, ratio = seconds - half, time / middle
+        if not 0.0 < half - before < seconds:
+            return None
+        growth = float(np.clip(last / (half - before), ratio**-MOST_GROWTH, ratio**MOST_GROWTH))
+        count = float(np.log(end / time) / np.log(ratio))
+        parts = count if abs(growth - 1.0) < 1e-6 else growth * (growth**count - 1.0) / (growth - 1.0)
+        return float(last * parts)
+
+
+#: The last times, up to this factor, from which the cost of the next is told, and the largest power of time that it is.
+OCTAVES, MOST_GROWTH = 4.0, 2.0
+
+
 class Progress(Tracker):
     """Progress bar on stderr in log time; by default where that is a terminal or a notebook's."""
 
@@ -212,44 +290,70 @@ class Progress(Tracker):
     def __init__(self, *, force: bool = False) -> None:
         self._settings = bar_settings(progress=True if force else None)
         self._bar: Any = None
+        self._name = ""
 
     def start(self, view: Run) -> None:
         """Open the bar if it is shown."""
-        if not self._settings["disable"]:
-            self._first = max(view.end * 1e-6, 1e-12)
-            self._bar = open_bar(self._settings, **self._scale(view))
+        self.open(view.time, view.end)
 
-    def _scale(self, view: Run) -> dict[str, Any]:  # noqa: ARG002
-        """Return the arguments of the bar that set its scale."""
-        return {"total": 1.0, "bar_format": "{l_bar}{bar}| {postfix} [{elapsed}<{remaining}]"}
+    def open(self, time: float, end: float, name: str = "") -> None:
+        """Open a bar of the way from a time to the end, with a name, if it is shown."""
+        self._name = name
+        if not self._settings["disable"]:
+            self._first, self._end, self._left = max(end * 1e-6, 1e-12), end, SecondsLeft(time)
+            named = {"desc": name} if name else {}
+            self._bar = open_bar(self._settings, total=1.0, bar_format=FORMAT_OF_FLOWS, **named)
 
     def check(self, view: Run) -> StopReason | None:
         """Advance the bar to the fraction of log time that is done."""
-        if self._bar is not None:
-            done = np.log1p(view.time / self._first) / np.log1p(view.end / self._first)
-            steps = view.statistics().get("steps_accepted", 0)
-            self._bar.set_postfix_str(f"t = {view.time:.3g}, {steps} steps", refresh=False)
-            self._bar.update(min(done, 1.0) - self._bar.n)
+        self.show(view.time, f", {view.statistics().get('steps_accepted', 0)} steps")
         return None
 
-    def finish(self, view: Run) -> None:  # noqa: ARG002
+    def show(self, time: float, state: str = "") -> None:
+        """Advance the bar to a time, and say what else there is to say."""
+        if self._bar is not None:
+            done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
+            left = self._left.after(time, self._bar.format_dict["elapsed"], self._end)
+            self._bar.state, self._bar.left = f"t = {time:.3g}{state}", "?" if left is None else _interval(left)
+            self._bar.update(min(done, 1.0) - self._bar.n)
+
+    def show_other(self, name: str, time: float, end: float) -> None:
+        """Advance a bar of another run, under its name, which is opened if it is not; `finish` closes it."""
+        if name != self._name:
+            self.finish()
+            self.open(time, end, name)
+        self.show(time)
+
+    def finish(self, view: Run | None = None) -> None:  # noqa: ARG002
         """Show where the run ended, and close the bar."""
         if self._bar is not None:
             if self._bar.format_dict["elapsed"] >= self._settings["delay"]:
                 self._bar.refresh()
             self._bar.close()
+            self._bar = None
+
+
+FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
+
+
+def _interval(seconds: float) -> str:
+    return str(_kind_of_bar().format_interval(min(seconds, 1e9)))
 
 
 class StepProgress(Progress):
-    """Progress bar that counts the steps of SGD."""
+    """Progress bar that counts the steps of SGD, with those that others take before and after them."""
 
-    def _scale(self, view: Run) -> dict[str, Any]:
-        return {"total": view.end, "initial": view.time, "unit": "step"}
+    def start(self, view: Run) -> None:
+        """Open the bar if it is shown."""
+        if not self._settings["disable"]:
+            self._before, after = _part.get()[1:]
+            counted = {"total": self._before + view.end + after, "initial": self._before + view.time}
+            self._bar = open_bar(self._settings, **counted, unit="step")
 
     def check(self, view: Run) -> StopReason | None:
         """Advance the bar to the step that was reached."""
         if self._bar is not None:
-            self._bar.update(view.time - self._bar.n)
+            self._bar.update(self._before + view.time - self._bar.n)
         return None
 
 

@@ -23,6 +23,7 @@ from dynamics.commands.parsing import (
     completed,
     end_with,
     retyped,
+    shown_progress,
     value_of,
 )
 from dynamics.cores import find_blas
@@ -33,6 +34,7 @@ from hermite.text.command_line import (
     EXIT_INTERRUPTED,
     UsageError,
     exit_code_of,
+    heard,
     require_usage,
     run_program,
     say,
@@ -121,7 +123,7 @@ def build_parser() -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _run(build_parser().values(arguments)), interrupted="interrupted")
+    return exit_code_of(lambda: _run(build_parser().values(arguments)))
 
 
 def _run(given: Mapping[str, Any]) -> int:
@@ -322,7 +324,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         "save_at": save_at,
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
         "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
-        "progress": False if given["quiet"] or given["no_progress"] else None,
+        "progress": shown_progress(given),
         "checkpoint": file,
     }
     # The function is given the options named like its arguments.
@@ -344,14 +346,13 @@ def _resume(given: Mapping[str, Any]) -> int:
             f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given.",
         )
     budget, every = (value_of(option, given) for option in limits.values())
-    hidden = given["quiet"] or given["no_progress"]
     given = {**given, "overwrite": True}
     try:
         file = reopened(given["resume"], every=every, keeps_result=False)
         figure = chosen_figure(given, file.target)
         check_targets(given, None, figure)
         return _finish(
-            lambda: resume(file, progress=False if hidden else None, max_runtime=budget), file, figure, given, _find
+            lambda: resume(file, progress=shown_progress(given), max_runtime=budget), file, figure, given, _find
         )
     except StorageError as error:
         raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None
@@ -379,7 +380,7 @@ def _finish(
         return file.target, file.trouble
 
     written = end_with(dataset, find, file.target, figure, given, store=store, figure_key="figure")
-    return (code or EXIT_FAILED) if written.trouble else code
+    return written.code_after(code)
 
 
 def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
@@ -387,7 +388,7 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
     from dynamics.report.findings import find_findings
 
     found = find_findings(answer)
-    if found is None or not counted:
+    if found is None or not counted or heard():  # drawn runs would stop at once
         return found
     from dynamics.solve.learning_steps import learning_steps
 
@@ -420,9 +421,12 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
     with caught_warnings() as caught:
         try:
             dataset = solve()
-        except (SolveError, SolveInterrupted) as error:
-            dataset, end = error.dataset, f"{error} What was computed is in {file.target}."
-            code = EXIT_FAILED if isinstance(error, SolveError) else EXIT_INTERRUPTED
+        except SolveError as error:
+            dataset, code, end = error.dataset, EXIT_FAILED, str(error)
+        except SolveInterrupted as stop:
+            dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.event}."
+    if code != EXIT_DONE:
+        end = f"{end} What was computed is in {file.target}."
     if file.unfinished:
         words = ("python", "-m", "dynamics.solve", "--resume", str(file.target))
         again = retyped(words, given, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from dynamics.equations import interface
-from dynamics.problem.checks import check_type, checked_integers, float_array, require
+from dynamics.problem.checks import check_type, checked_integers, require
 from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.integration import Integration, PlainMethod, integrated
-from hermite.arrays import as_scalar
+from hermite.arrays import as_scalar, real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
 
 def _array(values: ArrayLike, name: str) -> Array:
     try:
-        return float_array(values, name)
+        return real_array(values, name)
     except TypeError:
         msg = f"{name} must be an array of real numbers, but is {shown(values)}."
         raise TypeError(msg) from None

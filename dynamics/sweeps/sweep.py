@@ -25,6 +25,7 @@ from dynamics.cores import available_cores, one_core
 from dynamics.problem.checks import check_switch, checked_integer, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import own_attributes, stamp_of
+from dynamics.runs.result import SolveInterrupted
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD, check_target, load, remove_torn, write_file
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import VARIABLES
@@ -33,6 +34,7 @@ from dynamics.sweeps.points import (
     PointAnswer,
     PointDirectory,
     answer_of_many,
+    answered_points,
     compile_study,
     name_of_study,
     opened_points,
@@ -365,6 +367,9 @@ def sweep(
         If the output exists, or the directory beside it belongs to another sweep, which may still be running.
     RuntimeError
         If the workers cannot start, or a worker of `executor` died and broke it.
+    SolveInterrupted
+        A KeyboardInterrupt, after Ctrl-C, without `output`; its `dataset` has the points that were answered. With
+        `output` they wait in the directory, which a KeyboardInterrupt names.
 
     Warns
     -----
@@ -408,14 +413,32 @@ def sweep(
 
     # === run, merge, return
     if target is not None:
-        _answer(points, target, executor, count, progress, overwrite=overwrite)
+        try:
+            _answer(points, target, executor, count, progress, overwrite=overwrite)
+        except KeyboardInterrupt:
+            kept = points_directory(target)
+            msg = f"{_interruption(kept, points)}, which are kept in {str(kept)!r}: the same call goes on."
+            raise KeyboardInterrupt(msg) from None
         import xarray as xr
 
         return xr.open_dataset(target, engine="netcdf4")
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
-        _answer(points, Path(folder) / "sweep.nc", executor, count, progress, overwrite=False)
-        found: xr.Dataset = load(Path(folder) / "sweep.nc")
+        merged = Path(folder) / "sweep.nc"
+        try:
+            _answer(points, merged, executor, count, progress, overwrite=False)
+        except KeyboardInterrupt:
+            with PointDirectory(points_directory(merged), points.surveyed.digest, points.settings()) as directory:
+                if merged.exists() or not directory.files():
+                    raise
+                merge_points(points, directory, merged)
+            raise SolveInterrupted(_interruption(points_directory(merged), points), load(merged)) from None
+        found: xr.Dataset = load(merged)
         return found
+
+
+def _interruption(kept: Path, grid: Grid) -> str:
+    """Return after how many points a sweep was interrupted."""
+    return f"The sweep was interrupted after {sum(map(len, answered_points(kept)))} of {len(grid)} points"
 
 
 def _load_datasets() -> None:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.problem.checks import checked_real, float_array, require
+from dynamics.problem.checks import checked_real, require
+from hermite.arrays import real_column
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     >>> round(fit.exponent, 12), round(fit.prefactor, 12)
     (-1.0, 3.0)
     """
-    px, py = float_array(x, "x"), float_array(y, "y")
+    px, py = real_column(x, "x"), real_column(y, "y")
     require(
         px.ndim == 1 and px.shape == py.shape,
         f"Arguments `x` and `y` must have one shape (N,), but have shapes {px.shape} and {py.shape}.",

@@ -13,8 +13,9 @@ import numpy as np
 from dynamics.cores import blas_threads_for
 from dynamics.equations.finite_step import exact_moments
 from dynamics.problem import check_problem
-from dynamics.problem.checks import checked_integer, float_array, require
+from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.start import check_rows
+from hermite.arrays import real_array
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -102,7 +103,7 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
         teacher_products = start.teacher_overlap * rho[:, None]
         student_products = start.student_overlap * np.outer(rho, rho)
     else:
-        rows, span, d = float_array(weights, "weights"), problem.teacher.span, problem.dimension
+        rows, span, d = real_array(weights, "weights"), problem.teacher.span, problem.dimension
         require(
             rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d,
             f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
@@ -183,7 +184,7 @@ def moments_of_overlaps(
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
     """Return a finite matrix of the given shape."""
-    matrix = float_array(values, name)
+    matrix = real_array(values, name)
     require(
         matrix.shape == shape, f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
     )

@@ -14,6 +14,7 @@ from dynamics.commands import (
     duration,
     exit_code_of,
     say,
+    shown_progress,
 )
 from hermite.text.command_line import require_usage, run_program
 from hermite.text.messages import shown
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dynamics.runs import RunFile
     from sgd_check.verdicts.check import CheckPlan
 
+UNBEGUN = "interrupted before a step of the runs was taken; the same command begins them"
 LONG_RUN_SECONDS = 660
 LONG_RUN_ADVICE = (
     "This is a long run: fewer directions (--directions), fewer steps (--steps), a larger learning rate "
@@ -44,7 +46,7 @@ LONG_RUN_ADVICE = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _check(read_arguments(arguments)), interrupted="interrupted")
+    return exit_code_of(lambda: _check(read_arguments(arguments)), interrupted=UNBEGUN)
 
 
 def _check(given: Mapping[str, Any]) -> int:
@@ -135,7 +137,7 @@ def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPla
     )
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
-        return plan_check(prediction, settings["engine"], options, **choice)
+        return plan_check(prediction, settings["engine"], options, progress=shown_progress(settings), **choice)
     except (ValueError, ImportError) as error:
         raise UsageError(refusal_of(error, settings["engine"])) from None
 
@@ -156,7 +158,7 @@ def _simulate(
     def announce(steps: int) -> None:
         tell(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
 
-    progress = False if settings["quiet"] else None
+    progress = shown_progress(settings)
     try:
         tested = prediction_to_test(
             prediction,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.commands import UsageError, duration, say
+from dynamics.commands import UsageError, duration, say, shown_progress
 from hermite.text.command_line import require_usage
 from sgd_check.run.run_files import finish_check, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import xarray as xr
@@ -62,7 +62,6 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
     """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
     import xarray as xr
 
-    from dynamics import SolveInterrupted
     from sgd_check import compare
     from sgd_check.engines.registry import EngineOptions, make_engine
     from sgd_check.verdicts.check import measured_seconds_per_step
@@ -83,18 +82,20 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         say(f"About {duration(seconds)}.")
         if seconds > LONG_RUN_SECONDS:
             say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")
-    simulations = _simulate(plan, settings)
-    reason = str(simulations[-1].attrs["stop_reason"])
+    simulations, reason = list[xr.Dataset](), ""
     try:
+        simulations.extend(_simulations(plan, settings))
+        reason = str(simulations[-1].attrs["stop_reason"])
         tested = _with_tracers(plan, prediction, quiet=settings["quiet"])
         tree = compare(tested, simulations, false_alarm_rate=settings["false_alarm_rate"])
-    except (ValueError, SolveInterrupted) as error:
-        if isinstance(error, SolveInterrupted):
-            reason = "interrupted"
+    except (ValueError, KeyboardInterrupt) as error:
+        why = str(error)
+        if isinstance(error, KeyboardInterrupt) and simulations:
+            reason, why = "interrupted", "a signal came."
         # Only runs that ended early have nothing to compare: too few widths, or no time that all of them reached.
-        elif reason == "reached_end":
+        elif reason in ("", "reached_end"):
             raise
-        say(f"Nothing could be compared: {error}")
+        say(f"Nothing could be compared: {why}")
         branches = {f"/simulation/width_{one.sizes['neuron']}": one for one in simulations}
         tree, figure = xr.DataTree.from_dict({"/prediction": prediction, **branches}), None
     return finish_check(tree, output, figure, settings, reason)
@@ -139,12 +140,13 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
     return found[np.diff(np.rint(found / rate), prepend=0.0) > 0.0]
 
 
-def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
+def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
+    """Yield the runs of each width, the narrowest first, until some end early."""
     from dynamics.problem import SaveAt
     from dynamics.runs import also_interrupted
     from sgd_check import simulate
 
-    started, found, budget = clock.perf_counter(), list[Any](), settings["max_runtime"]
+    started, budget = clock.perf_counter(), settings["max_runtime"]
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
         run = partial(
             simulate,
@@ -158,13 +160,13 @@ def _simulate(plan: Plan, settings: Mapping[str, Any]) -> list[xr.Dataset]:
             device=settings["device"],
             dtype=settings["dtype"],
             starts=plan.starts,
-            progress=False if settings["quiet"] else None,
+            progress=shown_progress(settings),
             max_runtime=None if budget is None else max(budget - (clock.perf_counter() - started), 1e-3),
         )
-        found.append(also_interrupted(run))
-        if found[-1].attrs["stop_reason"] != "reached_end":
-            break
-    return found
+        found = also_interrupted(run)
+        yield found
+        if found.attrs["stop_reason"] != "reached_end":
+            return
 
 
 def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:

@@ -12,6 +12,7 @@ from dynamics.commands import (
     CSV,
     JSON,
     NO_PLOT,
+    NO_PROGRESS,
     OVERWRITE,
     PLOT,
     QUIET,
@@ -142,6 +143,7 @@ OPTIONS = (
     OVERWRITE,
     JSON,
     QUIET,
+    NO_PROGRESS,
 )
 
 

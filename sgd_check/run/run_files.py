@@ -108,4 +108,4 @@ def remove_ended_runs(file: RunFile, settings: Mapping[str, Any], command: str =
         file.remove()
         return
     words = ("python", "-m", command, settings["prediction"], "--resume", str(file.target))
-    say(f"Go on with: {retyped(words, settings, REPEATED, ('no_plot', 'json', 'quiet'))}")
+    say(f"Go on with: {retyped(words, settings, REPEATED, ('no_plot', 'json', 'quiet', 'no_progress'))}")

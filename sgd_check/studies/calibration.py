@@ -13,10 +13,11 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands import study_function
-from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, float_array
+from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
+from hermite.arrays import real_column
 from sgd_check.runs.plan import make_plan
 from sgd_check.studies.sgd_study import SgdStudy, simulated
 from sgd_check.verdicts.alignment import checked_rate
@@ -206,7 +207,7 @@ def calibration(
     }
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     problem = lone_neuron(k, checked_integer(dimension, "dimension", minimum=2))
-    parts = float_array(rates, "rates")
+    parts = real_column(rates, "rates")
     need = f"Argument `rates` must hold one learning rate or more, but has shape {parts.shape}."
     require(parts.ndim == 1 and parts.size, need)
     settings["rates"] = [checked_number(part, "rates", positive=True) for part in parts.tolist()]

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands import study_function
-from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number, float_array
+from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.solve import predict_recovery
 from dynamics.theory import fit_slope
+from hermite.arrays import real_column
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
@@ -221,7 +222,7 @@ def full_batch_recovery(
     ----------
     Kovačević et al., arXiv:2602.02431.
     """
-    n_over_d = np.atleast_1d(float_array(ratios, "ratios"))
+    n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
     settings: dict[str, Any] = {
         "cut": checked_number(cut, "cut", positive=True),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),

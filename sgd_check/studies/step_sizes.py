@@ -16,9 +16,10 @@ import numpy as np
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
-from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number, float_array
+from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.theory import learning_rate_limit, predict
+from hermite.arrays import real_column
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
@@ -178,7 +179,7 @@ def step_size_phases(
 
 
 def _checked_rates(values: ArrayLike) -> Array:
-    rates = float_array(values, "learning_rates")
+    rates = real_column(values, "learning_rates")
     need = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
     require(rates.ndim == 1 and rates.size >= 2, need)
     for rate in rates.tolist():

@@ -11,6 +11,7 @@ from dynamics.commands import (
     CSV,
     JSON,
     NO_PLOT,
+    NO_PROGRESS,
     OVERWRITE,
     PLOT,
     QUIET,
@@ -31,6 +32,7 @@ from dynamics.commands import (
     positive_integer,
     require,
     say,
+    shown_progress,
     value_of,
 )
 from hermite.text.command_line import run_program
@@ -64,7 +66,7 @@ OPTIONS = (
     Option("checkpoint-every", positive, "time between two versions of the file of the runs", "SECONDS", "30"),
     Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
 )  # fmt: skip
-ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET)
+ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET, NO_PROGRESS)
 #: Options that the file of the runs holds, so that they must not be given with --resume.
 SAID = ("learning_rate", "steps", "batch_size", "seeds", "first_seed", "device")
 DEFAULT_SEEDS = 8
@@ -100,17 +102,23 @@ def _check(values: Mapping[str, Any]) -> int:
     settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
     check_targets(settings, output, figure)
 
-    def find(tree: xr.DataTree) -> Findings:
+    def find(tree: xr.DataTree) -> Findings | None:
         from sgd_check.report.findings import comparison_findings
 
-        return comparison_findings(tree)
+        return comparison_findings(tree) if "comparison" in tree else None
 
     try:
         prediction = load_answer(source)
         runs, file = _trained(prediction, asked, settings, output, begun)
-        tree = compare(prediction, runs, false_alarm_rate=level)
+        ended = runs.attrs["stop_reason"]
+        try:
+            tree = compare(prediction, runs, false_alarm_rate=level)
+        except KeyboardInterrupt:
+            import xarray as xr
+
+            tree, ended = xr.DataTree.from_dict({"/prediction": prediction, "/simulation": runs}), "interrupted"
         written = end_with(tree, find, output, figure, settings)
-        code = written.exit_code(tree["simulation"].attrs["stop_reason"], "The runs were")
+        code = written.exit_code(ended, "The runs were")
         if file is not None:
             remove_ended_runs(file, settings, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
@@ -132,7 +140,7 @@ def _trained(
     if "recovery" in prediction and begun is None:
         return simulate(problem, **{"seeds": DEFAULT_SEEDS, **asked}), None
     file = file_of_runs(settings, problem, output, begun)
-    shown: Any = {"progress": False if settings["quiet"] else None, "max_runtime": asked.pop("max_runtime", None)}
+    shown: Any = {"progress": shown_progress(settings), "max_runtime": asked.pop("max_runtime", None)}
     if begun is not None:
         return also_interrupted(lambda: resume(file, **shown)), file
     course = _course(prediction, {"seeds": DEFAULT_SEEDS, **asked})

@@ -35,6 +35,7 @@ from dynamics.problem import (
 )
 from dynamics.problem.checks import require
 from dynamics.runs import also_interrupted, uninterrupted
+from dynamics.runs.trackers import part_of_work
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
 from sgd_check.engines import SpanEngine, make_engine
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
@@ -168,7 +169,9 @@ def check(
     SolveError
         If the flow cannot be integrated.
     SolveInterrupted
-        A KeyboardInterrupt, after Ctrl-C; its `dataset` is the flow, or the tree of what the runs had reached.
+        A KeyboardInterrupt, after Ctrl-C; its `dataset` is the DataTree of what was computed: /prediction, also of a
+        part of the flow, /finite_step or /pilot, if it came in the equation or in pilot runs, /simulation and /finer,
+        as far as the runs came, and /comparison, if it came in the runs.
 
     Warns
     -----
@@ -198,37 +201,47 @@ def check(
     t_max = None if t_max is None else checked_number(t_max, "t_max", positive=True)
     level = checked_rate(false_alarm_rate)
     count = None if directions is None else checked_integer(directions, "directions", minimum=1)
-    prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
     choice = {"learning_rate": rate, "steps": steps, "t_max": t_max, "false_alarm_rate": level}
-    plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, **choice)
-    tested = prediction_to_test(
-        prediction,
-        plan,
-        options.batch_size,
-        theory=theory,
-        progress=progress,
-        say=partial(warnings.warn, category=UserWarning, stacklevel=3),
-        given="the prediction",
-        option='theory="finite-step"',
-    )
-    tree, ended = carry_out(
-        plan,
-        prediction,
-        tested,
-        false_alarm_rate=level,
-        max_runtime=max_runtime,
-        checkpoint=checkpoint,
-        seeds=options.seeds,
-        engine=name,
-        save_at=save_at,
-        batch_size=options.batch_size,
-        device=device,
-        dtype=dtype,
-        progress=progress,
-    )
+    tree, ended = xr.DataTree(), "interrupted"
+    try:
+        with part_of_work("flow"):
+            prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
+        tree = xr.DataTree.from_dict({"/prediction": prediction})
+        plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, progress=progress, **choice)
+        tested = prediction_to_test(
+            prediction,
+            plan,
+            options.batch_size,
+            theory=theory,
+            progress=progress,
+            say=partial(warnings.warn, category=UserWarning, stacklevel=3),
+            given="the prediction",
+            option='theory="finite-step"',
+        )
+        tree, ended = carry_out(
+            plan,
+            prediction,
+            tested,
+            false_alarm_rate=level,
+            max_runtime=max_runtime,
+            checkpoint=checkpoint,
+            seeds=options.seeds,
+            engine=name,
+            save_at=save_at,
+            batch_size=options.batch_size,
+            device=device,
+            dtype=dtype,
+            progress=progress,
+        )
+    except dynamics.SolveInterrupted as stop:
+        # The flow itself, or pilot runs or the equation, which stand beside the flow.
+        branch = "pilot" if stop.dataset.attrs["answer"] == "simulation" else "finite_step" if tree else "prediction"
+        tree[branch] = xr.DataTree(stop.dataset)
+    except KeyboardInterrupt:  # between two parts
+        pass
     if ended == "interrupted":
-        msg = "The check was interrupted; what was computed is the attribute `dataset` of this exception, a DataTree."
-        raise dynamics.SolveInterrupted(msg, tree)
+        event = f"The check was interrupted, with {', '.join(tree) or 'nothing'} in its DataTree"
+        raise dynamics.SolveInterrupted(event, tree)
     return tree
 
 
@@ -311,6 +324,7 @@ def plan_check(
     directions: int | None,
     theory: str,
     t_max: float | None = None,
+    progress: bool | None = False,
     **choice: Any,
 ) -> tuple[CheckPlan, float | None]:
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
@@ -333,7 +347,7 @@ def plan_check(
         stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
         if not isinstance(engine, SpanEngine):
             per_step = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
-        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, per_step)
+        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, per_step, progress)
         return _plan_by_curves(pilot, choice["learning_rate"], choice["steps"], directions, t_max)
     choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds), "t_max": t_max}
 
@@ -442,26 +456,39 @@ def carry_out(
 
     `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation, which is made
     only after all of the first. Returns the tree of `compare`, with the prediction as /given where another one was
-    tested, and why the last simulation ended. An undecided verdict also says what would test more, by `option`.
+    tested, and why the last simulation ended. An undecided verdict also says what would test more, by `option`. An
+    interruption between simulations, or of the comparison, leaves the latter out.
     """
     started = clock.perf_counter()
 
-    def run(rate: float, steps: int, **ends: Any) -> xr.Dataset:
-        return also_interrupted(partial(simulate, plan.problem, learning_rate=rate, steps=steps, **ends, **arguments))
+    def run(rate: float, steps: int, before: int, after: int, **ends: Any) -> xr.Dataset:
+        with part_of_work("runs", before, after):
+            return also_interrupted(
+                partial(simulate, plan.problem, learning_rate=rate, steps=steps, **ends, **arguments)
+            )
 
-    runs = [run(plan.learning_rate, plan.steps, max_runtime=max_runtime, checkpoint=checkpoint)]
+    runs: list[xr.Dataset] = []
     needs_two = decided_by_curves(plan.problem) and not has_step(tested)
-    if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
-        announce(2 * plan.steps)
-        left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
-        runs.append(run(0.5 * plan.learning_rate, 2 * plan.steps, max_runtime=left))
-    tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
-    found = tree["comparison"].attrs
-    if found["verdict"] == "undecided" and (costs := plan.costs(option)):
-        found["reasons"] = f"{found['reasons']} {costs}"
+    try:
+        second = 2 * plan.steps if needs_two else 0
+        ends = {"max_runtime": max_runtime, "checkpoint": checkpoint}
+        runs.append(run(plan.learning_rate, plan.steps, 0, second, **ends))
+        if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
+            announce(second)
+            left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
+            runs.append(run(0.5 * plan.learning_rate, second, plan.steps, 0, max_runtime=left))
+        tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
+        ended = str(runs[-1].attrs["stop_reason"])
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        branches = dict(zip(("/simulation", "/finer"), runs, strict=False))
+        tree, ended = xr.DataTree.from_dict({"/prediction": tested, **branches}), "interrupted"
+    if "comparison" in tree and tree["comparison"].attrs["verdict"] == "undecided" and (costs := plan.costs(option)):
+        tree["comparison"].attrs["reasons"] += f" {costs}"
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
-    return tree, str(runs[-1].attrs["stop_reason"])
+    return tree, ended
 
 
 class NoFiniteStepError(ValueError):
@@ -488,7 +515,7 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     try:
         if not whole:
             make_system(problem, StepSettings(plan.learning_rate, "finite-d", batch_size))
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), part_of_work("mean steps"):
             # The simulation says the same of a rate beyond the limit, the prediction of components never found.
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.filterwarnings("ignore", "No neuron ever carries", UserWarning)

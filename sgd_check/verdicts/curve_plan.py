@@ -21,6 +21,7 @@ import numpy as np
 
 from dynamics.problem import SaveAt
 from dynamics.problem.checks import require
+from dynamics.runs.trackers import part_of_work
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.curves import (
@@ -74,7 +75,7 @@ class Pilot(NamedTuple):
     """The check that pilot runs are made for: its prediction, its engine, its runs, and how it will test theory.
 
     `stepped` says whether that is the equation of finite steps; `seconds` are those of one step of the check, of both
-    simulations if there are two, and 0 where the cost is not in steps.
+    simulations if there are two, and 0 where the cost is not in steps. `progress` shows bars.
     """
 
     problem: Problem
@@ -84,6 +85,7 @@ class Pilot(NamedTuple):
     false_alarm_rate: float
     stepped: bool
     seconds: float
+    progress: bool | None = False
 
     def cost(self, rate: float, end: float) -> float:
         """Return the seconds that a check takes until a time."""
@@ -255,7 +257,7 @@ def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
     """Return the runs of a pilot at a learning rate, saved at the ends too, as those of a check until each are."""
     options, last = pilot.options, [int(np.ceil(end / rate * (1.0 - 1e-9))) for end in ends]
     plan = make_plan(rate, last[-1], None)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), part_of_work(f"pilot runs at {rate:.2g}"):
         warnings.simplefilter("ignore", UserWarning)
         return simulate(
             pilot.problem,
@@ -267,7 +269,7 @@ def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
             batch_size=options.batch_size,
             device=options.device,
             dtype=options.dtype,
-            progress=False,
+            progress=pilot.progress,
         )
 
 

@@ -1,0 +1,136 @@
+"""Progress bars: what they count, the time that they say is left, and how they are turned off."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from importlib import import_module
+
+import pytest
+
+import dynamics
+import sgd_check
+from dynamics.__main__ import COMMANDS
+from dynamics.runs import trackers
+from dynamics.runs.trackers import Progress, SecondsLeft
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal that keeps what is written."""
+    made = Terminal()
+    monkeypatch.setattr("sys.stderr", made)
+    return made
+
+
+def relu(width=3):
+    return dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=width, dimension=8, seed=1)
+
+
+COSTS = {
+    "even in time": lambda t, end: 100.0 * t / end,
+    "even in log time": lambda t, end: 7.0 * math.log1p(1e6 * t / end),
+    "even in its root": lambda t, end: 100.0 * math.sqrt(t / end),
+}
+
+
+@pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
+@pytest.mark.parametrize("begin", [0.0, 1e-3])
+@pytest.mark.parametrize("steps", [40, 4000])
+def test_the_time_left_is_right_within_a_factor_of_two(cost, begin, steps):
+    """From a hundredth of the time on; the run is looked at at even costs, as it is every tenth of a second."""
+    end, whole = 50.0, cost(50.0, 50.0)
+    first = begin * end
+    left, spent = SecondsLeft(first), cost(first, end)
+    times = [first + (end - first) * (n / 100_000) ** 3 for n in range(1, 100_001)]
+    due = iter([spent + (whole - spent) * n / steps for n in range(1, steps)])
+    looked, told = next(due), 0
+    for t in times:
+        if cost(t, end) < looked:
+            continue
+        while looked is not None and cost(t, end) >= looked:
+            looked = next(due, None)
+        found, true = left.after(t, cost(t, end) - spent, end), whole - cost(t, end)
+        if t > max(0.01 * end, 4.0 * first) and true > 0.02 * whole:
+            assert 0.5 * true < found < 2.0 * true
+            told += 1
+        if looked is None:
+            break
+    assert told >= 0.25 * steps
+
+
+def test_the_time_left_of_a_run_that_stands_still_is_not_told():
+    left = SecondsLeft(0.0)
+    assert left.after(0.0, 1.0, 5.0) is None
+    assert left.after(5.0, 2.0, 5.0) == 0.0
+
+
+def test_the_bar_of_a_flow_has_no_stray_comma_and_counts_the_looser_runs(terminal, monkeypatch):
+    monkeypatch.setattr(trackers, "CHUNK_SECONDS", 1e-9)
+    bars = []
+    original = Progress.open
+    monkeypatch.setattr(Progress, "open", lambda self, *given: (bars.append(given[2:]), original(self, *given))[1])
+    dynamics.solve_overlaps(relu(), save_at=dynamics.SaveAt.at([4.0]), progress=None)
+    assert re.search(r"\| t = [\d.e+-]+, \d+ steps \[\d\d:\d\d<(\?|\d\d:\d\d)\]", terminal.getvalue())
+    assert "| ," not in terminal.getvalue()
+    assert bars[0] == ()
+
+
+def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(terminal):
+    bar = Progress()
+    bar.open(0.0, 2.0)
+    bar.finish()
+    for time in (0.5, 1.0):
+        bar.show_other("error estimate", time, 2.0)
+    bar.show_other("truncation", 0.1, 2.0)
+    bar.finish()
+    assert terminal.getvalue().count("error estimate: ") >= 1
+    assert "truncation: " in terminal.getvalue()
+
+
+def test_every_part_of_a_check_has_a_bar_with_its_name(terminal):
+    sgd_check.check(relu(1), learning_rate=0.02, steps=400, seeds=8, theory="flow")
+    named = re.findall(r"([a-z][a-z ]*):\s+\d+%", terminal.getvalue())
+    assert list(dict.fromkeys(named)) == ["flow", "runs"]
+    counted = [(int(done), int(total)) for done, total in re.findall(r"(\d+)/(\d+) \[", terminal.getvalue())]
+    assert {total for _, total in counted} == {1200}, "400 steps, and 800 of half the learning rate"
+    assert max(done for done, _ in counted) == 1200
+    assert min(done for done, _ in counted) == 0
+
+
+def test_pilot_runs_have_bars(terminal):
+    problem = dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=1, dimension=4, seed=1)
+    flow = dynamics.solve_problem(problem, progress=False)
+    from sgd_check.engines import EngineOptions
+    from sgd_check.verdicts.check import plan_check
+
+    options = EngineOptions(seeds=tuple(range(4)))
+    choice = {"learning_rate": None, "steps": None, "false_alarm_rate": 0.01, "theory": "flow"}
+    plan_check(flow, "projected", options, directions=None, progress=None, **choice)
+    assert "pilot runs at " in terminal.getvalue()
+
+
+@pytest.mark.parametrize("columns", [0, 50])
+def test_a_terminal_that_says_it_has_no_columns_gets_a_bar(terminal, columns, monkeypatch):
+    import os
+
+    monkeypatch.setattr(trackers.sys.stderr, "fileno", lambda: 2, raising=False)
+    monkeypatch.setattr(trackers.os, "get_terminal_size", lambda _: os.terminal_size((columns, 24)))
+    assert trackers.bar_settings(None)["ncols"] == (None if columns else trackers.USUAL_COLUMNS)
+
+
+@pytest.mark.parametrize("module", [name for name in COMMANDS if name not in ("dynamics.report", "hermite.exponents")])
+def test_every_command_that_computes_turns_its_bar_off(module, capsys):
+    package = import_module(module)
+    main = (import_module(f"{module}.__main__") if hasattr(package, "__path__") else package).main
+    studies = {"dynamics.laws": "scaling", "sgd_check.study": "sample-complexity", "dynamics.tokens": "recall",
+               "dynamics.mean_field_study": "propagation-of-chaos"}  # fmt: skip
+    with pytest.raises(SystemExit):
+        main([*([studies[module]] if module in studies else []), "--help"])
+    assert "--no-progress" in capsys.readouterr().out
