@@ -78,7 +78,7 @@ def real_array(values: Any, name: str) -> Array:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
         raise TypeError(msg) from None
-    large = given[np.abs(found) > LARGEST_EXACT] if given.dtype.kind in "iu" else ()
+    large = given[np.abs(found) >= LARGEST_EXACT] if given.dtype.kind in "iu" else ()
     lost = next((each for each in large if int(float(each)) != int(each)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")
     return found

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from hermite import polynomials
-from hermite.arrays import as_integer, as_numpy, as_scalar
+from hermite.arrays import as_integer, as_numpy, as_scalar, real_array
 from hermite.closed_forms import ExactSource, GivenTerms
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.formulas import (
@@ -205,18 +205,18 @@ class HermiteExpansion:
 
     def value(self, z: ArrayLike) -> Array:
         """Return σ(z) at dimensionless points of any shape, in their shape; of `truncated()` the series."""
-        return self.link.value(as_numpy(z))
+        return self.link.value(real_array(z, "z"))
 
     def derivative(self, z: ArrayLike) -> Array:
         """Return σ'(z) at dimensionless points of any shape, in their shape.
 
         Exact almost everywhere for series and formulas, a difference of fourth order for callables.
         """
-        return self.link.derivative(as_numpy(z))
+        return self.link.derivative(real_array(z, "z"))
 
     def kernel(self, s: ArrayLike) -> Array:
         """Return g(s) = Σ_j c_j² s^j = E[σ(u·x) σ(v·x)] of the series kept, u·v = s, in the shape of the cosines s."""
-        return polynomials.kernel_value(self.coefficients, as_numpy(s))
+        return polynomials.kernel_value(self.coefficients, real_array(s, "s"))
 
     @cached_property
     def kernel_at_one(self) -> float:
@@ -233,7 +233,7 @@ class HermiteExpansion:
             msg = f"Argument `n` must be an integer, but is {shown(n)}."
             raise TypeError(msg)
         require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
-        return polynomials.kernel_value(self.coefficients, as_numpy(s), count)
+        return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
 
     def truncated(self) -> HermiteExpansion:
         """Return the polynomial expansion whose link is the truncated series itself, so that its truncation error is 0.
@@ -628,6 +628,8 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
 
 
 def _by_degree(coefficients: Any) -> dict[int, object]:
+    if len(getattr(coefficients, "columns", ())) == 1:
+        coefficients = coefficients.iloc[:, 0]
     if hasattr(coefficients, "index") and hasattr(coefficients, "items"):
         return dict(coefficients.items())  # a column of pandas has labels
     if not isinstance(coefficients, list | tuple):

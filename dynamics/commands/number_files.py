@@ -22,7 +22,7 @@ QUOTES = "\"'"
 
 
 def read_numbers(name: str) -> tuple[float, ...]:
-    """Return the numbers of a file.
+    """Return the numbers of a file, whose name stands behind an @.
 
     Text has one row or one column, separated by semicolons, tabs, commas or spaces, or a list that goes on from line to
     line; a line of names may stand above it, and comments from # on anywhere. Decimals have a point or, where no comma
@@ -36,7 +36,7 @@ def read_numbers(name: str) -> tuple[float, ...]:
 
 def _read(name: str) -> bytes:
     try:
-        with Path(name).expanduser().open("rb") as file:
+        with Path(name[1:]).expanduser().open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:  # no home, or a name that no file can have
         reason = getattr(error, "strerror", None) or "it is no name of a file"
@@ -52,7 +52,7 @@ def _of_numpy(name: str) -> list[float]:
     from hermite.arrays import real_array
 
     try:
-        values = real_array(np.load(Path(name).expanduser(), allow_pickle=False), "x")
+        values = real_array(np.load(Path(name[1:]).expanduser(), allow_pickle=False), "x")
     except (EOFError, OSError, TypeError, ValueError):
         msg = f"must name an array of real numbers, but {shown(name)} is another file of numpy"
         raise ValueError(msg) from None

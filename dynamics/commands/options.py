@@ -119,7 +119,7 @@ def numbers(text: str) -> tuple[float, ...]:
     if not text.startswith("@"):
         require(not _is_file(text), f"must be numbers, or @ before the name of a file, but is {shown(text)}")
         return tuple(real(part) for part in text.split(","))
-    return read_numbers(text[1:])
+    return read_numbers(text)
 
 
 def _is_file(text: str) -> bool:

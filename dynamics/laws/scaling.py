@@ -30,12 +30,12 @@ from dynamics.laws.study import (
     check_coupled,
     checked_problem,
     checked_starts,
-    checked_workers,
     common_times,
     solve_family,
 )
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import LARGEST_INTEGER, checked_integer, checked_number
+from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
 from dynamics.theory.learning_rates import descent_limit
 
@@ -185,7 +185,7 @@ def scaling_study(
         "learning_rate": STEP_SHARE * descent_limit(problem),
         "tuned_rate": TUNED_RATE,
     }
-    processes = checked_workers(workers) if coupled else 1  # matched pairs use all cores by themselves
+    processes = checked_workers(workers, alone=1) if coupled else 1  # matched pairs use all cores by themselves
     return ScalingStudy(settings, problem, progress, *_families(problem, few, seeds, sizes), processes)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dynamics.cores import available_cores, one_core
+from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
 from dynamics.problem.schedule import SaveAt
@@ -162,11 +162,6 @@ def solve_family(family: Family, *, coupled: bool = False, progress: bool | None
         for problem, save_at in family
     ]
     return answer_all(tasks, progress=progress, workers=workers)
-
-
-def checked_workers(workers: int | None) -> int:
-    """Return a number of processes, by default one per core."""
-    return available_cores() if workers is None else checked_integer(workers, "workers", minimum=1)
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:

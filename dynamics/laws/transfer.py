@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.study import PreparedStudy, answer_all, checked_problem, checked_starts, checked_workers
+from dynamics.laws.study import PreparedStudy, answer_all, checked_problem, checked_starts
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
 from dynamics.solve.overlaps import solve_overlaps
+from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.learning_rates import descent_limit
 
@@ -129,7 +130,7 @@ def transfer_study(
     seeds = checked_starts(starts, problem.seed)
     settings = {"steps": checked_integer(steps, "steps", minimum=1), "starts": len(seeds)}
     rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(settings, problem, progress, chosen, rates, seeds, checked_workers(workers))
+    return TransferStudy(settings, problem, progress, chosen, rates, seeds, checked_workers(workers, alone=1))
 
 
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:

@@ -16,7 +16,7 @@ from dynamics.problem.checks import (
     float_vector,
     require,
 )
-from hermite.arrays import as_numpy
+from hermite.arrays import real_column
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
 def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tuple[float, ...]:
     """Return so many numbers as there are symbols, each finite and at least 0."""
     count, given = len(symbols), values
-    if getattr(values, "ndim", None) == 1:
-        given = np.asarray(as_numpy(values)).tolist()
+    if getattr(values, "ndim", None):
+        given = real_column(values, name).tolist()
     if not isinstance(given, (tuple, list)) or len(given) != count:
         msg = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}."
         raise TypeError(msg)

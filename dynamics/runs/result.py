@@ -168,25 +168,25 @@ class SolveError(RuntimeError):
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A call that was interrupted, as `event` says; `dataset` holds the answer up to then, of a check a DataTree."""
+    """A call that was interrupted, as `message` says; `dataset` holds the answer up to then, of a check a DataTree."""
 
-    def __init__(self, event: str, dataset: Any) -> None:
+    def __init__(self, message: str, dataset: Any) -> None:
         super().__init__(
-            f"{event}; what was computed is the attribute `dataset` of this exception, at a prompt and in a notebook "
+            f"{message}; what was computed is the attribute `dataset` of this exception, at a prompt and in a notebook "
             "`sys.last_value.dataset`."
         )
-        self.event, self.dataset = event, dataset
+        self.message, self.dataset = message, dataset
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what makes the exception again in another process."""
-        return type(self), (self.event, self.dataset)
+        return type(self), (self.message, self.dataset)
 
 
 def uninterrupted(answer: xr.Dataset) -> xr.Dataset:
     """Return an answer; raise SolveInterrupted with it if its run was interrupted."""
     if answer.attrs.get("stop_reason") == StopReason.INTERRUPTED:
-        event = "The run was interrupted"
-        raise SolveInterrupted(event, answer)
+        msg = "The run was interrupted"
+        raise SolveInterrupted(msg, answer)
     return answer
 
 
@@ -225,10 +225,10 @@ def run_attributes(result: RunResult) -> dict[str, Any]:
 def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
     """Return the dataset of a run; with `on_failure` "raise", a failure or an interruption raises with it inside."""
     if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        event = f"The {dataset.attrs['answer']} solve stopped at t = {dataset.attrs['end_time']:.6g} ({reason})"
+        msg = f"The {dataset.attrs['answer']} solve stopped at t = {dataset.attrs['end_time']:.6g} ({reason})"
         if not reason.failed:
-            raise SolveInterrupted(event, dataset)
-        msg = f"{event}. {reason.advice}"
+            raise SolveInterrupted(msg, dataset)
+        msg = f"{msg}. {reason.advice}"
         raise SolveError(msg, dataset)
     return dataset
 

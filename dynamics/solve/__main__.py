@@ -424,7 +424,7 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
         except SolveError as error:
             dataset, code, end = error.dataset, EXIT_FAILED, str(error)
         except SolveInterrupted as stop:
-            dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.event}."
+            dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.message}."
     if code != EXIT_DONE:
         end = f"{end} What was computed is in {file.target}."
     if file.unfinished:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import netCDF4
 import numpy as np
 
-from dynamics.cores import available_cores, one_core
-from dynamics.problem.checks import check_switch, checked_integer, require
+from dynamics.cores import one_core
+from dynamics.problem.checks import check_switch, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import own_attributes, stamp_of
 from dynamics.runs.result import SolveInterrupted
@@ -39,7 +39,7 @@ from dynamics.sweeps.points import (
     name_of_study,
     opened_points,
 )
-from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, run_points
+from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, checked_workers, run_points
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -343,7 +343,8 @@ def sweep(
         Where points run: threads, processes, or ``client.get_executor()`` of a dask cluster.
     workers : int, optional
         Number of processes on this machine if there is no `executor`, each on one thread; by default one per core. 0
-        runs one point after the other in this process, which starts fastest.
+        runs one point after the other in this process, which starts fastest. So does the default, with a warning, where
+        this process can have no others: one that is daemonic, of a script from stdin, or without semaphores.
     progress : bool, optional
         Progress bar over points on stderr; by default if stderr is a terminal.
 
@@ -402,7 +403,7 @@ def sweep(
         executor is None or workers is None,
         f"Argument `workers` must be None when an executor is given, but is {shown(workers)}.",
     )
-    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=0)
+    count = 0 if executor is not None else checked_workers(workers, alone=0)
     points = make_grid(problem, grid, study, options or {})
     target = None if output is None else check_target(output, overwrite=overwrite)
     if executor is None and count > 0:

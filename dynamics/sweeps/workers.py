@@ -10,17 +10,19 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections import Counter, deque
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from multiprocessing import current_process, forkserver, get_context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from dynamics.cores import THREAD_VARIABLES
-from dynamics.problem.checks import require
+from dynamics.cores import THREAD_VARIABLES, available_cores
+from dynamics.problem.checks import checked_integer, require
 from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
@@ -234,6 +236,35 @@ class WorkerPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._lifeline.close()
         self._worker_end.close()
+
+
+def checked_workers(workers: int | None, *, alone: int) -> int:
+    """Return a number of worker processes, by default one per core; `alone` stands for none beside this process.
+
+    Where this process can have none, that is the default, with a warning, and ValueError is raised for any other.
+    """
+    count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=alone)
+    reason = "" if count == alone else why_no_workers()
+    need = f"Argument `workers` must be {alone} here, since {reason}, but is {workers}."
+    require(not reason or workers is None, need)
+    if not reason:
+        return count
+    warnings.warn(f"All is done in this process, one after the other, since {reason}.", UserWarning, stacklevel=3)
+    return alone
+
+
+def why_no_workers() -> str:
+    """Return why this process can have no worker processes, "" if nothing is known against it."""
+    if current_process().daemon:
+        return "a daemonic process may have no children"
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if script is not None and getattr(sys.modules["__main__"], "__spec__", None) is None and not Path(script).exists():
+        return "workers could not import the script, which is no file"
+    try:
+        get_context("spawn").Lock()
+    except (ImportError, OSError) as error:
+        return f"the system has no semaphores ({error})"
+    return ""
 
 
 def begin_workers(*, datasets: bool = True) -> BaseContext:

@@ -251,12 +251,14 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     """Run a command as a program, and end with its exit code.
 
     Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
-    signals are noted, and Numba keeps machine code in ``$FEATURE_EMERGENCE_CACHE`` if that is set; with `light`,
+    signals are noted, figures need no window, and Numba keeps machine code in ``$FEATURE_EMERGENCE_CACHE`` if that is
+    set; with `light`,
     libraries are let believe that what they would load by chance and nobody uses is not installed; and when the process
     ends, no garbage is looked for among all that was loaded (0.1 to 0.3 s).
     """
     if _is_own_process():
         listen()
+        os.environ["MPLBACKEND"] = "agg"  # figures go to files, whatever windows the parent process has
         if CACHE_VARIABLE in os.environ:
             os.environ["NUMBA_CACHE_DIR"] = os.path.realpath(os.environ[CACHE_VARIABLE])
         if light:

@@ -240,8 +240,8 @@ def check(
     except KeyboardInterrupt:  # between two parts
         pass
     if ended == "interrupted":
-        event = f"The check was interrupted, with {', '.join(tree) or 'nothing'} in its DataTree"
-        raise dynamics.SolveInterrupted(event, tree)
+        msg = f"The check was interrupted, with {', '.join(tree) or 'nothing'} in its DataTree"
+        raise dynamics.SolveInterrupted(msg, tree)
     return tree
 
 

