@@ -202,7 +202,7 @@ def test_a_study_file_runs_no_command(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("named_in_file", [True, False])
 def test_the_user_may_name_the_function_that_a_file_asks_for(marking, tmp_path, monkeypatch, named_in_file):
-    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)
     text = STUDY.format(name=marking)
     (tmp_path / "asked.toml").write_text(text if named_in_file else text.replace('name = "marking:asked"\n', ""))
     assert study.main(["asked.toml", "--quiet", "--study", marking]) == 0

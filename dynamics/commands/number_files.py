@@ -7,6 +7,7 @@ sentence, "must …, but …". Nothing heavy is imported but for arrays of numpy
 from __future__ import annotations
 
 import math
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def read_numbers(name: str) -> tuple[float, ...]:
     separates, a comma.
     """
     content = _read(name)
-    found = _of_numpy(name) if content.startswith(NUMPY) else _of_text(_decoded(content, name), name)
+    found = _of_numpy(content, name) if content.startswith(NUMPY) else _of_text(_decoded(content, name), name)
     require(found, f"must name a file with numbers, but {shown(name)} holds none")
     return tuple(found)
 
@@ -46,14 +47,15 @@ def _read(name: str) -> bytes:
     return content
 
 
-def _of_numpy(name: str) -> list[float]:
+def _of_numpy(content: bytes, name: str) -> list[float]:
     import numpy as np
+    from numpy.lib.format import read_array
 
     from hermite.arrays import real_array
 
     try:
-        values = real_array(np.load(Path(name[1:]).expanduser(), allow_pickle=False), "x")
-    except (EOFError, OSError, TypeError, ValueError):
+        values = real_array(read_array(BytesIO(content)), "x")  # objects would be unpickled, and are refused
+    except (EOFError, MemoryError, OSError, TypeError, ValueError):
         msg = f"must name an array of real numbers, but {shown(name)} is another file of numpy"
         raise ValueError(msg) from None
     need = f"must name an array with one row or column, but that of {shown(name)} has shape {values.shape}"

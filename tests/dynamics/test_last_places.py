@@ -192,7 +192,7 @@ save_at = { at = [1.0, 2.0] }
 
 
 def test_the_points_of_a_sweep_are_kept_where_something_takes_its_name(here, monkeypatch, capsys):
-    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)
     Path("asked.toml").write_text(SWEEP)
     with monkeypatch.context() as patch:
         first(patch, sweep_merge, "_write_file", becomes_foreign, Path("asked.nc"))

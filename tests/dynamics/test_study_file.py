@@ -40,7 +40,7 @@ save_at = { at = [1.0, 2.0] }
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)  # points run in this process
+    monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)  # points run in this process
     (tmp_path / "small.toml").write_text(SMALL)
     return tmp_path
 

@@ -78,7 +78,7 @@ save_at = { at = [1.0, 2.0] }
 @pytest.mark.parametrize("arguments", [["--dry-run"], []])
 def test_the_command_refuses_with_exit_code_two(tmp_path, monkeypatch, capsys, arguments):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dynamics.sweeps.sweep.available_cores", lambda: 0)
+    monkeypatch.setattr("dynamics.sweeps.workers.available_cores", lambda: 0)
     (tmp_path / "asked.toml").write_text(FILE)
     assert study.main(["asked.toml", *arguments]) == 2
     error = capsys.readouterr().err
