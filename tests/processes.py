@@ -1,7 +1,5 @@
 """Processes as users start them: this interpreter, the program of this tree, what they say caught."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@
 public means alone: imports of the three packages, `python -m COMMAND`, messages, pyproject.toml, and written files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import inspect

@@ -1,7 +1,5 @@
 """Options that are declared once: the tables of the commands against the signatures that take them."""
 
-from __future__ import annotations
-
 import inspect
 from importlib import import_module
 from operator import attrgetter

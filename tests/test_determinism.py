@@ -1,7 +1,5 @@
 """What docs/determinism.md promises and no test of a single module holds: the same call, the same bits."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import re

@@ -3,8 +3,6 @@
 They were written before the kernels were built in another way; `golden/make.py` says how they are written.
 """
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

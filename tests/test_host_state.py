@@ -1,7 +1,5 @@
 """A host's state changes no answer: settings of torch and matplotlib, variables of git, names and attributes of files."""
 
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

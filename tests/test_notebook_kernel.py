@@ -3,8 +3,6 @@
 Needs the extra `docs`.
 """
 
-from __future__ import annotations
-
 import os
 import time as clock
 

@@ -4,8 +4,6 @@
 files and with its libraries, and writes the pages of all files.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

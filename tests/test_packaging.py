@@ -1,7 +1,5 @@
 """What a release is made of: wheels that are built twice alike, the recipe for conda, the citation, the changelog."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

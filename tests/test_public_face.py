@@ -1,7 +1,5 @@
 """The public face is the one that was agreed on: `public_face.txt` has every name, command, key and file format."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from public_face import public_face

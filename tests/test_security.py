@@ -1,7 +1,5 @@
 """Nothing is evaluated, nothing is unpickled, nothing goes to the network, and names of files are names alone."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 import sys

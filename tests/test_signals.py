@@ -1,7 +1,5 @@
 """Signals to commands: one of them ends a command in good order at any moment, with the documented code."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

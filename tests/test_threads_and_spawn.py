@@ -1,7 +1,5 @@
 """Solves beside each other, in threads and in processes that are started anew, give the bits of one after the other."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import multiprocessing

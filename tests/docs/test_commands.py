@@ -3,8 +3,6 @@
 That each command can be parsed is tested always, and that it runs with FULL_TESTS=1.
 """
 
-from __future__ import annotations
-
 import doctest
 import re
 import shlex

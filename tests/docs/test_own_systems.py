@@ -1,7 +1,5 @@
 """The worked examples of systems of one's own, and the page that shows them."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

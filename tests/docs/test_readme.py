@@ -3,8 +3,6 @@
 Commands, sentences and the numbers in sentences are read from the page itself.
 """
 
-from __future__ import annotations
-
 import doctest
 import re
 import shlex

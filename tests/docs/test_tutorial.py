@@ -3,8 +3,6 @@
 The run of it needs the extra `docs`.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import io

@@ -1,7 +1,5 @@
 """The page on datasets names every variable that an answer can hold: `python tests/docs/test_variables.py` renews it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Links are "relu", "sign", "erf" (erf(z/√2)) or lists of the coefficients of a 
 panels that end where a link bends; numbers that cancel, as the variance that is left, are computed in mpmath.
 """
 
-from __future__ import annotations
-
 import math
 
 import mpmath as mp

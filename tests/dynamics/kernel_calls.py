@@ -1,7 +1,5 @@
 """The compiled functions of a system, called from Python as methods call them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dynamics.integrators.system_calls import bound_system

@@ -4,8 +4,6 @@ Smooth networks are summed over nodes in all of space. Links with a kink or a ju
 inside conditional integrals whose pieces end where the kinks are, wherever the weights move them.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The overlap flow as the docstring of `dynamics.equations.overlaps` writes it, in plain numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

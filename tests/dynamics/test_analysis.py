@@ -1,7 +1,5 @@
 """Power-law fits and first crossings on curves whose law is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import xarray as xr

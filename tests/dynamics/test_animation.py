@@ -1,7 +1,5 @@
 """Animations: where neurons stand in each frame, what is written, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

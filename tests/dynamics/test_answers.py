@@ -1,7 +1,5 @@
 """The public questions: what they return, how they label it, what they refuse, and that files give it all back."""
 
-from __future__ import annotations
-
 import json
 
 import h5netcdf

@@ -1,7 +1,5 @@
 """Propagation of chaos: explicit particles in R^d, known exponents, the collapse in m, the linearised distance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Commands whose words nobody takes: a full or closed stdout, one without accents, a directory that is gone."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

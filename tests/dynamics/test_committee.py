@@ -1,7 +1,5 @@
 """Committees: reference of Saad and Solla's equations, quadrature over x, weight-space autograd, sampled steps."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tests of `feature-emergence compile`: it runs the jobs that are named, and reports each job that fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from dynamics import compile as command

@@ -1,7 +1,5 @@
 """One neuron, one direction, the correlation: against numbers of the page, quadrature, and differences in weight space."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

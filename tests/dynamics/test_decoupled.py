@@ -1,7 +1,5 @@
 """Isolated pairs: transit times, norms and losses against closed forms, mpmath, tabulated values and an integrator."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The loss by Hermite degree against integrals over the plane, where neurons and teacher are vectors of R²."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The one look of figures: styles and their fonts, ticks, names of curves, and numbers rounded by their errors."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

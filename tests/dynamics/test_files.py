@@ -1,7 +1,5 @@
 """The files: readable by others, refused in one sentence when damaged, foreign, newer or hostile."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import struct

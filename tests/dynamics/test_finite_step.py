@@ -1,7 +1,5 @@
 """The equation of a finite learning rate: exact moments, averaged SGD, its limits η → 0 and d → ∞, and its stability."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Population gradient descent against autograd in weight space, its limit η → 0, and its edge of stability."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The mean field of the 2-homogeneous student: explicit neurons in R^d, and networks of many neurons."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inputs that are not isotropic: against weights in R^d, quadrature, autograd, and the numbers of the page."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps of finite size on inputs that are not isotropic: limits of stability, mean steps, gradient descent."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

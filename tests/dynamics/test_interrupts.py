@@ -1,7 +1,5 @@
 """A budget or an interruption ends a run in the middle of a step, joins its thread, and costs little."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

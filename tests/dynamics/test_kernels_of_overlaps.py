@@ -1,7 +1,5 @@
 """The compiled kernels of the overlap flow against numpy and against finite differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kernel_calls import Kernels

@@ -1,7 +1,5 @@
 """What befalls a name while a run goes on: the answer is kept elsewhere, and nothing that is not ours is replaced."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

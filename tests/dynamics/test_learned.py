@@ -1,7 +1,5 @@
 """What counts as learned: the degrees of the link from 3 on, against quadrature, and the definition of files of before."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Noise of the time at which a direction is learned: moves of single samples by autograd, and its known limits."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

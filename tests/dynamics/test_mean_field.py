@@ -1,7 +1,5 @@
 """The mean field: quadrature over the sphere, d-dimensional flows, reference times, exact moments."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """The command that measures the propagation of chaos: what it writes, prints and refuses."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Answers about networks: accepted losses, events and plateaus, agreement of methods, files, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

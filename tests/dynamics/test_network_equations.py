@@ -1,7 +1,5 @@
 """The equations of networks, against gradients that torch takes in weight space, and differences of themselves."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

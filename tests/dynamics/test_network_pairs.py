@@ -1,7 +1,5 @@
 """Kernels of pairs of units, against conditional quadrature in mpmath, two-dimensional quadrature, and their bounds."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Two-layer networks under SGD of a finite learning rate: one exact step by quadrature, printed equations, sampled runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

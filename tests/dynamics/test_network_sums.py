@@ -1,7 +1,5 @@
 """Sums over all pairs of neurons, several at once, against the same sums pair by pair, and their functions by mpmath."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -4,8 +4,6 @@ Each gives the rates of [C | G | ln n] at the same random start, where they must
 those of gradient descent on weights by automatic differentiation: to rounding, or to single precision.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """One step of SGD: exact moments against quadrature over x, rational arithmetic, autograd, and known limits."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The coupled overlap flow against weight space, exact solutions, referees and its own symmetries."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

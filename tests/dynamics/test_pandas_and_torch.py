@@ -1,7 +1,5 @@
 """Columns of pandas and tensors of torch are taken wherever arrays are, and mean what the same list means."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

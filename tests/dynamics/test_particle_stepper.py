@@ -1,7 +1,5 @@
 """Steps by sweeps over many particles: the same steps as the plain explicit method, whoever shares the work."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Figures say what the data say (asserted on their artists), and the table shows what was measured."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

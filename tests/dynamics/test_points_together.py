@@ -1,7 +1,5 @@
 """Points of a sweep that are answered together: the same answers, to the last bit, as one by one."""
 
-from __future__ import annotations
-
 from concurrent.futures import BrokenExecutor, Future
 from dataclasses import fields
 

@@ -1,7 +1,5 @@
 """Predictions against brute force, exact recursions and direct quadrature."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

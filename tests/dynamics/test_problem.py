@@ -1,7 +1,5 @@
 """Teachers, problems and starts: what they accept, what they refuse and in which words, and the law of a start."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Quadratic networks: the exact jumps against integration in R^d, predictions against accepted numbers, refusals."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ What the tolerance cannot decide, 10 rtol κ > `LINEAR`, is counted and not judg
 `benchmarks.random_problems`, which holds larger problems against a referee.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The registry of answers: every entry is what it says, and the front door takes every student."""
 
-from __future__ import annotations
-
 import inspect
 from pkgutil import resolve_name
 

@@ -1,7 +1,5 @@
 """Runs that end early and go on: bit for bit the uninterrupted ones, whatever ended them."""
 
-from __future__ import annotations
-
 import errno
 import json
 from concurrent.futures import Future

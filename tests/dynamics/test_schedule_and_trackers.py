@@ -1,7 +1,5 @@
 """Save schedules, trackers and the run loop that obeys them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a notebook shows of links, problems, their parts and times of learning: well-formed, escaped, made lightly."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """`python -m dynamics.solve` as a user meets it: output, files, exit codes, and one sentence for every mistake."""
 
-from __future__ import annotations
-
 import errno
 import json
 

@@ -1,7 +1,5 @@
 """Tests of systems that a user writes: exact solutions, events, error estimates, files, sweeps and refusals."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The spherical network of finite width: autograd in weight space, energy, limits, coupled starts, passive tracers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

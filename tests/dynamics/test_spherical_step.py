@@ -1,7 +1,5 @@
 """The spherical network under steps of a finite size: quadrature over x, one neuron, sampled runs, its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Answers as tables: every cell is the number of the dataset, for every kind of file, and commands write them as CSV."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Problems on tokens: numbers of their reductions, closed forms, refusals, files, resumption, sweeps, commands."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -5,8 +5,6 @@ neuron rests where g' is 0, at the overlap −0.48 with a direction, and relaxes
 109 the last neuron waits until 1.1e13, where the time resolves 0.002, and escapes within a time of 10.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp

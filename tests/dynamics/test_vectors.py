@@ -1,7 +1,5 @@
 """The flow on unit vectors: its kernels against numpy and complex steps, its stepper against the flow of the overlaps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kernel_calls import Kernels

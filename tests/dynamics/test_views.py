@@ -1,7 +1,5 @@
 """Views of flat arrays, and products of matrices, in compiled functions."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Threads that share a pass: every row is done once, nobody who sleeps is waited for, and faults are told."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

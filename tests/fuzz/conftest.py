@@ -1,7 +1,5 @@
 """A machine of two gigabytes, whatever the tests run on, so that enormous requests are refused by all alike."""
 
-from __future__ import annotations
-
 import pytest
 from fuzz_guard import MOST_BYTES
 

@@ -1,7 +1,5 @@
 """Bad files: damaged, foreign, hostile, none at all; read as they can be or refused in one sentence, never run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

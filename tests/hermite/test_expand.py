@@ -1,7 +1,5 @@
 """The entrance: every kind of argument, every refusal."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """`python -m hermite.exponents`: its text, its JSON, its refusals, and the path that it shares with a former module."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The generative exponent: numbers of the literature, closed forms, Monte Carlo, and what must not change it."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Leaps of functions of several directions: flags of the literature, rotations, exact cases, and refusals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

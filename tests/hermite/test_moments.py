@@ -1,7 +1,5 @@
 """Products of four Hermite series: Wick diagrams against rational arithmetic by Isserlis' recursion, and by quadrature."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import cache

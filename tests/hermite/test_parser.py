@@ -1,7 +1,5 @@
 """The parser of formulas: what it reads, and that it refuses everything else in one sentence."""
 
-from __future__ import annotations
-
 import re
 import time
 

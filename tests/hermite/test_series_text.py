@@ -1,7 +1,5 @@
 """Series as text: printed, read back exactly."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -6,8 +6,6 @@ before the packages were re-arranged and stay as they are: they show that a newe
 All is asked by public names, so that every version of the program can run this script.
 """
 
-from __future__ import annotations
-
 import lzma
 import sys
 import tempfile

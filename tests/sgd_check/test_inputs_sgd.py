@@ -3,8 +3,6 @@
 Tests of two samples have fixed seeds; each would fail once in a thousand others where the two laws are the same.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Noise of steps on inputs that are not isotropic, and verdicts on right and wrong theories of such runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

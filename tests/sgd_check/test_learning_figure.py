@@ -1,7 +1,5 @@
 """The figure of what is learned: lines are theory's components over the teacher's, bands quantiles of the runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

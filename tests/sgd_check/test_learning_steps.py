@@ -1,7 +1,5 @@
 """Steps until a direction emerges or is learned: mean, scatter and interval against runs, and what is said without."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The chain in one number: against vectors in R^d, the mean equation of steps, and numbers of the page."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Frames of orthogonal neurons under SGD: the step in closed form against polar factors, accepted numbers, verdicts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

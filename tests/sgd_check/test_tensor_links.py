@@ -1,7 +1,5 @@
 """Links that are functions of tensors, and what is said of those that are none; `hermite` itself needs no PyTorch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Full models of tokens: gradient descent against the reduction, runs, verdicts, files and the command."""
 
-from __future__ import annotations
-
 import itertools
 import json
 
