@@ -61,9 +61,6 @@ def public_face():
     return sorted({*names(), *commands(), *printed(), *keys(), *entry_points(), *file_formats()})
 
 
-# --- names ------------------------------------------------------------------------------------------------------
-
-
 def names():
     for package in (hermite, dynamics, sgd_check, dynamics.tokens, sgd_check.tokens):
         for name in (*package.__all__, *(["__version__"] if hasattr(package, "__version__") else [])):
@@ -99,9 +96,6 @@ def signature(thing):
         return "(…)"
     bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in found.parameters.values()]
     return str(inspect.Signature(bare))
-
-
-# --- commands ---------------------------------------------------------------------------------------------------
 
 
 def run_command(*words):
@@ -177,9 +171,6 @@ def printed():
             yield f"python -m {command}{model}: exit code {code}, JSON with {', '.join(sorted(paths_in(json.loads(out))))}"
 
 
-# --- keys of files and sweeps -------------------------------------------------------------------------------------
-
-
 def keys():
     """Yield what sweeps and TOML files may hold, which the messages on mistakes tell."""
     yield from (f"a sweep takes the study {name}" for name in quoted(refusal_of_sweep()))
@@ -230,9 +221,6 @@ def entry_points():
     yield from (f"the console command {name} calls {path}" for name, path in project["scripts"].items())
     yield from (f"feature-emergence {name} is python -m {module}" for name, module in NAMES.items())
     yield from (f"the extra {name}" for name in project["optional-dependencies"])
-
-
-# --- files --------------------------------------------------------------------------------------------------------
 
 
 def file_formats():

@@ -51,9 +51,6 @@ def test_the_programs_of_the_page_run(tmp_path):
     assert (tmp_path / "run.nc").exists()
 
 
-# --- weight decay -------------------------------------------------------------------------------------------------
-
-
 def problem_of(link, width=12):
     teacher = dynamics.Teacher.power_law(3, beta=1.0)
     return dynamics.Problem(activation=link, teacher=teacher, width=width, dimension=64)
@@ -94,9 +91,6 @@ def test_a_sweep_varies_the_decay():
     first, second = found.emergence_time.values
     np.testing.assert_allclose(first, second, rtol=1e-7)
     assert (found.learned_time[0] < found.learned_time[1]).all()
-
-
-# --- dropout ------------------------------------------------------------------------------------------------------
 
 
 def mean_over_masks(system, state):

@@ -56,9 +56,6 @@ def column(text, name):
     return [np.nan if text == "-" else float(text) for text in texts]
 
 
-# --- the main command, its table and its figure -------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def main_command(tmp_path_factory):
     (command,) = commands_after("installs the program and runs the main command")
@@ -140,9 +137,6 @@ def test_table_and_figure_say_what_flow_time_is_in_samples(main_command):
     assert samples == pytest.approx(time / rate, rel=0.01)
     top = find_findings(flow).drawn("screen").get_suptitle()
     assert f"$t = 1$ is {sentence[1]} samples of SGD at learning rate {sentence[2]}," in top
-
-
-# --- the three examples -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long

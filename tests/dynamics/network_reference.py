@@ -34,8 +34,6 @@ def as_expansion(link):
     return " + ".join(f"({c})*z**{n}" for n, c in link.items())
 
 
-# --- quadrature -------------------------------------------------------------------------------------------------
-
 REACH = 9.0
 
 
@@ -98,9 +96,6 @@ def evaluate(target, x):
             term = term * x[..., axis] ** exponent
         total = total + term
     return total
-
-
-# --- losses -----------------------------------------------------------------------------------------------------
 
 
 def smooth_loss(problem, link, unit_links, v, b, W):

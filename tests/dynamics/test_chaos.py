@@ -169,9 +169,6 @@ def test_the_dataset_is_labelled_stored_and_drawn(tmp_path):
         dynamics.plot_chaos(chaos.drop_vars("function_gap"))
 
 
-# --- the linearised distance ---------------------------------------------------------------------------------------
-
-
 def test_the_linear_equation_is_the_derivative_of_velocities_in_space():
     """D and H by central differences of velocities in R^d, the law in explicit particles; ε as their difference."""
     question = problem(MIXED, 4, (0.6, 0.4), [[1.0, 0.0], [0.6, 0.8]], teacher_activation=OTHER)
@@ -216,9 +213,6 @@ def test_the_linearised_distance_is_that_of_wide_networks():
         np.testing.assert_allclose(linear.linear_error, np.linalg.norm(linear.neuron_gap, axis=(1, 2)), rtol=1e-12)
     assert (errors[256] < 0.7 * errors[64]).all()
     assert (errors[256] < (0.03, 0.1)).all()
-
-
-# --- the table of teachers -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

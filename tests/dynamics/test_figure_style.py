@@ -25,9 +25,6 @@ def answer():
     return dynamics.solve_decoupled(problem)
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "error", "text"),
     [
@@ -51,9 +48,6 @@ def test_tables_round_numbers_by_the_errors_beside_them():
     assert [getattr(shown[0][name], "text", None) for name in ("x", "s.e.")] == ["1.03", "0.04"]
     assert shown[0]["x"] == 1.0262
     assert shown[1] == rows[1]
-
-
-# --- styles ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", ["screen", "paper", "talk"])
@@ -93,9 +87,6 @@ def test_an_unknown_style_is_refused(answer):
         dynamics.plot_loss(answer, style="poster")
     with pytest.raises(ValueError, match=message), dynamics.figure_style("poster"):
         pass
-
-
-# --- panels ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,6 @@ def state_at(system, time):
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-# --- the equation -------------------------------------------------------------------------------------------------
-
-
 def coordinates(R, S):
     n = torch.diagonal(S)
     C, G = R / n.sqrt()[:, None], S / torch.outer(n, n).sqrt()
@@ -131,9 +128,6 @@ def test_large_batches_leave_the_product_of_mean_gradients():
     np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
 
 
-# --- against averaged SGD -----------------------------------------------------------------------------------------
-
-
 def averaged_sgd(problem, eta, steps, batch, runs, seed):
     """R and S of independent runs of SGD in R^d, float64."""
     rng = np.random.default_rng(seed)
@@ -184,9 +178,6 @@ def test_means_of_sgd_follow_the_equation_and_not_the_flow(batch, eta, steps):
     assert np.abs(distances(OverlapSystem(problem))).max() > 10.0
 
 
-# --- limits -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("theory", ["finite-d", "infinite-d"])
 def test_tends_to_the_flow_at_first_order(theory):
     """Measured orders 1.0015 and 1.0013."""
@@ -195,23 +186,6 @@ def test_tends_to_the_flow_at_first_order(theory):
     rates = np.array([4e-5, 2e-5, 1e-5])
     errors = [np.abs(state_at(FiniteStepSystem(problem, eta, theory), 2.0) - flow).max() for eta in rates]
     assert np.polyfit(np.log(rates), np.log(errors), 1)[0] == pytest.approx(1.0, abs=0.05)
-
-
-@pytest.mark.long
-def test_theories_meet_as_the_dimension_grows_at_fixed_learning_rate_times_dimension():
-    """The same overlaps at η d = 1e-3: the difference falls like 1/d. Measured order -0.9997."""
-    dimensions = np.array([100, 1000, 10_000])
-    differences = []
-    for d in dimensions.tolist():
-        problem = pair_of("he4", 0.3, 0.1, d)
-        finite, infinite = (
-            state_at(FiniteStepSystem(problem, 1e-3 / d, theory), 1.0) for theory in ("finite-d", "infinite-d")
-        )
-        differences.append(np.abs(finite - infinite).max())
-    assert np.polyfit(np.log(dimensions), np.log(differences), 1)[0] == pytest.approx(-1.0, abs=0.02)
-
-
-# --- stability ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -265,9 +239,6 @@ def test_label_noise_holds_a_converged_pair_at_its_floor():
     assert pytest.approx(floor, rel=1e-3) == 1.0 - C**2
 
 
-# --- delay --------------------------------------------------------------------------------------------------------
-
-
 def delay(problem, eta, theory):
     """Relative delay of emergence beside the flow, and that of the drift by quadrature."""
     prediction = predict(problem)
@@ -296,8 +267,6 @@ def test_delay_at_dimension_64_is_the_part_of_the_mean_in_that_of_sgd(scaled, le
     assert least < found < expected < 1.35 * found
     assert expected < most
 
-
-# --- as an answer -------------------------------------------------------------------------------------------------
 
 SCHEDULE = dynamics.SaveAt.linear(0.0, 6.0, 13)
 
@@ -335,17 +304,6 @@ def test_run_above_the_limit_warns_before_and_is_reported_after(link, excess, li
     partial = caught.value.dataset
     assert partial.attrs["stop_reason"] == "not_finite"
     assert 0 < np.isfinite(partial.loss).sum() < len(SCHEDULE)
-
-
-# --- arguments ----------------------------------------------------------------------------------------------------
-
-
-def test_settings_belong_together():
-    assert checked_step(None, "auto") == StepSettings()
-    assert checked_step(0.1, "gradient-descent") == StepSettings(0.1)
-    assert checked_step(0.1, "gradient-descent").descends
-    assert checked_step(0.1, "bdf", "infinite-d", 3) == StepSettings(0.1, "infinite-d", 3)
-    assert checked_step(0.1, "auto").step_theory == "finite-d"
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,6 @@ def taken(problem, learning_rate, steps, **options):
     return stepper
 
 
-# --- the steps --------------------------------------------------------------------------------------------------
-
-
 @kernels
 @pytest.mark.parametrize(
     "case",
@@ -129,9 +126,6 @@ def test_time_is_learning_rate_times_step_and_a_target_is_passed_by_less_than_on
         assert stepper.start < target <= stepper.time
 
 
-# --- the limit of small steps -----------------------------------------------------------------------------------
-
-
 def flow_state(problem, time):
     flow = dynamics.solve_overlaps(
         problem, save_at=dynamics.SaveAt.at([time]), method="explicit", rtol=1e-11, atol=1e-13, progress=False
@@ -166,9 +160,6 @@ def test_event_times_approach_those_of_the_flow_at_first_order():
     errors = [np.abs(taken(problem, rate, round(40.0 / rate)).event_times - expected) for rate in rates]
     orders = np.polyfit(np.log(rates), np.log(errors), 1)[0]
     np.testing.assert_allclose(orders, 1.0, atol=0.1)
-
-
-# --- between two steps ------------------------------------------------------------------------------------------
 
 
 @kernels
@@ -221,9 +212,6 @@ def test_events_are_crossings_of_the_interpolant(teacher, link):
     assert seen == np.isfinite(stepper.event_times).sum() >= 4
 
 
-# --- continuing -------------------------------------------------------------------------------------------------
-
-
 @kernels
 @pytest.mark.parametrize("threads", [1, 2])
 def test_restored_run_continues_bit_for_bit(threads):
@@ -241,9 +229,6 @@ def test_restored_run_continues_bit_for_bit(threads):
     assert np.isfinite(straight.event_times).any()
     for name, array in straight.state().items():
         np.testing.assert_array_equal(again.state()[name], array)
-
-
-# --- stability --------------------------------------------------------------------------------------------------
 
 
 def deviation(problem, learning_rate, steps):
@@ -338,9 +323,6 @@ def test_run_that_blows_up_says_so_and_keeps_what_came_before():
     assert len(result.records) == round(result.end_time / rate) + 1
     assert all(np.isfinite(record["loss"]) for record in result.records)
     assert result.records[-1]["loss"] > 1e6
-
-
-# --- arguments --------------------------------------------------------------------------------------------------
 
 
 def test_learning_rate_belongs_to_gradient_descent():

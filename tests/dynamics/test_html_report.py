@@ -55,9 +55,6 @@ def numbers(rows, title):
     return [float(row[title].replace("never", "inf").replace("–", "nan")) for row in rows]
 
 
-# --- each kind of result ----------------------------------------------------------------------------------------------
-
-
 def test_a_flow_shows_its_times_exponents_problem_and_variables(flow, written):
     page = written(flow)
     assert page.text("h1") == page.text("title") == [flow.attrs["title"]]
@@ -189,9 +186,6 @@ def test_a_study_with_a_verdict_begins_with_it(word, tone):
     assert [(one.caption, list(one.rows[0])) for one in found.tables] == [("Points", ["best rate"]), ("Fits", ["x"])]
 
 
-# --- how a run ended --------------------------------------------------------------------------------------------------
-
-
 def test_a_run_that_failed_says_so_first(written):
     with pytest.warns(RuntimeWarning, match="loses stability"):
         wild = dynamics.solve_overlaps(two_directions(), learning_rate=1e-3, on_failure="return", progress=False)
@@ -224,9 +218,6 @@ def test_an_unfinished_run_says_how_it_goes_on(tmp_path):
     page = read_page(dynamics.write_report(tmp_path / "bare.nc", tmp_path / "bare.html"))
     assert "The file holds no checkpoint, so the run cannot go on from it." in page.text("p")
     assert "checkpoint" not in dynamics.write_report(bare, tmp_path / "none.html").read_text(encoding="utf-8")
-
-
-# --- curves to explore ------------------------------------------------------------------------------------------------
 
 
 def paths(page, kind="curve"):
@@ -271,8 +262,6 @@ def test_what_a_curve_says_is_escaped():
     # What is unknown breaks the curve.
     assert path["d"] == "M0.0 1000.0M602.1 0.0L1000.0 0.0"
 
-
-# --- what files may hold ----------------------------------------------------------------------------------------------
 
 HOSTILE = "</style></title><script>alert(1)</script><img src=http://x.test onerror='1'>&amp;\"'"
 
@@ -326,9 +315,6 @@ def test_an_answer_that_nobody_knows_shows_what_it_says_of_itself(written):
         "–",
     )
     assert written(xr.Dataset()).text("h1") == ["Result"]
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_result_gives_the_same_bytes_and_files_are_not_replaced(flow, tmp_path):

@@ -284,16 +284,6 @@ def test_a_spread_direction_is_learned_axis_by_axis():
     assert slopes[1] == pytest.approx(-0.56, abs=0.005)
 
 
-@pytest.mark.long
-def test_small_exponents_have_a_flow_but_no_times():
-    asked = problem(activation="he2", dimension=30)
-    flow = dynamics.solve_overlaps(asked, progress=False, error_estimate=False, keep="summary", method="explicit")
-    assert float(flow.loss[-1]) < 1e-3
-    assert np.isfinite(flow.emergence_time).all()
-    assert np.isnan(flow.predicted_emergence_time).all()
-    assert "no theory predicts the times" in flow.attrs["notes"]
-
-
 def test_what_is_not_derived_for_inputs_refuses_them():
     asked = problem(initial_weights=given_weights())
     where = f"Argument `problem` must have `inputs` None here, but has {CLASSES!r}, which is not known there."

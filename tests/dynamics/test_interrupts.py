@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from processes import interrupt_run
+from same_answers import assert_same
 
 import dynamics
 from dynamics import threads as stopping
@@ -18,12 +19,10 @@ from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
-from dynamics.runs.result import Records
 from dynamics.runs.trackers import Callback, StopReason
 from dynamics.threads import GRAIN, STOP, GivenUp, StopFlag, Workers, give_way, stopping_at, whether_given_up
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
-CHANGING = ("history", "date_created", "solve_seconds", "tracker_seconds", "compile_seconds")
 
 
 def problem_of(**changes):
@@ -35,13 +34,6 @@ def large_problem(directions, width, **options):
     return dynamics.Problem(
         activation="he4", teacher=dynamics.Teacher.power_law(directions, 1.0), width=width, dimension=width, **options
     )
-
-
-def assert_same(found, expected):
-    for answer in (found, expected):
-        for name in CHANGING:
-            answer.attrs.pop(name, None)
-    xr.testing.assert_identical(found, expected)
 
 
 class Impatient:
@@ -448,21 +440,6 @@ def test_an_interrupted_run_spends_no_time_on_what_it_did_not_reach(tmp_path):
     assert found.student_overlap.shape == (300, 400, 400)
     with xr.open_dataset(path) as kept:
         assert kept.attrs["stop_reason"] == "interrupted"
-
-
-def test_records_know_how_many_they_are_and_share_their_arrays():
-    records = Records(3)
-    records.append({"x": 1.0, "y": np.array([1.0, 2.0])})
-    before = records.so_far()
-    records.append({"x": 2.0, "y": np.array([3.0, 4.0])})
-    assert (len(before), len(records), records[-1]["x"], before[-1]["x"]) == (1, 2, 2.0, 1.0)
-    assert before.columns["y"] is records.columns["y"]
-    np.testing.assert_array_equal(records.columns["x"], [1.0, 2.0, np.nan])
-    longer = Records(5, before)
-    longer.append({"x": 7.0, "y": np.zeros(2)})
-    np.testing.assert_array_equal(longer.columns["x"], [1.0, 7.0, np.nan, np.nan, np.nan])
-    with pytest.raises(IndexError):
-        before[1]
 
 
 def test_what_a_killed_first_write_left_goes_with_the_next_run_of_that_name(tmp_path):

@@ -1,9 +1,5 @@
 """The large-flow solver: its passes against plain formulas, its errors against referees, its checkpoints and fallback."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import leaning_cluster
 import numpy as np
 import pytest
@@ -11,31 +7,20 @@ from scipy.integrate import solve_ivp
 from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
+from benchmarks import random_problems
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.field import SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import Status, clusters, make_stepper, methods
+from dynamics.integrators import Status, make_stepper, methods
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
-from dynamics.integrators.large_flow.division import State, assign_rows, judge_groups, nearest_directions, weigh_groups
+from dynamics.integrators.large_flow.division import State, nearest_directions, weigh_groups
 from dynamics.integrators.large_flow.row_kernels import events_of_rows, mass_of_rest
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.methods import FlowMethod
 from dynamics.threads import Workers
-
-
-def load_random_problems():
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "random_problems.py"
-    spec = importlib.util.spec_from_file_location("random_problems", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-random_problems = load_random_problems()
 
 
 @pytest.fixture(autouse=True)
@@ -91,9 +76,6 @@ def tight_explicit(asked):
         "explicit", system.functions, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
         rtol=1e-12, atol=1e-14, num_events=system.num_events, largest_step=1.0,
     )  # fmt: skip
-
-
-# --- passes against plain formulas -------------------------------------------------------------------------------
 
 
 @pytest.mark.kernels
@@ -188,40 +170,6 @@ def test_the_field_follows_neurons_that_moved(rng, few):
         np.testing.assert_array_equal(one, two)
         # Measured 1e-14.
         np.testing.assert_allclose(one, exact, rtol=0, atol=1e-13)
-
-
-@pytest.mark.kernels
-def test_the_partial_field_of_some_blocks_is_that_of_all(rng):
-    large = new_stepper(problem(m=40, P=3))
-    plan = large._divider.assemble(np.arange(40) < 2, np.where(np.arange(40) > 37, 1, -1), np.ones(40))
-    large.rows.fit(plan)
-    state = random_state(rng, 40, 16)
-    whole, some = ((np.full((40, 16), np.nan), np.full(40, np.nan)) for _ in range(2))
-    large.rows.partial(state, *whole)
-    chosen = np.array([1, 3])
-    large.rows.partial(state, *some, chosen)
-    inside = np.concatenate([plan.order[plan.cuts[b] : plan.cuts[b + 1]] for b in chosen])
-    assert {38, 39} <= set(inside) < set(range(2, 40))
-    for all_rows, some_rows in zip(whole, some, strict=True):
-        np.testing.assert_array_equal(some_rows[inside], all_rows[inside])
-        assert np.isfinite(some_rows).reshape(40, -1).all(axis=1).sum() == inside.size
-
-
-def test_clusters_without_influence_are_not_moved(monkeypatch):
-    """Whole runs: against all clusters moved and the whole field computed anew whenever one of them is noticed."""
-    asked = problem(P=12, m=12, d=64, initial_norm=0.1)
-    monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 12)
-    options = {"save_at": SaveAt.geometric(1.0, 2e4, 30), "method": "stiff", "rtol": 1e-5, "progress": False}
-    flow = dynamics.solve_overlaps(asked, error_estimate=False, **options)
-    monkeypatch.setattr(stepper, "MOVED", 0.0)
-    monkeypatch.setattr(row_passes, "FEWEST_FOLLOWED", 13)
-    whole = dynamics.solve_overlaps(asked, error_estimate=False, **options)
-    assert "fallback" not in flow.attrs
-    # Evaluations of the field within steps: 30 were measured, and 51 where all clusters move.
-    beside = [run.attrs["rhs_evaluations"] - run.attrs["steps_accepted"] for run in (flow, whole)]
-    assert beside[0] < 0.8 * beside[1]
-    np.testing.assert_allclose(flow.loss, whole.loss, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(flow.emergence_time, whole.emergence_time, rtol=1e-5)
 
 
 @pytest.mark.long
@@ -433,53 +381,6 @@ def test_groups_are_weighed_as_functions_and_as_flows(rng):
 
 
 @pytest.mark.kernels
-def test_groups_pass_and_neurons_are_assigned_with_hysteresis(rng):
-    """Against the same tests in whole arrays, on numbers within a factor of three of every limit."""
-    a, rates, h, value = np.array([1.0, 0.5, 0.2]), [4.0, 3.0], 0.2, 0.7
-    directions, had, members, first = (
-        np.arange(3),
-        np.array([1.0, 0.0, 0.0]),
-        np.array([1, 4, 0, 2]),
-        np.array([0, 2, 3, 4]),
-    )
-    agreed = set()
-    for _ in range(200):
-        near = 3.0 ** rng.uniform(-1, 1, (3, 4)) * np.array([1.0, *np.where(rng.random(3) < 0.5, 0.3, 1.0)])
-        was = had == 0.0
-        slow = np.maximum(1.0, division.SLOW / (h * np.outer(a, rates))) ** 4
-        limits = np.column_stack([
-            clusters.MASS * a,
-            clusters.DISTANCE * value * np.where(was, clusters.LEAVE_DISTANCE, 1.0) * a**2,
-            clusters.STILL * np.where(was, clusters.LEAVE_STILL, 1.0)[:, None] * np.outer(a, rates) * slow,
-        ])  # fmt: skip
-        result = near * limits
-        result[:, 0] = a + np.where(rng.random(3) < 0.5, -1.0, 1.0) * result[:, 0]
-        passed, left = np.empty(3, dtype=bool), np.empty(3)
-        changed = judge_groups(h, value, np.array(rates), division._TESTS, directions, a, had, result, passed, left)
-        expected = (near <= 1.0).all(axis=1)
-        np.testing.assert_array_equal(passed, expected)
-        np.testing.assert_array_equal(left, np.where(expected, 0.0, a))
-        assert changed == (expected != was).any()
-        agreed |= set(expected.tolist())
-
-        nearest, overlap = rng.integers(0, 3, 5), rng.uniform(-0.5, 0.5, 5)
-        was_fast, was_cluster = rng.random(5) < 0.5, np.array([1, 0, -1, -1, 0])
-        drift = rng.standard_normal((3, 4))
-        moved, fast, cluster, leading = drift.copy(), np.empty(5, dtype=bool), np.empty(5, int), np.empty(5, int)
-        groups, now = (members, directions, first, passed), (fast, cluster, leading)
-        unchanged = assign_rows(0.15, 0.01, groups, (nearest, overlap), (was_fast, was_cluster), now, moved)
-        inside = np.full(5, -1)
-        inside[members] = np.where(passed, directions, -1)[[0, 0, 1, 2]]
-        np.testing.assert_array_equal(cluster, inside)
-        np.testing.assert_array_equal(leading, np.where(overlap**2 > 0.01, nearest, -1))
-        np.testing.assert_array_equal(fast, (inside < 0) & (overlap**2 > np.where(was_fast, 0.075, 0.15)))
-        assert unchanged == ((inside == was_cluster).all() and (fast == was_fast).all())
-        same = [set(np.flatnonzero(inside == p)) == set(np.flatnonzero(was_cluster == p)) for p in range(3)]
-        np.testing.assert_array_equal(moved[: passed.sum()], (drift * np.array(same)[:, None])[passed])
-    assert agreed == {True, False}
-
-
-@pytest.mark.kernels
 def test_nearest_directions_and_events(rng):
     asked = problem(OF_ANOTHER_NORM, m=5, P=3)
     link, a = asked.activation, asked.teacher.coefficients.copy()
@@ -646,8 +547,6 @@ def test_a_small_run_passes_through_every_kind_of_step():
     np.testing.assert_allclose(learned, large.rows.a, rtol=1e-2)
 
 
-# --- against referees --------------------------------------------------------------------------------------------
-
 CASES = {
     "h3": problem("he3", P=6, m=9, d=64, initial_norm=1e-2),
     "h4, m < P": problem("he4", P=6, m=3, d=64, initial_norm=1e-2),
@@ -706,9 +605,6 @@ def test_negative_overlaps_learn_with_an_even_link_and_stall_where_the_lowest_po
         np.testing.assert_allclose(flows[0].emergence_time, flows[1].emergence_time, rtol=2e-8)
 
 
-# --- dense output, checkpoints, threads --------------------------------------------------------------------------
-
-
 def test_dense_output_and_events_inside_steps_agree_with_short_steps():
     asked = problem(m=6, P=3, d=64, initial_norm=1e-2)
     fine = tight_explicit(asked)
@@ -761,9 +657,6 @@ def test_the_number_of_threads_does_not_change_a_bit():
         assert run.time == runs[0].time
         np.testing.assert_array_equal(run.interpolate(run.time), runs[0].interpolate(run.time))
         np.testing.assert_array_equal(run.event_times, runs[0].event_times)
-
-
-# --- fallback and estimates --------------------------------------------------------------------------------------
 
 
 NOT_APPLICABLE = {

@@ -41,9 +41,6 @@ def mass_by_quadrature(link, C, n):
     return n @ np.array(mean) / (measure @ own**2)
 
 
-# --- the part of the link ---------------------------------------------------------------------------------------------
-
-
 def test_degrees_0_1_and_2_do_not_count():
     link = hermite.expand(MIXED)
     part = LearnedPart.of(link)
@@ -77,8 +74,6 @@ def test_the_definition_is_one_of_two():
     with pytest.raises(ValueError, match="`learned_definition` must be one of"):
         Problem(activation="he3", teacher=Teacher([1.0]), width=1, dimension=4, learned_definition="all")
 
-
-# --- every student ----------------------------------------------------------------------------------------------------
 
 START = ([[0.5, 0.1], [0.2, 0.4]], [[1.0, 0.3], [0.3, 1.0]], [0.05, 0.04])
 HOMOGENEOUS = {"activation": MIXED, "teacher": Teacher([1.0, 0.7]), "width": 2, "dimension": 12}
@@ -198,8 +193,6 @@ def test_no_direction_is_learned_before_a_neuron_points_along_it(link, teacher, 
     assert float(largest[int(np.argmax(mass >= teacher.coefficients[-1] / 2)), -1]) < 0.1
 
 
-# --- links that define none -------------------------------------------------------------------------------------------
-
 HE2 = {"activation": "he2", "teacher": Teacher([1.0, 0.5]), "width": 4, "dimension": 16}
 SPHERE2 = {"student": "spherical", "teacher": Teacher([0.6, 0.4])}
 AT = dynamics.SaveAt.at([0.1, 20.0])
@@ -275,9 +268,6 @@ def test_a_sweep_says_it_where_all_points_do(tmp_path):
     assert "undefined" not in both.learned_time.attrs
     assert one.learned_time.attrs["undefined"].startswith("the link has no part")
     assert (both.learned_definition == IDENTIFYING).all()
-
-
-# --- files of before --------------------------------------------------------------------------------------------------
 
 
 def make_old(path):

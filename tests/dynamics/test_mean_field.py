@@ -108,9 +108,6 @@ TEACHERS = {
 }
 
 
-# --- numbers of the sphere -------------------------------------------------------------------------------------
-
-
 @pytest.mark.kernels
 @pytest.mark.parametrize("axes", [1, 2, 3, 17, 1000])
 def test_moments_of_a_coordinate_are_ratios_of_gamma_functions(axes):
@@ -154,9 +151,6 @@ def test_the_mean_over_the_other_axes_is_diagonal_in_zonal_polynomials(power):
         gamma = zonal_coefficients(np.eye(power + 1)[power], dimension)
         pairs = zip(gamma, *(zonal_polynomials(x, float(dimension), power + 1) for x in (a, b)), strict=True)
         np.testing.assert_allclose(sum(g * x * y for g, x, y in pairs), exact, rtol=0, atol=1e-14)
-
-
-# --- the equations ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.kernels
@@ -220,9 +214,6 @@ def test_one_axis_solved_as_two_agrees():
     np.testing.assert_allclose(two.projection.isel(teacher_axis=0), one.alpha, atol=1e-8)
     np.testing.assert_allclose(two.local_hessian, one.local_hessian, atol=1e-6)
     assert float(one.loss[-1]) < 0.4
-
-
-# --- the flow --------------------------------------------------------------------------------------------------
 
 
 def test_times_of_h4_are_the_reference():
@@ -338,9 +329,6 @@ def test_a_misspecified_link_leaves_what_it_cannot_express():
     assert rich.attrs["loss_is_monotone"] == 1
 
 
-# --- starts ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dimension", [8, 16, 128, 10**6, 10**12])
 def test_deterministic_particles_have_the_moments_of_the_sphere(dimension):
     exact = coordinate_moments(dimension, 4)
@@ -358,9 +346,6 @@ def test_neurons_of_the_problem_can_be_the_particles():
     np.testing.assert_allclose(flow.alpha[0], question.start().teacher_overlap[:, 0], atol=1e-15)
     assert question.initial_norm == 1.0
     np.testing.assert_allclose(question.start().squared_norm, 1, atol=1e-14)
-
-
-# --- the answer ------------------------------------------------------------------------------------------------
 
 
 def test_self_concordance_is_k_minus_one_away_from_the_equator():

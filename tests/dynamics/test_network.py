@@ -141,9 +141,6 @@ def test_descent_goes_to_the_flow_in_first_order():
     np.testing.assert_allclose(orders, 1.0, atol=0.05)
 
 
-# --- leaps and plateaus -----------------------------------------------------------------------------------------
-
-
 def leap_problem(text, d, m=8):
     i = np.arange(m)
     M = np.sqrt(2.0 / d) * np.cos(1 + 2 * i[:, None] + 3 * np.arange(3))
@@ -221,9 +218,6 @@ def test_phase_retrieval_leaves_its_plateau_at_the_accepted_time(d, wanted):
     assert found.loss.values[-1] < 1e-9
 
 
-# --- methods, files, defaults -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", ["explicit", "bdf", "sundials", "scipy:DOP853"])
 def test_all_methods_agree(method):
     if method == "sundials":
@@ -256,9 +250,6 @@ def test_a_run_that_stops_goes_on_bit_for_bit(tmp_path):
         assert resumed.attrs["stop_reason"] == "reached_end"
         for name in whole.data_vars:
             np.testing.assert_array_equal(resumed[name], whole[name])
-
-
-# --- what is refused --------------------------------------------------------------------------------------------
 
 
 def refused(problem, **options):

@@ -107,9 +107,6 @@ def assert_same(found, wanted, tolerance):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
 
 
-# --- numbers ------------------------------------------------------------------------------------------------------
-
-
 def start_of_the_page(teacher):
     """W_ij = .7 cos(1 + 2i + 3j), v_i = .8 cos(1 + 2i), b_i = .3 sin(1 + i), d = 3, m = 2, s = .8, τ² = .1, erf."""
     i, j = np.arange(2), np.arange(3)
@@ -137,8 +134,6 @@ def test_numbers_of_a_teacher_of_units_with_biases():
     assert (case.second(exact=False) * factors)[0, 0] == pytest.approx(0.013600007881, abs=1e-12)
     assert (case.second(exact=True) * factors)[0, 0] == pytest.approx(0.040469231018, abs=1e-12)
 
-
-# --- against quadrature -------------------------------------------------------------------------------------------
 
 THRESHOLDS = {
     "relu on one axis": (["relu", "relu"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),
@@ -202,9 +197,6 @@ def test_a_neuron_of_large_norm_equals_quadrature():
     assert_same(case.second(exact=True), wanted, 1e-12)
 
 
-# --- polynomials as sums of polynomials of one projection ----------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text", ["x1", "x1*x2", "2 + x1**2*x3 - 3*x2*x3", "x1*x2*x3*x4", "h4(x1)*h3(x2) + x1**7", "h2(x1)*h2(x2)*h2(x3)"]
 )
@@ -220,8 +212,6 @@ def test_a_polynomial_is_the_sum_of_its_ridges(text):
         total += hermite.expand(dict(enumerate(series))).value(x @ direction)
     np.testing.assert_allclose(total, teacher.target.value(x), rtol=1e-12, atol=1e-11)
 
-
-# --- where it does not close ---------------------------------------------------------------------------------------
 
 REFUSED = {
     "relu": ("relu", ["erf"], "neurons of relu: it is known for 'erf' and polynomials"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
-from test_committee import REFERENCE, i3, i4, order_parameters
+from test_committee import i3, i4, order_parameters
 from test_network_step import broken, exact_to, grid_of, smooth, target
 
 import dynamics
@@ -36,9 +36,6 @@ def question(teacher=STAIRS, dimension=3, columns=3, width=2, link="erf", label_
     return dynamics.Problem(
         student=student, teacher=teacher, dimension=dimension, initial_weights=weights, label_noise=label_noise
     )
-
-
-# --- the equation -------------------------------------------------------------------------------------------------
 
 
 def mean_step(problem, rate, batch, grids, theory):
@@ -100,9 +97,6 @@ def test_velocity_is_the_mean_of_a_step(changes, grids, theory, batch):
     assert np.abs(found - mean_step(problem, 0.0, batch, grids, theory)).max() > 0.01
 
 
-# --- peers --------------------------------------------------------------------------------------------------------
-
-
 def committee(case, dimension, **student):
     """The network that starts at the given overlaps R and Q, in erf with a teacher of orthonormal erf units."""
     R, Q, K = np.array(case["R0"]), np.array(case["Q0"]), case["K"]
@@ -117,21 +111,6 @@ def committee(case, dimension, **student):
         initial_weights=W,
         label_noise=case["sigma_noise_std"],
     )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", REFERENCE, ids=lambda case: f"K={case['K']}, eta={case['eta']}")
-def test_reference_of_saad_and_solla(case):
-    """Their learning rate is η d, their time step/d, their error half the loss."""
-    problem = committee(case, 1000, second_layer="fixed")
-    found = dynamics.solve_network(
-        problem, save_at=dynamics.SaveAt.at(case["eta"] * np.array(case["alpha"])), learning_rate=case["eta"] / 1000,
-        step_theory="infinite-d", rtol=1e-12, atol=1e-12, progress=False,
-    )  # fmt: skip
-    R, Q = order_parameters(found)
-    np.testing.assert_allclose(R, case["R"], rtol=0, atol=4e-11)
-    np.testing.assert_allclose(Q, case["Q"], rtol=0, atol=4e-11)
-    np.testing.assert_allclose(found.loss.values / 2, case["eg"], rtol=0, atol=4e-11)
 
 
 def printed(C, w, K, eta, noise):
@@ -178,9 +157,6 @@ def test_both_layers_follow_the_printed_equations(noise):
     np.testing.assert_allclose(found.second_layer, wanted[:, :K], rtol=0, atol=4e-11)
     np.testing.assert_allclose(R.reshape(2, -1), wanted[:, K : K + K * M], rtol=0, atol=4e-11)
     np.testing.assert_allclose(Q.reshape(2, -1), wanted[:, K + K * M :], rtol=0, atol=4e-11)
-
-
-# --- sampled runs -------------------------------------------------------------------------------------------------
 
 
 def sampled(problem, rate, steps, runs, batch=1):
@@ -243,8 +219,6 @@ def test_means_of_minibatches_follow_the_equation():
     assert np.abs(found / error).max() < 4.5
     assert np.abs(flow / error).max() > 15.0
 
-
-# --- limits and the answer ----------------------------------------------------------------------------------------
 
 AT = dynamics.SaveAt.at([0.0, 1.0, 2.0])
 

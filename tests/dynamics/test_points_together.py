@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
+from same_answers import assert_same_values
 
 import dynamics
 from dynamics import Inputs, Problem, SaveAt, Teacher
@@ -27,16 +28,6 @@ def many(monkeypatch):
     """Make bundles of the points of a sweep as large as may be, however long a busy machine takes for them."""
     monkeypatch.setattr(sweep, "SHARES_OF_A_WORKER", 1)
     monkeypatch.setattr(sweep_points, "BUNDLE_SECONDS", np.inf)
-
-
-def assert_same(one, other):
-    """Every bit but measured seconds."""
-    assert set(one.variables) == set(other.variables)
-    for name in one.variables:
-        if "seconds" not in name:
-            assert one[name].dims == other[name].dims
-            assert one[name].attrs == other[name].attrs
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
 
 
 def bundles_kept(folder):
@@ -74,9 +65,9 @@ def test_answers_are_those_of_points_one_by_one(monkeypatch, base, grid, options
     monkeypatch.setattr(sweep_points, "answered_together", counted)
     found = dynamics.sweep(base, grid, options=options, workers=0, progress=False)
     assert sum(together) == len(list(np.ndindex(*(len(list(values)) for values in grid.values()))))
-    assert_same(found, alone)
+    assert_same_values(found, alone)
     monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
-    assert_same(dynamics.sweep(base, grid, options=options, workers=0, progress=False), alone)
+    assert_same_values(dynamics.sweep(base, grid, options=options, workers=0, progress=False), alone)
 
 
 @pytest.mark.usefixtures("many")
@@ -97,7 +88,7 @@ def test_workers_answer_together_what_is_asked_again_goes_on(tmp_path, monkeypat
     monkeypatch.setattr(sweep_points, "answer_point", None)
     monkeypatch.setattr(sweep_points, "answered_together", None)
     with dynamics.sweep(BASE, grid, workers=0, output=tmp_path / "a.nc", **ask) as found:
-        assert_same(found, whole)
+        assert_same_values(found, whole)
 
 
 @pytest.fixture
@@ -141,7 +132,7 @@ def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_p
 
     monkeypatch.setattr(ensemble._Flow, "begin", begun)
     monkeypatch.setattr(sweep, "merge_points", looked)
-    assert_same(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
+    assert_same_values(dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask), whole)
     assert asked_alone == [2]
 
 

@@ -85,9 +85,6 @@ def test_random_start_matches_every_direction_and_learns_after_it_emerges():
     assert result.notes == ()
 
 
-# --- k <= 2: the linearised flow --------------------------------------------------------------------------------------
-
-
 def neuron(k, C0=0.2, a=0.7, n0=1e-3):
     overlaps = ([[C0]], [[1.0]], [n0])
     return Problem(activation=f"{0.8}*h{k}(z)", teacher=Teacher([a]), width=1, dimension=8, initial_overlaps=overlaps)
@@ -169,9 +166,6 @@ def test_linearised_times_of_relu_are_near_those_of_its_flow():
     np.testing.assert_allclose(found.predicted_learned_time / [5.4288, 24.8353], [1.03, 1.30], atol=0.01)
 
 
-# --- notes and division -----------------------------------------------------------------------------------------------
-
-
 def test_constant_part_of_the_link_is_noted():
     result = predict(single({0: 0.3, 4: 1.0}))
     assert np.isnan(result.predicted_learned_time).all()
@@ -186,9 +180,6 @@ def test_directions_that_are_not_orthonormal_are_noted():
     result = predict(problem)
     assert result.notes == (module.NOTE_DIRECTIONS,)
     assert np.isnan(sum_formula_loss(problem, result, [1.0])).all()
-
-
-# --- matched overlaps drawn from their law ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("k", "dimension", "width"), [(4, 50, 30), (3, 50, 30), (4, 5, 4000), (4, 10**9, 10**8)])
@@ -214,9 +205,6 @@ def test_large_problems_are_predicted_without_the_matrix(monkeypatch):
     assert result.matched_neuron[1] == 0
     assert np.isinf(result.predicted_emergence_time[0])
     np.testing.assert_array_equal(result.matched_overlap, predict(problem).matched_overlap)
-
-
-# --- loss and exponents -----------------------------------------------------------------------------------------------
 
 
 def test_sum_formula_steps_at_each_direction():
@@ -247,9 +235,6 @@ def test_exponents_without_a_law_are_not_numbers(k, beta):
     assert np.isnan(found.loss_time)
     assert np.isnan(found.emergence_time_dimension) == (k < 3)
     assert len(found.notes) == 1
-
-
-# --- step size --------------------------------------------------------------------------------------------------------
 
 
 def fourth_moment(n):

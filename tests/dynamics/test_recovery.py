@@ -18,9 +18,6 @@ def predicted(link, **options):
     return dynamics.predict_recovery(link, **{"dimension": 100, **options})
 
 
-# --- degree 2 -----------------------------------------------------------------------------------------------------
-
-
 def test_thresholds_of_cut_squares():
     for level, ratio in {1: 2.07672, 2: 1.05743, 3: 0.80090, 4: 0.72305, 6: 0.76545, 9: 1.11684}.items():
         assert cut(level).threshold(1) == pytest.approx(ratio, abs=1e-5)
@@ -97,9 +94,6 @@ def test_half_the_draws_of_squares_have_an_outlier(dimension, samples):
     assert 9 <= int((found.predicted_overlap_squared > 0).sum()) <= 31
 
 
-# --- degrees 1, 3 and 4 -------------------------------------------------------------------------------------------
-
-
 def test_laws_of_the_page_at_degree_one_three_and_four():
     assert predicted("z**3 - 3*z", dimension=1600, samples=8 * 1600, transform=np.tanh).predicted_overlap_squared == (
         pytest.approx(0.6355, abs=2e-4)
@@ -152,9 +146,6 @@ def test_the_best_transformation_of_a_square_is_itself():
     np.testing.assert_allclose(best.transform(y), (y - 1.0) / np.sqrt(2.0), atol=1e-2)
     tail = np.sqrt(2.0) * np.exp(-2.0) / np.sqrt(2 * np.pi) / (0.5 * special.erfc(np.sqrt(2.0)))
     assert best.transform(np.array([4.0]))[0] == pytest.approx(tail, rel=1e-5)
-
-
-# --- what is asked and what is stored -----------------------------------------------------------------------------
 
 
 def test_a_problem_is_asked_about_as_its_link_is(tmp_path):

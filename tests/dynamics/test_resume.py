@@ -8,31 +8,21 @@ import numpy as np
 import pytest
 import xarray as xr
 from processes import interrupt_run, python
+from same_answers import assert_same
 
 import dynamics
 from benchmarks.random_problems import random_problem
 from dynamics.integrators import particles as particle_stepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
-from dynamics.runs.trackers import Callback, StopReason
+from dynamics.runs.trackers import Callback
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
-#: What may differ: when, for how long, and by which command.
-CHANGING = ("history", "date_created", "git_commit", "solve_seconds", "tracker_seconds", "compile_seconds")
 
 
 def problem_of(**changes):
     given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
     return dynamics.Problem(**given | changes)
-
-
-def assert_same(found, expected):
-    comparable = [answer.drop_attrs().assign_attrs(_lasting(answer)) for answer in (found, expected)]
-    xr.testing.assert_identical(*comparable)
-
-
-def _lasting(answer):
-    return {name: value for name, value in answer.attrs.items() if name not in CHANGING}
 
 
 def stop_at(time):
@@ -345,18 +335,6 @@ def test_a_snapshot_of_another_run_is_refused():
     with pytest.raises(ValueError, match="must be a snapshot of the same run"):
         run.run(Picky(), np.array([1.0]), dict, begun=run.Snapshot(run.RunResult(), None))
 
-
-def test_stop_reasons_say_whether_a_run_can_go_on():
-    assert {reason for reason in StopReason if reason.resumable} == {
-        "max_runtime",
-        "callback",
-        "interrupted",
-        "unfinished",
-    }
-    assert not any(reason.failed and reason.resumable for reason in StopReason)
-
-
-# --- the command ------------------------------------------------------------------------------------------------
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
 LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]

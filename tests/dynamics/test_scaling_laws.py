@@ -35,9 +35,6 @@ def answer(asked, time, loss, predicted=None, emergence=None):
     return study_dataset(asked, values, title="made up", coords={"time": time}, settings={}, attributes={})
 
 
-# --- fits over runs ---------------------------------------------------------------------------------------------------
-
-
 def test_the_error_over_runs_is_that_of_a_bootstrap(rng):
     x = np.geomspace(1.0, 100.0, 12)
     runs = x**-1.0 * np.exp(0.3 * np.log(x) * rng.standard_normal((40, 1)) + 0.05 * rng.standard_normal((40, 12)))
@@ -57,9 +54,6 @@ def test_first_crossing_interpolates_power_laws_exactly():
     assert np.isnan(first_crossing(x, x**-1.5, 1e-9))
     assert np.isnan(first_crossing(x, x**-1.5, 2.0))
     assert first_crossing([1.0, 2.0], [1.0, 0.0], 0.5) == 2.0
-
-
-# --- the idealised sums -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", IDEAL_LAWS)
@@ -85,9 +79,6 @@ def test_the_ideal_curve_is_the_sum_over_the_directions_to_come():
         ideal_curve(100, 0.7, ranks=(5.0, 100.0))
     with pytest.raises(ValueError, match="`num_directions` must be at least 16"):
         ideal_curve(8, 0.7)
-
-
-# --- laws of made-up answers ------------------------------------------------------------------------------------------
 
 
 def test_laws_that_were_put_in_are_read_off_again():
@@ -167,9 +158,6 @@ def test_times_against_dimension_use_directions_that_always_emerge():
     assert np.isnan(times_against_dimension(family).fit.exponent)
 
 
-# --- spectra ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_geometric_teacher_has_its_own_exponents():
     teacher = Teacher.geometric(60, 0.8)
     np.testing.assert_allclose(teacher.coefficients[1:] / teacher.coefficients[:-1], 0.8, rtol=1e-14)
@@ -217,9 +205,6 @@ def test_spectra_without_exponents_say_so_in_the_dataset(teacher, note):
 def test_bad_ratios_get_one_sentence(ratio, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         Teacher.geometric(4, ratio)
-
-
-# --- transfer ---------------------------------------------------------------------------------------------------------
 
 
 def parabolas(best, floor, rng, runs=16, noise=0.0):

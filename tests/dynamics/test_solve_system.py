@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xarray as xr
 from numba import njit
 from own_systems import Circles, Logistic, OfProblem, Stiff, StiffWithJacobian, overlap_of
 from processes import python
+from same_answers import assert_same
 
 import dynamics
 
@@ -21,9 +21,6 @@ pytestmark = pytest.mark.kernels
 
 def solve(system, save_at=AT, **settings):
     return dynamics.solve_system(system, save_at=save_at, progress=False, **settings)
-
-
-# --- values -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:LSODA"])
@@ -101,26 +98,14 @@ def test_the_dataset_is_one_of_this_program(tmp_path):
     assert dynamics.solve_problem(Logistic(), save_at=AT, progress=False).share.equals(solve(Logistic()).share)
 
 
-# --- runs that end early ------------------------------------------------------------------------------------------
-
-
-def same_values(one, other):
-    changing = ("history", "date_created", "solve_seconds", "tracker_seconds", "compile_seconds")
-    kept = [
-        each.drop_attrs().assign_attrs({k: v for k, v in each.attrs.items() if k not in changing})
-        for each in (one, other)
-    ]
-    xr.testing.assert_identical(*kept)
-
-
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, method):
     whole, path = solve(Logistic(), method=method), tmp_path / "run.nc"
     part = solve(Logistic(), method=method, checkpoint=path, trackers=[dynamics.Callback(lambda t, _: t > 3.0)])
     assert part.attrs["stop_reason"] == "callback"
     assert 0 < np.isfinite(part.share).sum() < 41
-    same_values(dynamics.resume(path, system=Logistic(), progress=False), whole)
-    same_values(dynamics.load(path), whole)
+    assert_same(dynamics.resume(path, system=Logistic(), progress=False), whole)
+    assert_same(dynamics.load(path), whole)
 
 
 def test_a_file_goes_on_with_its_own_system_alone(tmp_path):
@@ -144,9 +129,6 @@ def test_a_file_goes_on_with_its_own_system_alone(tmp_path):
     assert "must be resumed with its system" in done.stderr
 
 
-# --- sweeps -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_sweep_varies_the_fields_of_a_system(workers):
     if workers and INTERPRETED:
@@ -166,9 +148,6 @@ def test_a_sweep_varies_the_problem_of_a_system():
     found = dynamics.sweep(problem, grid, study=overlap_of, options={"save_at": save_at}, workers=0, progress=False)
     alone = overlap_of(dynamics.Problem.from_dataset(found.sel(seed=1, rtol=1e-6)), save_at=save_at, rtol=1e-6)
     np.testing.assert_array_equal(found.overlap.sel(seed=1, rtol=1e-6), alone.overlap)
-
-
-# --- bad input ----------------------------------------------------------------------------------------------------
 
 
 def changed(**members):
@@ -294,8 +273,6 @@ def test_bad_arguments_get_one_sentence():
     with pytest.raises(ValueError, match=r"^Argument `error_estimate` must be None or False without an observable"):
         solve(Circles(), error_estimate=True)
 
-
-# --- machine code -------------------------------------------------------------------------------------------------
 
 SYSTEM = """
 from dataclasses import dataclass

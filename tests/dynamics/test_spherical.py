@@ -143,9 +143,6 @@ def test_one_neuron_at_the_teacher_learns_as_a_pair():
     assert float(flow.teacher_overlap[1, 0, 0]) == pytest.approx(c, abs=1e-9)
 
 
-# --- coupled starts and tracers ------------------------------------------------------------------------------------
-
-
 def test_widths_share_their_first_neurons():
     asked = problem("he3", seed=7, label_noise=0.1)
     narrow, wide = (dynamics.coupled_problem(asked, width, 3) for width in (3, 20))
@@ -167,9 +164,6 @@ def test_tracers_follow_the_field_and_are_no_part_of_it(coefficients, directions
     assert followed.weight.size == 300
     np.testing.assert_allclose(followed.tracer_projection, places, atol=1e-8)
     assert np.abs(places[1] - places[0]).max() > 0.1
-
-
-# --- the answer ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,6 @@ def solve(problem, times, **changes):
     return dynamics.solve_spherical(problem, save_at=dynamics.SaveAt.at(times), **({"progress": False} | changes))
 
 
-# --- the equation -------------------------------------------------------------------------------------------------
-
-
 def axis_grid(places=()):
     """Nodes and weights of N(0, 1) between the places where functions have kinks."""
     edges = np.array([-9.5, *sorted({*places, 0.0}), 9.5])
@@ -135,9 +132,6 @@ def test_one_neuron_follows_its_scalar_equation(link, gamma):
     assert np.abs(solve(problem, times).teacher_overlap[:, 0, 0] - wanted).max() > 0.01
 
 
-# --- against runs -------------------------------------------------------------------------------------------------
-
-
 class Samples:
     """Fresh samples of many runs at once, from one generator."""
 
@@ -194,9 +188,6 @@ def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, 
     assert np.abs(far).max() < 0.15 * np.abs(flow).max()
 
 
-# --- limits -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("link", "teacher_link"), [pytest.param("erf", None, marks=pytest.mark.long), (MIXED, OTHER)])
 def test_tends_to_the_flow_at_first_order(link, teacher_link):
     problem = question(link, teacher_link)
@@ -207,9 +198,6 @@ def test_tends_to_the_flow_at_first_order(link, teacher_link):
     ]
     assert gaps[0] / gaps[1] == pytest.approx(2.0, abs=0.02)
     assert gaps[0] > 1e-6
-
-
-# --- the answer ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

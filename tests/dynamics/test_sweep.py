@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import sweep_toys
 import xarray as xr
+from same_answers import assert_same_values
 
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
@@ -37,25 +38,11 @@ from dynamics.sweeps.points import (
     name_of_study,
     study_path,
 )
-from dynamics.sweeps.sweep import CHUNK_BYTES, _chunks
 from dynamics.sweeps.workers import WorkerPool
 
 BASE = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
 COMMON = SaveAt.at([1.0, 2.0])
 PREDICTION = {"study": "prediction", "options": {"save_at": COMMON}, "workers": 0}
-
-
-def assert_same(one, other):
-    """Every bit but measured seconds and dates."""
-    assert set(one.variables) == set(other.variables)
-    for name in one.variables:
-        if "seconds" not in name:
-            assert one[name].dims == other[name].dims
-            assert one[name].dtype == other[name].dtype or one[name].dtype.kind in "OUT"
-            np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
-
-
-# --- values, names and shapes ---------------------------------------------------------------------------------
 
 
 def test_every_point_is_the_answer_to_its_problem():
@@ -173,27 +160,16 @@ def test_the_digest_tells_sweeps_apart():
     assert len({same, *others}) == 7
 
 
-def test_large_variables_are_stored_point_by_point():
-    grid = make_grid(BASE, {"seed": range(64)}, STUDIES["prediction"], {})
-    assert _chunks(grid, [10, 10]) is None
-    chunks = _chunks(grid, [1000, 2000])
-    assert chunks[0] == 1
-    assert 0.5 * CHUNK_BYTES < 8 * np.prod(chunks) <= CHUNK_BYTES
-
-
-# --- who computes ---------------------------------------------------------------------------------------------
-
-
 def test_threads_processes_and_this_process_agree(tmp_path):
     grid = {"width": [4, 8], "seed": range(3)}
     options = {"save_at": COMMON, "error_estimate": False, "keep": "summary"}
     here = dynamics.sweep(BASE, grid, options=options, workers=0)
     with ThreadPoolExecutor(2) as pool:
-        assert_same(dynamics.sweep(BASE, grid, options=options, executor=pool), here)
+        assert_same_values(dynamics.sweep(BASE, grid, options=options, executor=pool), here)
     with dynamics.sweep(BASE, grid, options=options, workers=2, output=tmp_path / "sweep.nc", progress=True) as stored:
-        assert_same(stored, here)
+        assert_same_values(stored, here)
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc"]
-    assert_same(dynamics.load(tmp_path / "sweep.nc"), here)
+    assert_same_values(dynamics.load(tmp_path / "sweep.nc"), here)
 
 
 def test_a_killed_worker_loses_no_point_and_a_point_that_kills_is_a_failure(tmp_path):
@@ -205,7 +181,7 @@ def test_a_killed_worker_loses_no_point_and_a_point_that_kills_is_a_failure(tmp_
     assert [bool(text) for text in found.failure.values] == [False, True, *[False] * 6]
     assert np.isnan(found.leading_order_time.sel(seed=1)).all()
     others = {"seed": [0, *range(2, 8)]}
-    assert_same(found.sel(others), whole.sel(others))
+    assert_same_values(found.sel(others), whole.sel(others))
 
 
 class Deaths:
@@ -318,11 +294,11 @@ def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
             output=tmp_path / "sweep.nc",
         )
         assert (tmp_path / "killed").exists()
-        assert_same(found, whole)
+        assert_same_values(found, whole)
         scheduler = executor._client.scheduler.address
         with sweep_workers.cluster_executor(scheduler=scheduler) as other:
             again = dynamics.sweep(BASE, grid, study="prediction", executor=other)
-        assert_same(again, whole)
+        assert_same_values(again, whole)
         found.close()
 
 
@@ -334,9 +310,6 @@ def test_a_missing_cluster_is_one_sentence(monkeypatch):
         sweep_workers.cluster_executor(workers=1),
     ):
         pass
-
-
-# --- interruptions and failures -------------------------------------------------------------------------------
 
 
 def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, monkeypatch):
@@ -360,7 +333,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="must hold points of this sweep, but holds those of another one"):
         dynamics.sweep(BASE, {"width": [4], "seed": [0]}, workers=0, **arguments)
     with dynamics.sweep(BASE, grid, workers=0, **arguments) as found:
-        assert_same(found, dynamics.sweep(BASE, grid, **PREDICTION))
+        assert_same_values(found, dynamics.sweep(BASE, grid, **PREDICTION))
     assert sorted(calls for calls in sweep_toys.calls(folder).values()) == [1, 1, 1, 1, 1, 2]
     with dynamics.sweep(BASE, {"width": [4], "seed": [0]}, workers=0, overwrite=True, **arguments) as other:
         assert other.sizes["width"] == 1
@@ -399,7 +372,7 @@ def test_a_killed_parent_leaves_points_and_no_processes(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         found = dynamics.sweep(BASE, grid, study=sweep_toys.counted, options=options, output=output, executor=pool)
     assert sum(sweep_toys.calls(folder).values()) - before == 6 - done
-    assert_same(found, dynamics.sweep(BASE, grid, **PREDICTION))
+    assert_same_values(found, dynamics.sweep(BASE, grid, **PREDICTION))
     found.close()
 
 
@@ -485,9 +458,6 @@ def test_a_merged_file_that_cannot_be_written_is_said(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match=r"sweep\.nc' could not be written: no space"):
         dynamics.sweep(BASE, {"seed": [0]}, output=tmp_path / "sweep.nc", **PREDICTION)
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.nc.points"]
-
-
-# --- studies and mistakes -------------------------------------------------------------------------------------
 
 
 def test_studies_are_found_by_name_path_and_as_they_are():
@@ -583,9 +553,6 @@ def test_studies_with_keywords_of_any_name_take_them():
     assert pickle.loads(pickle.dumps(found)).equals(found)
 
 
-# --- the files of points --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("study", ["overlaps", "decoupled"])
 def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, monkeypatch, study):
     grid, options = {"seed": range(3), "width": [2, 3]}, {"save_at": COMMON}
@@ -614,7 +581,7 @@ def test_small_points_are_kept_in_blocks_and_merged_to_the_same_file(tmp_path, m
         dynamics.sweep(BASE, grid, output=tmp_path / "a.nc", **ask) as as_blocks,
         dynamics.sweep(BASE, grid, output=tmp_path / "b.nc", **ask) as as_netcdf,
     ):
-        assert_same(as_blocks, as_netcdf)
+        assert_same_values(as_blocks, as_netcdf)
         assert {n: v.attrs for n, v in as_blocks.variables.items()} == {
             n: v.attrs for n, v in as_netcdf.variables.items()
         }
@@ -642,7 +609,7 @@ def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
 def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
     gathered = dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION)
     monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
-    assert_same(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
+    assert_same_values(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
 
 
 def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):

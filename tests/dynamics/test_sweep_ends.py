@@ -23,9 +23,6 @@ BASE = Problem(activation="he4", teacher=Teacher.power_law(3, 1.0), width=4, dim
 PREDICTION = {"study": "prediction", "options": {"save_at": SaveAt.at([1.0, 2.0])}, "workers": 0}
 
 
-# --- before any point -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
@@ -126,9 +123,6 @@ def test_workers_do_not_share_the_numbers_that_a_study_draws():
     with WorkerPool(2, drawn) as first, WorkerPool(2, drawn) as second:
         numbers = [float(pool.submit(drawn, None).result()["number"]) for pool in (first, second)]
     assert numbers[0] != numbers[1]
-
-
-# --- the problem of a point -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,6 @@ def times(problem, learning_rate=None):
 SMALL = tokens.Composition(vocabulary=6, hops=4)
 
 
-# --- composition --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -130,9 +127,6 @@ def test_a_referee_agrees():
     np.testing.assert_allclose(
         times(SMALL), solved(SMALL, method="scipy:DOP853", keep="summary").learned_time, rtol=1e-7
     )
-
-
-# --- what all share -----------------------------------------------------------------------------------------------
 
 
 def test_the_best_of_n_keys_has_its_closed_time():
@@ -236,9 +230,6 @@ def test_problems_are_light_and_theory_needs_no_torch():
     assert done.stdout.split("\n")[:2] == ["set()", "False"]
 
 
-# --- factual recall -----------------------------------------------------------------------------------------------
-
-
 def recall(R, S, D, **fields):
     return tokens.FactualRecall(relations=R, subjects=S, answers=D, **fields)
 
@@ -288,9 +279,6 @@ def test_keys_and_values_of_recall_are_conserved():
 def test_steps_delay_recall_as_measured():
     problem = recall(4, 32, 4)
     np.testing.assert_allclose(times(problem, 0.5) / times(problem), [1.0245, 1.0031], atol=6e-5)
-
-
-# --- causal graphs ------------------------------------------------------------------------------------------------
 
 
 def chain(n):
@@ -383,8 +371,6 @@ def test_measured_fitness_is_that_of_other_draws():
         assert v[t, s] == pytest.approx(slope.mean(), abs=4.5 * error)
 
 
-# --- associative memory -------------------------------------------------------------------------------------------
-
 SIZES = [2, 4, 8, 16, 32]
 
 
@@ -459,9 +445,6 @@ def test_batches_slow_muon_where_items_are_seldom_seen():
         tokens.sampled_times(memory(), 0)
 
 
-# --- one step with Gaussian embeddings ----------------------------------------------------------------------------
-
-
 def one_step(d, N, a, *, spectral=True):
     """A memory with λ = 0.2 p_d."""
     smoothing = 0.2 * d**-a / (np.arange(1.0, N + 1.0) ** -a).sum() if spectral else None
@@ -522,8 +505,6 @@ def test_one_step_takes_no_times_and_comes_back(tmp_path):
     assert stored_question(again) == problem
     assert "items are recovered" in dynamics.write_report(again, tmp_path / "p.html").read_text(encoding="utf-8")
 
-
-# --- refusals -----------------------------------------------------------------------------------------------------
 
 BAD = (
     (tokens.Composition, {"vocabulary": 6, "hops": 4}, [

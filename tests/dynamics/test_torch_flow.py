@@ -49,9 +49,6 @@ def reached(flow, *targets):
     return flow
 
 
-# --- equations --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("link", ["he4", "he3", MIXED, GAPS, {4: 0.8, 6: 0.6}, {3: 0.6, 8: 0.8}])
 def test_rates_are_those_of_the_equations(link, rng):
     """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
@@ -88,9 +85,6 @@ def test_summary_is_that_of_the_overlaps():
                 np.testing.assert_allclose(found[name], value, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-# --- slowed clusters ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (MIXED, [1.0, 1.0, 1.0])], ids=str)
 def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
 
@@ -106,8 +100,6 @@ def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
 
     leaning_cluster.check(link, sign, slowed)
 
-
-# --- solutions ----------------------------------------------------------------------------------------------------
 
 CASES = {
     "h4": (problem("he4", P=6, m=6, d=64), 6 * 64 * 6.0),
@@ -211,9 +203,6 @@ def test_dense_output_is_the_solution_inside_the_step():
         flow.interpolate(1.01 * flow.time)
 
 
-# --- protocol -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("steps", [0, 1, 150])
 def test_a_restored_run_continues_bit_for_bit(steps):
     question = problem(P=2, m=3, d=32)
@@ -231,9 +220,6 @@ def test_a_restored_run_continues_bit_for_bit(steps):
     assert first.statistics() == second.statistics()
     with pytest.raises(ValueError, match=r"must hold `now` of shape \(4, 8\), but has \(3, 8\)"):
         stepper(problem(P=2, m=4, d=32)).restore(first.state())
-
-
-# --- devices --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:x", ""])

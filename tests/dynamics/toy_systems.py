@@ -52,17 +52,6 @@ def rotation_events(t, y, out, parameters, sizes, work):
 ROTATION_EVENTS = rotation_events
 
 
-# A state that must stay on the unit circle.
-@kernel
-def unit_circle(y, parameters, sizes):
-    length = np.sqrt(y[0] * y[0] + y[1] * y[1])
-    y[0] /= length
-    y[1] /= length
-
-
-UNIT_CIRCLE = unit_circle
-
-
 # Prothero and Robinson: y' = -λ (y - cos t) - sin t, solution cos t from 1, λ = parameters[0].
 @kernel
 def prothero_robinson(t, y, out, parameters, sizes, work):
@@ -91,26 +80,6 @@ def van_der_pol_diagonal(t, y, out, parameters, sizes, work):
 
 
 VAN_DER_POL = van_der_pol, van_der_pol_diagonal
-
-
-# Heat equation on n inner points of (0, 1), zero at the ends: y_i' = (n+1)² (y_{i-1} - 2 y_i + y_{i+1}).
-@kernel
-def diffusion(t, y, out, parameters, sizes, work):
-    n = y.size
-    scale = (n + 1.0) ** 2
-    for i in range(n):
-        left = y[i - 1] if i > 0 else 0.0
-        right = y[i + 1] if i < n - 1 else 0.0
-        out[i] = scale * (left - 2.0 * y[i] + right)
-
-
-@kernel
-def diffusion_diagonal(t, y, out, parameters, sizes, work):
-    for i in range(y.size):
-        out[i] = -2.0 * (y.size + 1.0) ** 2
-
-
-DIFFUSION = diffusion, diffusion_diagonal
 
 
 # Escapes from 0 one after the other, each followed by fast relaxation: y_i' = a_i (y_i² - y_i³), y_i → 1, like

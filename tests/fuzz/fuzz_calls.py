@@ -66,7 +66,6 @@ def network(link: str = "erf", dimension: int = 16) -> Problem:
 
 TEACHERS = one_of(None, [1.0], 3, "power-law", {}, object())
 NO_COEFFICIENTS = ([], [0.0], [-1.0, 2.0], [1.0, np.nan], [np.inf], 1.0, "abc", [[1.0]], None, {}, [True, "x"])
-COEFFICIENTS = either(bad.array, one_of(*NO_COEFFICIENTS))
 NO_POLYNOMIALS = (
     "", "3", "x0", "x10", "x1/x2", "x1**x1", "x1**13", "x1**-1", "x1**0.5", "h13(x1)", "h2(x1", "y", 3, None, b"x1",
     "x1; x2", "lambda: x1", "x1 if x1 else x2", "(x1+x2+x3+x4+x5+x6)**9", "1e999*x1", "x1" * 300, "import os", "x1.real",
@@ -89,19 +88,60 @@ SEEDS = one_of(0, -1, 1.5, [], [1, 1], [-1], [2**32], ["a"], "three", None, True
 MISMATCHED = one_of(SPHERICAL, *(value for name, value in STUDENTS.items() if name != "homogeneous"))
 PROBLEMS = either(bad.no_problem, MISMATCHED)
 
-FLOW: dict[str, Draw] = {
-    "problem": PROBLEMS,
-    "save_at": bad.no_schedule,
-    "keep": bad.choice,
-    "method": bad.choice,
-    "rtol": either(bad.share, one_of(1e-300, 1e-15, 1.0, 2.0)),
+#: What is wrong of an argument wherever a callable has one of this name.
+KINDS: dict[str, Draw] = {
+    "activation": bad.link,
     "atol": bad.positive,
-    "trackers": one_of(3, "bar", [1], [object()], {"a": 1}, [None]),
-    "progress": bad.switch,
+    "batch_size": bad.count,
+    "beta": bad.non_negative,
+    "checkpoint": bad.folder_path,
+    "dimension": either(bad.whole, one_of(1)),
+    "dtype": one_of("float16", "float32", "int", "", 3, [], np.float64, object()),
+    "engine": bad.choice,
+    "initial_overlaps": OVERLAPS,
+    "initial_weights": WEIGHTS,
+    "keep": bad.choice,
+    "label_noise": bad.non_negative,
+    "learning_rate": bad.positive,
     "max_runtime": bad.positive,
+    "method": bad.choice,
+    "num_directions": either(bad.count, bad.enormous),
     "on_failure": bad.choice,
+    "order": ORDERS,
+    "particles": either(bad.count, bad.enormous),
+    "path": bad.source,
+    "problem": PROBLEMS,
+    "progress": bad.switch,
+    "rtol": either(bad.share, one_of(1e-300, 1e-15, 1.0, 2.0)),
+    "save_at": bad.no_schedule,
+    "seed": bad.seed,
+    "seeds": SEEDS,
+    "step_theory": bad.choice,
+    "teacher": TEACHERS,
+    "teacher_activation": bad.link,
+    "trackers": one_of(3, "bar", [1], [object()], {"a": 1}, [None]),
+    "width": bad.count,
+    "widths": WIDTHS,
 }
-WATCHED = frozenset({"save_at", "progress", "max_runtime", "checkpoint", "learning_rate", "particles", "device"})
+FLOW = "problem save_at keep method rtol atol trackers progress max_runtime on_failure"
+
+
+def call(
+    name: str,
+    function: Callable[..., object],
+    good: dict[str, Any],
+    words: str = "",
+    /,
+    *,
+    optional: str = "",
+    **own: Draw,
+) -> Call:
+    """Return a call with the named arguments of `KINDS`, those of its own kind, and those for which None is good."""
+    kinds = {word: KINDS[word] for word in words.split()} | own
+    return Call(name, function, good, kinds, frozenset(optional.split()))
+
+
+WATCHED = "save_at progress max_runtime checkpoint learning_rate particles device"
 FLOW_GOOD: dict[str, Any] = {"problem": problem(), "save_at": SaveAt.at([0.1]), "progress": False}
 COUNTS = ("directions", "dimension", "starts", "steps", "samples", "seeds", "large_directions", "large_dimension")
 STUDIES: tuple[tuple[str, Callable[..., object], dict[str, Draw]], ...] = (
@@ -131,7 +171,7 @@ STUDY_DEFAULTS = {
 
 def calls() -> Iterator[Call]:
     """Yield every public callable but those that take answers."""
-    yield Call("hermite.expand", hermite.expand, {"x": "he4"}, {"x": bad.link, "order": ORDERS}, frozenset({"order"}))
+    yield call("hermite.expand", hermite.expand, {"x": "he4"}, optional="order", x=bad.link, order=ORDERS)
     yield from _problems()
     yield from _solvers()
     yield from _files()
@@ -140,391 +180,214 @@ def calls() -> Iterator[Call]:
 
 
 def _problems() -> Iterator[Call]:
-    yield Call(
-        "Problem",
-        Problem,
-        {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16},
-        {
-            "activation": bad.link,
-            "teacher": TEACHERS,
-            "width": bad.count,
-            "dimension": either(bad.whole, one_of(1)),
-            "initial_norm": either(bad.positive, one_of(1e200, 1e-200, 10**400)),
-            "seed": bad.seed,
-            "initial_weights": WEIGHTS,
-            "initial_overlaps": OVERLAPS,
-            "label_noise": bad.non_negative,
-            "student": bad.choice,
-            "teacher_activation": bad.link,
-            "order": ORDERS,
-            "objective": either(bad.choice, one_of("correlation")),
-            "smoothing": either(bad.non_negative, one_of(1.0)),
-            "inputs": one_of(
-                1.0,
-                [1.0] * 16,
-                "power-law",
-                np.ones(16),
-                {},
-                object(),
-                dynamics.Inputs([1.0], [15]),
-                dynamics.Inputs([2.0, 1.0], [10**12, 4]),
-                dynamics.Inputs(np.arange(1.0, 18.0)),
-            ),
-        },
-        frozenset({"order", "teacher_activation", "initial_norm"}),
-    )
-    yield Call(
-        "Inputs",
-        dynamics.Inputs,
-        {"eigenvalues": [2.0, 0.5], "multiplicities": [3, 5]},
-        {
-            "eigenvalues": either(
-                bad.array,
-                one_of(
-                    [], 1.0, [0.0, 1.0], [-1.0, 2.0], [np.nan, 1.0], [np.inf, 1.0], [1e-101, 1.0], [1e31, 1.0], [1.0]
-                ),
-            ),
-            "multiplicities": one_of([], [0, 1], [1], [1.5, 2], [-1, 3], 3, "ab", [2**63, 1], [1, 2, 3], [None, 1], {}),
-        },
-        frozenset({"multiplicities"}),
-    )
-    yield Call(
-        "Inputs.power_law",
-        dynamics.Inputs.power_law,
-        {"alpha": 0.5},
-        {"alpha": either(bad.non_negative, one_of(21.0, 1e300))},
-    )
-    yield Call(
-        "Problem of a network",
-        Problem,
+    inputs = (
+        1.0, [1.0] * 16, "power-law", np.ones(16), {}, object(), dynamics.Inputs([1.0], [15]),
+        dynamics.Inputs([2.0, 1.0], [10**12, 4]), dynamics.Inputs(np.arange(1.0, 18.0)),
+    )  # fmt: skip
+    yield call(
+        "Problem", Problem, {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16},
+        "activation teacher width dimension seed initial_weights initial_overlaps label_noise teacher_activation order",
+        optional="order teacher_activation initial_norm",
+        initial_norm=either(bad.positive, one_of(1e200, 1e-200, 10**400)),
+        student=bad.choice,
+        objective=either(bad.choice, one_of("correlation")),
+        smoothing=either(bad.non_negative, one_of(1.0)),
+        inputs=one_of(*inputs),
+    )  # fmt: skip
+    eigenvalues = ([], 1.0, [0.0, 1.0], [-1.0, 2.0], [np.nan, 1.0], [np.inf, 1.0], [1e-101, 1.0], [1e31, 1.0], [1.0])
+    counts = ([], [0, 1], [1], [1.5, 2], [-1, 3], 3, "ab", [2**63, 1], [1, 2, 3], [None, 1], {})
+    yield call(
+        "Inputs", dynamics.Inputs, {"eigenvalues": [2.0, 0.5], "multiplicities": [3, 5]}, optional="multiplicities",
+        eigenvalues=either(bad.array, one_of(*eigenvalues)), multiplicities=one_of(*counts),
+    )  # fmt: skip
+    alpha = either(bad.non_negative, one_of(21.0, 1e300))
+    yield call("Inputs.power_law", dynamics.Inputs.power_law, {"alpha": 0.5}, alpha=alpha)
+    yield call(
+        "Problem of a network", Problem,
         {"student": STUDENT, "teacher": Teacher.polynomial("x1*x2"), "dimension": 16},
-        {
-            "teacher": TEACHERS,
-            "dimension": either(bad.whole, one_of(1)),
-            "initial_weights": either(WEIGHTS, one_of(np.ones((2, 1)))),
-            "initial_overlaps": OVERLAPS,
-            "width": either(bad.count, one_of(3)),
-            "activation": bad.link,
-            "teacher_activation": bad.link,
-        },
-        frozenset({"width", "activation", "teacher_activation"}),
-    )
-    yield Call(
-        "Student",
-        dynamics.Student,
-        {"activation": "erf", "width": 2, "biases": "fixed"},
-        {
-            "activation": bad.link,
-            "width": bad.count,
-            "second_layer": bad.choice,
-            "initial_second_layer": one_of(
-                "", "AUTO", 1, 1.5, {}, object(), b"signs", [1.0], [1.0, np.nan], [[1.0, 2.0]], None
-            ),
-            "biases": bad.choice,
-            "initial_biases": either(bad.non_negative, one_of([1.0], [1.0, np.inf])),
-            "first_layer": bad.choice,
-            "scale": bad.positive,
-            "rates": one_of("fast", (1, 1), (1, -1, 1), (1, np.nan, 1), 3, None, (1, "1", 1), [1] * 4),
-            "decay": one_of("fast", (1,), (1, -1), (np.inf, 1), 3, None, (1, "1")),
-            "order": ORDERS,
-        },
-        frozenset({"order"}),
-    )
-    yield Call(
-        "Teacher",
-        Teacher,
-        {"coefficients": [0.8, 0.6]},
-        {
-            "coefficients": either(bad.array, one_of(*(value for value in NO_COEFFICIENTS if value != [-1.0, 2.0]))),
-            "directions": DIRECTIONS,
-            "links": one_of("he3", ["he3"], ["he3", 3], [object()], 3, {1: "he3"}, ["he3", "no such link"], ["1", "2"]),
-            "biases": either(bad.array, one_of([1.0], [1.0, np.nan], [[1.0, 2.0]], "x")),
-        },
-        frozenset({"links", "biases"}),
-    )
-    yield Call("Teacher.polynomial", Teacher.polynomial, {"text": "x1 + x1*x2"}, {"text": one_of(*NO_POLYNOMIALS)})
-    yield Call(
-        "Teacher.power_law",
-        Teacher.power_law,
-        {"num_directions": 4, "beta": 1.0},
-        {"num_directions": either(bad.count, bad.enormous), "beta": either(bad.non_negative, one_of(10**400, 1e9))},
-    )
-    yield Call(
-        "Teacher.geometric",
-        Teacher.geometric,
-        {"num_directions": 4, "ratio": 0.5},
-        {"num_directions": either(bad.count, bad.enormous), "ratio": bad.share},
-    )
-    yield Call(
-        "SaveAt.geometric",
-        SaveAt.geometric,
-        {"first": 1.0, "last": 9.0, "count": 3},
-        {"first": bad.positive, "last": bad.positive, "count": either(bad.count, one_of(1), bad.enormous)},
-    )
-    yield Call(
-        "SaveAt.linear",
-        SaveAt.linear,
-        {"first": 1.0, "last": 9.0, "count": 3},
-        {"first": bad.non_negative, "last": bad.positive, "count": either(bad.count, one_of(1), bad.enormous)},
-    )
-    yield Call("SaveAt.at", SaveAt.at, {"times": [1.0]}, {"times": bad.times})
-    yield Call("Problem.from_dataset", Problem.from_dataset, {"dataset": None}, {"dataset": bad.no_dataset})
-    yield Call(
-        "coupled_problem",
-        dynamics.coupled_problem,
-        {"problem": SPHERICAL, "width": 3, "seed": 0},
-        {"problem": either(bad.no_problem, one_of(problem())), "width": either(bad.count, bad.enormous),
-         "seed": bad.seed},
+        "teacher dimension initial_overlaps activation teacher_activation",
+        optional="width activation teacher_activation",
+        initial_weights=either(WEIGHTS, one_of(np.ones((2, 1)))),
+        width=either(bad.count, one_of(3)),
+    )  # fmt: skip
+    yield call(
+        "Student", dynamics.Student, {"activation": "erf", "width": 2, "biases": "fixed"}, "activation width order",
+        optional="order",
+        second_layer=bad.choice,
+        initial_second_layer=one_of("", "AUTO", 1, 1.5, {}, object(), b"signs", [1.0], [1.0, np.nan], [[1.0, 2.0]], None),
+        biases=bad.choice,
+        initial_biases=either(bad.non_negative, one_of([1.0], [1.0, np.inf])),
+        first_layer=bad.choice,
+        scale=bad.positive,
+        rates=one_of("fast", (1, 1), (1, -1, 1), (1, np.nan, 1), 3, None, (1, "1", 1), [1] * 4),
+        decay=one_of("fast", (1,), (1, -1), (np.inf, 1), 3, None, (1, "1")),
+    )  # fmt: skip
+    yield call(
+        "Teacher", Teacher, {"coefficients": [0.8, 0.6]}, optional="links biases",
+        coefficients=either(bad.array, one_of(*(value for value in NO_COEFFICIENTS if value != [-1.0, 2.0]))),
+        directions=DIRECTIONS,
+        links=one_of("he3", ["he3"], ["he3", 3], [object()], 3, {1: "he3"}, ["he3", "no such link"], ["1", "2"]),
+        biases=either(bad.array, one_of([1.0], [1.0, np.nan], [[1.0, 2.0]], "x")),
+    )  # fmt: skip
+    yield call("Teacher.polynomial", Teacher.polynomial, {"text": "x1 + x1*x2"}, text=one_of(*NO_POLYNOMIALS))
+    steep = either(bad.non_negative, one_of(10**400, 1e9))
+    yield call("Teacher.power_law", Teacher.power_law, {"num_directions": 4, "beta": 1.0}, "num_directions", beta=steep)
+    geometric = {"num_directions": 4, "ratio": 0.5}
+    yield call("Teacher.geometric", Teacher.geometric, geometric, "num_directions", ratio=bad.share)
+    times, count = {"first": 1.0, "last": 9.0, "count": 3}, either(bad.count, one_of(1), bad.enormous)
+    for function, first in ((SaveAt.geometric, bad.positive), (SaveAt.linear, bad.non_negative)):
+        yield call(f"SaveAt.{function.__name__}", function, times, first=first, last=bad.positive, count=count)
+    yield call("SaveAt.at", SaveAt.at, {"times": [1.0]}, times=bad.times)
+    yield call("Problem.from_dataset", Problem.from_dataset, {"dataset": None}, dataset=bad.no_dataset)
+    yield call(
+        "coupled_problem", dynamics.coupled_problem, {"problem": SPHERICAL, "width": 3, "seed": 0}, "seed",
+        problem=either(bad.no_problem, one_of(problem())), width=either(bad.count, bad.enormous),
     )  # fmt: skip
 
 
 def _solvers() -> Iterator[Call]:
-    yield Call(
+    rest = FLOW.removeprefix("problem ")
+
+    def refused(*others: Any) -> Draw:
+        return either(bad.no_problem, one_of(*others))
+
+    yield call(
         "solve_problem",
         dynamics.solve_problem,
         FLOW_GOOD,
-        {name: kind for name, kind in FLOW.items() if name != "problem"}
-        | {"problem": bad.no_problem, "rtoll": bad.share},
-        WATCHED,
+        rest,
+        optional=WATCHED,
+        problem=bad.no_problem,
+        rtoll=bad.share,
     )
-    yield Call(
-        "predict_emergence",
-        dynamics.predict_emergence,
-        {"problem": problem()},
-        {"problem": PROBLEMS, "save_at": bad.no_schedule},
-        WATCHED,
+    yield call(
+        "predict_emergence", dynamics.predict_emergence, {"problem": problem()}, "problem save_at", optional=WATCHED
     )
-    yield Call(
-        "solve_decoupled",
-        dynamics.solve_decoupled,
-        {"problem": problem()},
-        {"problem": either(PROBLEMS, one_of(QUADRATIC, problem(width=10**9))), "save_at": bad.no_schedule},
-        WATCHED,
+    wide = either(PROBLEMS, one_of(QUADRATIC, problem(width=10**9)))
+    yield call(
+        "solve_decoupled", dynamics.solve_decoupled, {"problem": problem()}, "save_at", optional=WATCHED, problem=wide
     )
-    yield Call(
-        "solve_quadratic",
-        dynamics.solve_quadratic,
-        {"problem": QUADRATIC},
-        {"problem": either(PROBLEMS, one_of(problem())), "save_at": bad.no_schedule},
-        WATCHED,
+    other = either(PROBLEMS, one_of(problem()))
+    yield call(
+        "solve_quadratic", dynamics.solve_quadratic, {"problem": QUADRATIC}, "save_at", optional=WATCHED, problem=other
     )
-    yield Call(
-        "solve_overlaps",
-        dynamics.solve_overlaps,
-        FLOW_GOOD,
-        FLOW
-        | {
-            "problem": either(PROBLEMS, one_of(problem(width=10**9), problem(width=10**6))),
-            "learning_rate": bad.positive,
-            "step_theory": bad.choice,
-            "batch_size": bad.count,
-            "device": one_of("tpu", "", 3, "cuda:-1", "cuda:99", "cpu:9", [], object(), "meta"),
-            "error_estimate": bad.switch,
-            "checkpoint": bad.folder_path,
-        },
-        WATCHED | {"step_theory", "error_estimate"},
-    )
-    yield Call(
-        "solve_mean_field",
-        dynamics.solve_mean_field,
-        FLOW_GOOD | {"problem": SPHERICAL, "particles": 16},
-        FLOW
-        | {
-            "problem": either(bad.no_problem, one_of(STUDENTS["committee"])),
-            "particles": either(bad.count, bad.enormous),
-            "quadrature": bad.choice,
-            "tracers": either(bad.array, one_of([[2.0, 0.0]], [[np.nan, 0.0]], "x", [1.0])),
-            "checkpoint": bad.folder_path,
-        },
-        WATCHED | {"tracers"},
-    )
-    yield Call(
-        "solve_spherical",
-        dynamics.solve_spherical,
-        FLOW_GOOD | {"problem": SPHERICAL},
-        FLOW | {"problem": either(bad.no_problem, one_of(problem(), STUDENTS["committee"]))},
-        WATCHED,
-    )
-    yield Call(
-        "solve_committee",
-        dynamics.solve_committee,
-        FLOW_GOOD | {"problem": STUDENTS["committee"]},
-        FLOW
-        | {
-            "problem": either(bad.no_problem, one_of(problem(), SPHERICAL)),
-            "learning_rate": bad.positive,
-            "step_theory": bad.choice,
-        },
-        WATCHED,
-    )
-    yield Call(
-        "solve_network",
-        dynamics.solve_network,
-        FLOW_GOOD | {"problem": network()},
-        FLOW
-        | {
-            "problem": either(bad.no_problem, one_of(problem(), SPHERICAL, STUDENTS["committee"])),
-            "learning_rate": bad.positive,
-            "step_theory": bad.choice,
-            "batch_size": bad.count,
-        },
-        WATCHED,
-    )
-    yield Call(
-        "solve_coupling",
-        dynamics.solve_coupling,
-        {"problem": ONE_AXIS, "save_at": SaveAt.at([0.1]), "particles": 16},
-        {
-            "problem": either(bad.no_problem, one_of(problem())),
-            "save_at": bad.no_schedule,
-            "particles": either(bad.count, bad.enormous),
-            "largest_step": bad.positive,
-            "rtol": FLOW["rtol"],
-            "atol": bad.positive,
-        },
-        WATCHED,
-    )
-    yield Call(
-        "propagation_of_chaos",
-        dynamics.propagation_of_chaos,
-        {"problem": ONE_AXIS, "widths": [2, 4], "seeds": 2, "save_at": SaveAt.at([0.1]), "particles": 16},
-        {
-            "problem": either(bad.no_problem, one_of(problem())),
-            "widths": WIDTHS,
-            "seeds": SEEDS,
-            "save_at": bad.no_schedule,
-            "particles": either(bad.count, bad.enormous),
-            "rtol": FLOW["rtol"],
-            "atol": bad.positive,
-        },
-        WATCHED,
-    )
-    yield Call(
-        "sweep",
-        dynamics.sweep,
+    yield call(
+        "solve_overlaps", dynamics.solve_overlaps, FLOW_GOOD, f"{rest} learning_rate step_theory batch_size checkpoint",
+        optional=f"{WATCHED} step_theory error_estimate",
+        problem=either(PROBLEMS, one_of(problem(width=10**9), problem(width=10**6))),
+        device=one_of("tpu", "", 3, "cuda:-1", "cuda:99", "cpu:9", [], object(), "meta"),
+        error_estimate=bad.switch,
+    )  # fmt: skip
+    yield call(
+        "solve_mean_field", dynamics.solve_mean_field, FLOW_GOOD | {"problem": SPHERICAL, "particles": 16},
+        f"{rest} particles checkpoint",
+        optional=f"{WATCHED} tracers",
+        problem=refused(STUDENTS["committee"]),
+        quadrature=bad.choice,
+        tracers=either(bad.array, one_of([[2.0, 0.0]], [[np.nan, 0.0]], "x", [1.0])),
+    )  # fmt: skip
+    for name, good, words, others in (
+        ("solve_spherical", SPHERICAL, "", (problem(), STUDENTS["committee"])),
+        ("solve_committee", STUDENTS["committee"], " learning_rate step_theory", (problem(), SPHERICAL)),
+        ("solve_network", network(), " learning_rate step_theory batch_size", (problem(), SPHERICAL, STUDENTS["committee"])),
+    ):  # fmt: skip
+        function = getattr(dynamics, name)
+        yield call(
+            name, function, FLOW_GOOD | {"problem": good}, rest + words, optional=WATCHED, problem=refused(*others)
+        )
+    pairs = {"problem": ONE_AXIS, "save_at": SaveAt.at([0.1]), "particles": 16}
+    yield call(
+        "solve_coupling", dynamics.solve_coupling, pairs, "save_at particles rtol atol", optional=WATCHED,
+        problem=refused(problem()), largest_step=bad.positive,
+    )  # fmt: skip
+    yield call(
+        "propagation_of_chaos", dynamics.propagation_of_chaos, pairs | {"widths": [2, 4], "seeds": 2},
+        "widths seeds save_at particles rtol atol", optional=WATCHED, problem=refused(problem()),
+    )  # fmt: skip
+    grids = (
+        None, [], {}, {"width": []}, {"width": [0]}, {"width": [2, 2]}, {"colour": [1]}, {3: [1]}, {"width": 3},
+        {"width": "ab"}, {"teacher": [1]}, {"k": [0]}, {"beta": ["x"]}, "width", {"seed": [-1]}, {"dimension": [1]},
+        {"activation": ["__import__('os')"]}, {"k": [np.nan]}, {"num_directions": [10**12]}, {"width": range(10**9)},
+    )  # fmt: skip
+    yield call(
+        "sweep", dynamics.sweep,
         {"problem": problem(), "grid": {"width": [2]}, "study": "prediction", "workers": 0, "progress": False},
-        {
-            "problem": bad.no_problem,
-            "grid": one_of(None, [], {}, {"width": []}, {"width": [0]}, {"width": [2, 2]}, {"colour": [1]}, {3: [1]},
-                           {"width": 3}, {"width": "ab"}, {"teacher": [1]}, {"k": [0]}, {"beta": ["x"]}, "width",
-                           {"seed": [-1]}, {"dimension": [1]}, {"activation": ["__import__('os')"]}, {"k": [np.nan]},
-                           {"num_directions": [10**12]}, {"width": range(10**9)}),
-            "study": either(bad.choice, one_of("os:sep", "no.module:f", "a:b:c", ":", "dynamics:__all__")),
-            "options": one_of([], 3, {"colour": 1}, {3: 1}, "x", {"save_at": 3}, {"rtol": 1e-3}, object()),
-            "output": bad.folder_path,
-            "workers": one_of(-1, 1.5, "two", [], True, object(), -(10**9)),
-            "executor": one_of(3, "pool", [], object()),
-        },
+        problem=bad.no_problem,
+        grid=one_of(*grids),
+        study=either(bad.choice, one_of("os:sep", "no.module:f", "a:b:c", ":", "dynamics:__all__")),
+        options=one_of([], 3, {"colour": 1}, {3: 1}, "x", {"save_at": 3}, {"rtol": 1e-3}, object()),
+        output=bad.folder_path,
+        workers=one_of(-1, 1.5, "two", [], True, object(), -(10**9)),
+        executor=one_of(3, "pool", [], object()),
     )  # fmt: skip
-    yield Call("learning_rate_limit", dynamics.learning_rate_limit, {"problem": problem()},
-               {"problem": bad.no_problem})  # fmt: skip
-    yield Call(
-        "fit_power_law",
-        dynamics.fit_power_law,
-        {"x": np.arange(1.0, 9.0), "y": np.arange(1.0, 9.0)},
-        {
-            "x": either(bad.array, bad.times),
-            "y": either(bad.array, one_of(np.zeros(8), -np.ones(8), np.full(8, np.nan), None)),
-            "window": one_of((1, 2), 3, "ab", (1,), (1, 2, 3), (np.nan, 1), (9, 1), ("a", "b"), [], {}, (None, None)),
-        },
-    )
-    yield Call(
-        "one_step_moments",
-        dynamics.one_step_moments,
-        {"problem": problem()},
-        {"problem": either(bad.no_problem, one_of(SPHERICAL, problem(activation="relu"))), "weights": WEIGHTS,
-         "batch_size": bad.count},
+    yield call("learning_rate_limit", dynamics.learning_rate_limit, {"problem": problem()}, problem=bad.no_problem)
+    yield call(
+        "fit_power_law", dynamics.fit_power_law, {"x": np.arange(1.0, 9.0), "y": np.arange(1.0, 9.0)},
+        x=either(bad.array, bad.times),
+        y=either(bad.array, one_of(np.zeros(8), -np.ones(8), np.full(8, np.nan), None)),
+        window=one_of((1, 2), 3, "ab", (1,), (1, 2, 3), (np.nan, 1), (9, 1), ("a", "b"), [], {}, (None, None)),
     )  # fmt: skip
-    yield Call(
-        "moments_of_overlaps",
-        dynamics.moments_of_overlaps,
-        {"problem": problem(), "teacher_products": np.zeros((3, 2)), "student_products": np.eye(3)},
-        {
-            "problem": either(bad.no_problem, one_of(SPHERICAL)),
-            "teacher_products": WEIGHTS,
-            "student_products": either(bad.array, one_of(-np.eye(3), np.triu(np.ones((3, 3))), np.zeros((3, 3)))),
-            "dimension": bad.count,
-            "batch_size": bad.count,
-        },
-        frozenset({"dimension"}),
-    )
+    yield call(
+        "one_step_moments", dynamics.one_step_moments, {"problem": problem()}, "batch_size",
+        problem=refused(SPHERICAL, problem(activation="relu")), weights=WEIGHTS,
+    )  # fmt: skip
+    yield call(
+        "moments_of_overlaps", dynamics.moments_of_overlaps,
+        {"problem": problem(), "teacher_products": np.zeros((3, 2)), "student_products": np.eye(3)}, "batch_size",
+        optional="dimension",
+        problem=refused(SPHERICAL),
+        teacher_products=WEIGHTS,
+        student_products=either(bad.array, one_of(-np.eye(3), np.triu(np.ones((3, 3))), np.zeros((3, 3)))),
+        dimension=bad.count,
+    )  # fmt: skip
 
 
 def _files() -> Iterator[Call]:
-    kinds: dict[str, Draw] = {"path": bad.source}
-    yield Call("load", dynamics.load, {"path": None}, kinds)
-    yield Call("dynamics.resume", dynamics.resume, {"path": None}, kinds)
-    yield Call("sgd_check.resume", sgd_check.resume, {"path": None}, kinds)
-    yield Call("RunFile", dynamics.RunFile, {"path": None}, {"path": bad.folder_path, "every": bad.positive})
+    for function in (dynamics.load, dynamics.resume, sgd_check.resume):
+        name = "load" if function is dynamics.load else f"{function.__module__.partition('.')[0]}.resume"
+        yield call(name, function, {"path": None}, "path")
+    yield call("RunFile", dynamics.RunFile, {"path": None}, path=bad.folder_path, every=bad.positive)
 
 
 def _experiments() -> Iterator[Call]:
-    yield Call(
-        "check",
-        sgd_check.check,
-        {"problem": problem(), "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
-        {
-            "problem": either(bad.no_problem, one_of(SPHERICAL)),
-            "learning_rate": bad.positive,
-            "steps": either(bad.count, one_of(10**19)),
-            "directions": bad.count,
-            "seeds": SEEDS,
-            "engine": bad.choice,
-            "theory": bad.choice,
-            "false_alarm_rate": bad.share,
-            "save_at": bad.no_schedule,
-            "batch_size": bad.count,
-            "device": one_of("cuda", "tpu", "", 3, [], object()),
-            "dtype": one_of("float16", "int", "", 3, [], np.float64, object()),
-            "progress": bad.switch,
-            "max_runtime": bad.positive,
-            "checkpoint": bad.folder_path,
-        },
-        frozenset(
-            {"learning_rate", "steps", "directions", "engine", "save_at", "progress", "max_runtime", "checkpoint"}
-        ),
-    )
-    for name, good, refused in (
+    good = {"learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False}
+    shared = "seeds engine save_at batch_size progress max_runtime checkpoint"
+    device = one_of("cuda", "tpu", "", 3, [], object())
+    yield call(
+        "check", sgd_check.check, {"problem": problem()} | good, f"learning_rate {shared}",
+        optional="learning_rate steps directions engine save_at progress max_runtime checkpoint",
+        problem=either(bad.no_problem, one_of(SPHERICAL)),
+        steps=either(bad.count, one_of(10**19)),
+        directions=bad.count,
+        theory=bad.choice,
+        false_alarm_rate=bad.share,
+        device=device,
+        dtype=one_of("float16", "int", "", 3, [], np.float64, object()),
+    )  # fmt: skip
+    for name, asked, refused in (
         ("simulate", problem(), bad.no_problem),
         ("simulate of a network", network(), one_of(network("sign"), network(dimension=3))),
     ):
-        yield Call(
-            name,
-            sgd_check.simulate,
-            {"problem": good, "learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False},
-            {
-                "problem": either(bad.no_problem, refused),
-                "learning_rate": either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
-                "steps": either(bad.count, one_of(10**19, 10**5000)),
-                "seeds": SEEDS,
-                "engine": bad.choice,
-                "save_at": bad.no_schedule,
-                "batch_size": bad.count,
-                "device": one_of("cuda", "tpu", "", 3, [], object()),
-                "dtype": one_of("float16", "float32", "int", "", 3, [], np.float64, object()),
-                "starts": one_of([0, 1], [1], 3, "ab"),
-                "training_samples": either(bad.count, one_of(4)),
-                "progress": bad.switch,
-                "max_runtime": bad.positive,
-                "checkpoint": bad.folder_path,
-            },
-            frozenset({"save_at", "starts", "training_samples", "max_runtime", "checkpoint", "progress"}),
-        )
-    yield Call(
-        "piecewise",
-        sgd_check.piecewise,
-        {"rates": [0.1, 0.2], "boundaries": [3]},
-        {
-            "rates": either(bad.array, one_of(3, [], [0.0, 1.0], ["a", "b"], None, [np.inf, 1.0])),
-            "boundaries": either(bad.array, one_of(3, [0], [-1], [1.5], [1, 2], [2, 1], None, ["a"], [10**400, 1])),
-        },
-    )
-    yield Call(
-        "power_law_decay",
-        sgd_check.power_law_decay,
-        {"initial": 0.1, "exponent": 0.5},
-        {"initial": bad.positive, "exponent": bad.non_negative, "onset": bad.positive},
-    )
+        yield call(
+            name, sgd_check.simulate, {"problem": asked} | good, f"{shared} dtype",
+            optional="save_at starts training_samples max_runtime checkpoint progress",
+            problem=either(bad.no_problem, refused),
+            learning_rate=either(bad.positive, one_of(lambda _: -1.0, lambda _: np.nan, lambda _: "x")),
+            steps=either(bad.count, one_of(10**19, 10**5000)),
+            device=device,
+            starts=one_of([0, 1], [1], 3, "ab"),
+            training_samples=either(bad.count, one_of(4)),
+        )  # fmt: skip
+    boundaries = (3, [0], [-1], [1.5], [1, 2], [2, 1], None, ["a"], [10**400, 1])
+    yield call(
+        "piecewise", sgd_check.piecewise, {"rates": [0.1, 0.2], "boundaries": [3]},
+        rates=either(bad.array, one_of(3, [], [0.0, 1.0], ["a", "b"], None, [np.inf, 1.0])),
+        boundaries=either(bad.array, one_of(*boundaries)),
+    )  # fmt: skip
+    yield call(
+        "power_law_decay", sgd_check.power_law_decay, {"initial": 0.1, "exponent": 0.5},
+        initial=bad.positive, exponent=bad.non_negative, onset=bad.positive,
+    )  # fmt: skip
 
 
 def _studies() -> Iterator[Call]:

@@ -62,18 +62,6 @@ def schedules(draw, last=20.0):
     return SaveAt.at(sorted(times))
 
 
-# --- links ------------------------------------------------------------------------------------------------------------
-
-
-@many
-@given(SERIES)
-def test_parseval(series):
-    """Σ c_j² = E σ² = norm_squared, by Gauss–Hermite quadrature that is exact for these degrees."""
-    link = hermite.expand(series)
-    assert link.norm_squared == pytest.approx(np.sum(link.coefficients**2), rel=1e-13)
-    assert np.sum(WEIGHTS * link.value(NODES) ** 2) == pytest.approx(link.norm_squared, rel=1e-10)
-
-
 @many
 @given(SERIES, st.floats(-1.0, 1.0))
 def test_kernel_is_bounded_by_the_norm(series, s):
@@ -94,18 +82,6 @@ def test_a_formula_is_what_it_says(coefficients):
     np.testing.assert_allclose(link.value(z), expected, rtol=1e-11, atol=1e-11)
     assert link.text is not None
     np.testing.assert_allclose(hermite.expand(link.text).coefficients, link.coefficients, rtol=1e-13, atol=1e-15)
-
-
-@many
-@given(SERIES, st.integers(1, 12))
-def test_cutting_a_series_leaves_the_rest_as_error(series, order):
-    link = hermite.expand(series)
-    cut = hermite.expand(link, order=order)
-    left_out = sum(c**2 for j, c in enumerate(link.coefficients) if j > order)
-    assert cut.truncation_error == pytest.approx(np.sqrt(left_out), rel=1e-6, abs=1e-7)
-
-
-# --- predictions ------------------------------------------------------------------------------------------------------
 
 
 @many
@@ -133,9 +109,6 @@ def test_predicted_times_are_between_their_bounds(problem, save_at):
     assert (np.diff(loss) <= 0).all()
     assert (-1e-12 * whole <= loss).all()
     assert (loss <= whole * (1 + 1e-12)).all()
-
-
-# --- flows ------------------------------------------------------------------------------------------------------------
 
 
 def solved(problem, save_at, rtol=1e-8):
@@ -179,9 +152,6 @@ def test_names_of_neurons_and_directions_do_not_matter(problem, save_at, shuffle
     permuted = first.teacher_overlap.values[:, neurons][:, :, directions]
     np.testing.assert_allclose(second.teacher_overlap, permuted, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(second.squared_norm, first.squared_norm[:, neurons], rtol=1e-6, atol=1e-8)
-
-
-# --- inputs that are not isotropic ------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -255,25 +225,6 @@ def test_limits_scale_as_one_over_the_eigenvalues(spectrum, batch, width):
     ]
     assert 0.0 < limits[0] < np.inf
     assert limits[0] == pytest.approx(3.0 * limits[1], rel=1e-6)
-
-
-@pytest.mark.skipif(not FULL, reason="resumption is the same for all answers; of these two it is tried at length")
-@pytest.mark.parametrize("settings", [{"method": "gradient-descent"}, {"method": "explicit", "batch_size": 2}])
-def test_steps_on_inputs_go_on_bit_for_bit(tmp_path, settings):
-    problem = Problem(
-        activation="he4", teacher=Teacher([0.8, 0.6]), width=3, dimension=30, inputs=dynamics.Inputs.power_law(0.5),
-        initial_norm=0.3,
-    )  # fmt: skip
-    at = {"save_at": SaveAt.linear(0.0, 2.0, 21), "progress": False, "error_estimate": False, "learning_rate": 1e-4}
-    whole = dynamics.solve_overlaps(problem, **at, **settings)
-    stop = dynamics.Callback(lambda now, _state: now > 0.9)
-    dynamics.solve_overlaps(problem, **at, **settings, trackers=[stop], checkpoint=tmp_path / "run.nc")
-    found = dynamics.resume(tmp_path / "run.nc", progress=False)
-    np.testing.assert_array_equal(found.loss, whole.loss)
-    np.testing.assert_array_equal(found.student_overlap, whole.student_overlap)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 @st.composite

@@ -16,8 +16,6 @@ from .flows import CLASSES, ERF, FRAME, SIXTEEN, SPECTRUM, SPHERE, UNITS, net, o
 from .laws import COMPOSITION, MEMORY
 from .questions import HE3, ONE, ROUNDING, SINGLE, SKEW, Case, problem, quietly
 
-# --- SGD -------------------------------------------------------------------------------------------------------------------
-
 
 def simulate(asked: Problem, bound: float = ROUNDING, needs: str | None = None, **settings: Any) -> Case:
     given = {"learning_rate": 2e-3, "steps": 1000, "seeds": 2, "progress": False, **settings}

@@ -26,9 +26,6 @@ from .flows import CLASSES, ERF, FLOWS, SPHERE
 from .laws import LAWS, TOKENS
 from .questions import HE3, Case, problem
 
-# --- files -------------------------------------------------------------------------------------------------------------------
-
-
 #: What files are written of.
 ASKED = {**FLOWS, **LAWS, **TOKENS, **SGD}
 
@@ -82,7 +79,6 @@ IN_FILES = (
 )
 FILES = {f"file-{name}": Case(partial(file_format, name)) for name in IN_FILES}
 
-# --- commands ------------------------------------------------------------------------------------------------------------------
 
 SMALL = "--k 4 --coefficients 0.8,0.6 --width 4 --dimension 12 --t-min 0.5 --t-max 60 --save geometric:6 --no-plot"
 #: Command -> the commands before it in the same folder.
@@ -132,7 +128,6 @@ def _name(words: str) -> str:
 
 OF_COMMANDS = {_name(words): Case(partial(command, words, before), 1e-6) for words, before in COMMANDS.items()}
 
-# --- refusals ---------------------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, Callable[[], Any]] = {
     "unknown method": lambda: dynamics.solve_overlaps(problem(), method="euler"),

@@ -27,7 +27,6 @@ overlaps, network = partial(solve, dynamics.solve_overlaps), partial(solve, dyna
 committee, spherical = partial(solve, dynamics.solve_committee), partial(solve, dynamics.solve_spherical)
 correlation, mean_field = partial(solve, dynamics.solve_correlation), partial(solve, dynamics.solve_mean_field)
 
-# --- overlaps -----------------------------------------------------------------------------------------------------
 
 SIXTEEN = problem(teacher=Teacher.power_law(16, beta=1.0), width=16, dimension=256, initial_norm=0.03)
 #: Tolerances per step of the referees. Their errors add up over the steps, to ten times that and more.
@@ -106,7 +105,6 @@ OVERLAPS = {
     "finite-step-infinite-d": overlaps(HE3, learning_rate=1e-3, step_theory="infinite-d", method="explicit"),
 }
 
-# --- inputs that are not isotropic ----------------------------------------------------------------------------------
 
 CLASSES = problem(teacher=Teacher([0.8, 0.5]), width=3, dimension=40, inputs=Inputs([2.0, 0.5], [4, 36]))
 SPECTRUM = problem(width=3, dimension=16, inputs=Inputs.power_law(0.25))
@@ -131,7 +129,6 @@ INPUTS = {
     "classes-prediction": Case(partial(dynamics.predict_emergence, CLASSES, save_at=AT), 1e-8),
 }
 
-# --- closed forms ---------------------------------------------------------------------------------------------------
 
 FORMS = {
     "decoupled": Case(partial(dynamics.solve_decoupled, problem(), save_at=AT), 1e-8),
@@ -144,7 +141,6 @@ FORMS = {
     "prediction-linear": Case(partial(dynamics.predict_emergence, problem(activation="he2"), save_at=AT), 1e-8),
 }
 
-# --- committee, spherical neurons, correlation ------------------------------------------------------------------------
 
 ERF = problem(activation="erf", teacher=Teacher([1.0, 1.0]), width=3, student="committee", initial_norm=0.5)
 POLYNOMIAL = problem(activation={2: 0.4, 3: 1.0}, width=3, student="committee", initial_norm=0.3)
@@ -212,7 +208,6 @@ CORRELATION = {
     "correlation-prediction": Case(partial(dynamics.predict_emergence, one_neuron(smoothing=2.0)), 1e-8),
 }
 
-# --- networks -----------------------------------------------------------------------------------------------------------
 
 STAIRCASE = Teacher.polynomial("x1 + x1*x2 + x1*x2*x3")
 UNITS = Teacher([1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["erf", "relu"], biases=[0.2, 0.0])
@@ -252,7 +247,6 @@ NETWORKS = {
     ),
 }
 
-# --- mean field, quadratic networks -------------------------------------------------------------------------------------
 
 SPHERE_ONE = problem(teacher=ONE, width=1, student="spherical")
 QUADRATIC = Problem(activation="he2", teacher=TWO, width=4, dimension=32, seed=1)

@@ -145,7 +145,6 @@ VALUES = {
     "small-values": Case(fitted),
 }
 
-# --- tokens ----------------------------------------------------------------------------------------------------------------
 
 COMPOSITION = tokens.Composition(vocabulary=6, hops=4)
 CHAIN = tokens.CausalGraph(parents=[None, 0, 1, 2, None], vocabulary=3, persistence=0.8)

@@ -13,6 +13,7 @@ import killed
 import numpy as np
 import pytest
 import xarray as xr
+from same_answers import assert_same
 
 import dynamics
 from dynamics.sweeps.points import answered_points, opened_points
@@ -38,8 +39,6 @@ OFTEN, SELDOM = 1e-9, 30.0
 MOST_PROCESSES = 3
 #: Nothing of a passing test waits for this; it ends one that hangs.
 PATIENCE = 120.0
-#: What may differ: when, for how long, and by which command.
-CHANGING = ("history", "date_created", "git_commit", "steps_per_second")
 
 
 class Tally(NamedTuple):
@@ -125,18 +124,6 @@ def killed_and_resumed(kind: str, count: int, path: Path, context, whole: xr.Dat
                 return Tally(kind, kills, resumed, broken)
             path.unlink()
     pytest.fail("runs must be long enough to be killed in the middle, but end before")
-
-
-def assert_same(found: xr.Dataset, expected: xr.Dataset) -> None:
-    """Every bit but measured seconds and dates."""
-    pair = [answer.copy() for answer in (found, expected)]
-    for answer in pair:
-        answer.attrs = {
-            name: value for name, value in answer.attrs.items() if name not in CHANGING and "seconds" not in name
-        }
-        for name in [name for name in answer.variables if "seconds" in str(name)]:
-            answer[name] = 0.0
-    xr.testing.assert_identical(*pair)
 
 
 @pytest.mark.timeout(900)

@@ -64,9 +64,6 @@ def tree(law, family):
     return sgd_check.compare(law, family[::-1])
 
 
-# --- distances --------------------------------------------------------------------------------------------
-
-
 def test_distances_of_pairs_are_those_of_single_runs_less_their_own(asked, law, family, tree):
     """(f − f_∞)(f' − f_∞) = ½ [(f − f_∞)² + (f' − f_∞)² − (f − f')²], the last by the double sum of kernels."""
     comparison = tree["comparison"].to_dataset()
@@ -129,9 +126,6 @@ def test_noise_is_that_of_the_steps_and_pairs_are_free_of_it(asked):
     raw = found[400]["function_gap"] + found[400]["function_gap_noise"]
     beyond = (raw - exact["function_gap"]).sel(width=24)[:, -1].values
     assert beyond.mean() > 3 * beyond.std(ddof=1) / np.sqrt(24), "a single run has the noise beside the distance"
-
-
-# --- verdict ----------------------------------------------------------------------------------------------
 
 
 def made_up(exponent, rng, starts=16, widths=(16, 32, 64)):
@@ -263,9 +257,6 @@ def test_learned_masses_are_curves_to_explore_with_the_times_of_the_widest_runs(
         np.testing.assert_equal(curve.predicted, float(law.learned_time[at]))
         times = np.where(np.isnan(widest.learned_time), np.inf, widest.learned_time)[:, at]
         assert curve.facts[f"SGD of width {WIDTHS[-1]}, median t ="] == np.median(times)
-
-
-# --- the command ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

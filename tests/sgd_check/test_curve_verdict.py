@@ -38,9 +38,6 @@ def ensemble(rng, shape, scatter, runs):
     return SHAPES[shape](TIMES * np.exp(scatter * rng.standard_normal((runs, 1))))
 
 
-# --- the statistics ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "shape", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in list(SHAPES)[1:])]
@@ -117,9 +114,6 @@ def test_runs_without_noise_are_compared_too():
         (test,), found = assess_curves([curve_of(theory, np.tile(theory + shift, (4, 1)), dilated)], 0.01)
         assert found == pytest.approx(p, abs=1e-12)
         assert test.power == 1.0
-
-
-# --- relu against SGD -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -222,17 +216,6 @@ def test_simulations_that_do_not_belong_together_are_refused(flow, relu, runs):
     rates = [sgd_check.simulate(cubic, learning_rate=rate, steps=100, seeds=4, **QUIET) for rate in (1e-4, 5e-5)]
     with pytest.raises(ValueError, match="unless the prediction is a flow that is judged by its curves"):
         sgd_check.compare(dynamics.predict_emergence(cubic), rates)
-
-
-# --- finite steps, check and what is said -----------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_check_of_a_linear_link_tests_the_finite_step_equation():
-    tree = sgd_check.check(Problem(activation="he1", teacher=Teacher([1.0]), width=2, dimension=8), **QUIET)
-    attrs = tree["comparison"].attrs
-    assert (attrs["verdict"], attrs["theory"]) == ("agree", "finite step")
-    assert "finer" not in tree.children
 
 
 @pytest.mark.long

@@ -42,9 +42,6 @@ def run(problem, rate, steps, seeds, **more):
     return sgd_check.simulate(problem, learning_rate=rate, steps=steps, seeds=seeds, progress=False, **more)
 
 
-# --- the law of one step ------------------------------------------------------------------------------------------
-
-
 def law_by_quadrature(problem, W, batch, points):
     """Mean and covariance of e ∇ over a tensor Gauss-Hermite rule in all visible axes, from σ and σ' alone."""
     y, w = np.polynomial.hermite_e.hermegauss(points)
@@ -135,9 +132,6 @@ def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypa
     assert np.abs((products.mean(0) - wanted[a, b]) / (products.std(0) / count**0.5)).max() < 5
 
 
-# --- exact solutions ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.statistical
 def test_search_in_high_dimension_is_the_exact_diffusion_on_a_growing_sphere():
     """Norms grow by λ = η² d E[e²] E[σ'²] per step, C ~ N(C_0 e^(−λ/2), (1 − e^−λ) E[e² x²]/(d E[e²])), x along θ.
@@ -178,9 +172,6 @@ def test_a_converged_neuron_is_an_ornstein_uhlenbeck_process(activation, batch):
     np.testing.assert_allclose(rest.mean(), (d - 1) * rate * tau**2 / (2 * a * batch), rtol=0.02)
 
 
-# --- the projected engine -----------------------------------------------------------------------------------------
-
-
 # Label noise keeps the tails of a step light enough for 10^5 of them to be Gaussian.
 ESCAPES = {
     "one neuron, k = 3": (given([[0.3]], 0.2, label_noise=3.0), 0.02 / 32**2, 90_000),
@@ -212,9 +203,6 @@ def test_escapes_have_the_law_of_the_projected_engine(name):
             for name in ("teacher_overlap", "squared_norm"):
                 a, b = (runs[name].values[:, at, i].reshape(runs.sizes["seed"], -1)[:, 0] for runs in (exact, ours))
                 assert stats.ks_2samp(a, b).pvalue > 1e-3
-
-
-# --- the engine ---------------------------------------------------------------------------------------------------
 
 
 def test_ten_to_the_twelve_steps_take_seconds_and_constant_memory():
@@ -298,9 +286,6 @@ def test_a_run_that_blows_up_is_nan_and_the_others_are_not_touched():
     free.freeze(np.array([True, False, False]))
     assert np.isnan(free.measure(student=True).squared_norm[0]).all()
     np.testing.assert_array_equal(weights_of(free)[1:], before[1:])
-
-
-# --- what it says -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:.*limit of stability")

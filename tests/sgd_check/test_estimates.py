@@ -32,9 +32,6 @@ def deviation(problem, samples, seeds, **options):
     return float(measured.overlap_squared.mean() - law.predicted_overlap_squared)
 
 
-# --- matrices -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def sample():
     rng = np.random.default_rng(3)
@@ -91,9 +88,6 @@ def test_the_vector_is_the_first_of_the_dense_matrix(degree, sample):
     assert abs(vector @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-10)
 
 
-# --- draws against laws -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.statistical
 def test_degree_one():
     """The mean of 12 draws at d = 400 scatters by 0.007; 0.03 is beyond four of that, 6e-5."""
@@ -141,9 +135,6 @@ def test_label_noise_is_honoured():
     laws = [float(dynamics.predict_recovery(problem, **asked).predicted_overlap_squared) for problem in (quiet, noisy)]
     assert laws[0] - laws[1] > 0.05
     assert abs(deviation(noisy, 3200, 12, degree=1, transform=np.tanh)) < 0.03
-
-
-# --- the dataset --------------------------------------------------------------------------------------------------
 
 
 def test_a_seed_gives_the_same_sample_alone_and_beside_others():
@@ -219,9 +210,6 @@ def test_refusals_say_what_must_hold_and_what_was_given(problem, options, kind, 
     with pytest.raises(kind) as caught:
         sgd_check.estimate_direction(problem, **{"samples": 50, "seeds": 2, "progress": False, **options})
     assert str(caught.value) == sentence
-
-
-# --- the verdict --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

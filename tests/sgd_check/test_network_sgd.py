@@ -94,9 +94,6 @@ def state_of(run, seed=0):
     return v, b, weights_of(run)[seed]
 
 
-# --- one step -------------------------------------------------------------------------------------------------
-
-
 def weights_of_samples(run, problem, known, noise, rate):
     """H_bi = η/B e_b s v_i σ'_ib, of B samples given in the axes of the moment."""
     v, b, w = state_of(run)
@@ -176,9 +173,6 @@ def test_torch_takes_autograds_steps(link, teacher, batch, dtype, error, first_l
         assert np.abs(found - start).max() > 0.1
 
 
-# --- the law of many steps ------------------------------------------------------------------------------------
-
-
 def direct_runs(problem, rate, steps, runs, seed):
     """v, b and W of plain SGD in R^d on single samples, for many runs at once."""
     rng, student, link = np.random.default_rng(seed), problem.student, problem.activation
@@ -238,9 +232,6 @@ def test_a_hundred_steps_have_the_law_of_plain_sgd_in_r_40(link, teacher, change
     assert np.median(moved) > 20, "the steps must have moved for the comparison to see anything"
 
 
-# --- links and teachers ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", [pytest.param("projected", marks=pytest.mark.long), "torch"])
 def test_a_callable_is_tabulated_where_a_series_would_fail(name):
     """np.sin of neurons of length 3 and biases, against the formula on the same samples; its series is off by 1e3."""
@@ -257,9 +248,6 @@ def test_a_callable_is_tabulated_where_a_series_would_fail(name):
     formula, table = (np.concatenate([run.layers().ravel(), weights_of(run).ravel()]) for run in runs)
     np.testing.assert_allclose(table, formula, rtol=0, atol=1e-10)
     assert runs[1].attributes["simulated_link"] == "sin (table)"
-
-
-# --- seeds, cuts and pauses -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
@@ -288,8 +276,6 @@ def test_a_seed_gives_the_same_bits_alone_beside_others_cut_and_paused(monkeypat
     np.testing.assert_array_equal(final((9, 4, 2, 7, 11), cores=3)[1], together[2])
     np.testing.assert_array_equal(final((3, 1, 4), pieces=[1, 2, 37, 170, 299]), together)
 
-
-# --- simulate -------------------------------------------------------------------------------------------------
 
 STAIRCASE = Teacher.polynomial("x1 + x1*x2")
 GIVEN = {"learning_rate": 0.02, "steps": 1500, "seeds": 3, "progress": False}

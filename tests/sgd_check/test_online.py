@@ -237,9 +237,6 @@ def test_too_large_a_problem_is_refused_with_the_memory_it_needs(tools):
         OnlineEngine(problem, EngineOptions(seeds=tuple(range(100_000)), dtype="float32"))
 
 
-# --- committees -----------------------------------------------------------------------------------------------
-
-
 def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more):
     rng = np.random.default_rng(3)
     weights = rng.standard_normal((len(norms), dimension))
@@ -333,9 +330,6 @@ def test_learned_mass_of_runs_is_that_of_the_theory(student, rng):
     seen = observables_of(problem)
     np.testing.assert_allclose(seen.learned(C[None], n[None])[0], summary.learned_mass[0], rtol=1e-10)
     assert seen.loss(C, G, n) == pytest.approx(float(flow.loss[0]), rel=1e-9)
-
-
-# --- many steps -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("student", "link"), [("homogeneous", "he4"), ("committee", "erf")])

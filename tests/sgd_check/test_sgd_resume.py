@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import xarray as xr
 from processes import interrupt_run
+from same_answers import assert_same
 
 import dynamics
 import sgd_check
@@ -19,8 +19,6 @@ from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run import __main__ as command
 
-CHANGING = ("history", "date_created", "git_commit", "wall_seconds", "steps_per_second")
-
 
 def problem_of(**changes):
     given = {"activation": "he3", "teacher": dynamics.Teacher([1.0, 0.6]), "width": 3, "dimension": 12}
@@ -28,14 +26,6 @@ def problem_of(**changes):
 
 
 GIVEN = {"learning_rate": 2e-3, "steps": 6000, "seeds": 3, "progress": False}
-
-
-def assert_same(found, expected):
-    lasting = [
-        answer.drop_attrs().assign_attrs({name: value for name, value in answer.attrs.items() if name not in CHANGING})
-        for answer in (found, expected)
-    ]
-    xr.testing.assert_identical(*lasting)
 
 
 def stopped(run, *arguments, **options):
@@ -255,9 +245,6 @@ def test_engines_without_a_state_keep_what_they_recorded(tmp_path):
     )
     assert found.attrs["stop_reason"] == "max_runtime"
     assert "by a method that cannot go on" in refusal(path)
-
-
-# --- the command ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

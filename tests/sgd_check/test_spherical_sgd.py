@@ -230,9 +230,6 @@ def test_every_epoch_visits_each_sample_once_in_an_order_of_its_own():
     assert not np.intersect1d(first[0][0], first[0][1]).size
 
 
-# --- the dataset ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def small():
     return question("he4", width=4, dimension=6, directions=CROOKED, teacher_activation={2: 0.3, 4: 0.6})

@@ -24,9 +24,6 @@ from sgd_check.study import main
 QUICK = ["sample-complexity", "--k", "3", "--dimensions", "16,24", "--rate", "0.02", "--seeds", "3"]
 
 
-# --- runs that end when they have escaped -----------------------------------------------------------------------------
-
-
 def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
     problem = prepared_pairs(4, 24)
     eta = 2e-5
@@ -44,9 +41,6 @@ def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
     assert sum(taken) * eta <= found.time.max() * complexity.TIME_RATIO + 2 * eta
     # Runs that have escaped are not counted any more: the sum is that of the single escapes.
     assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=complexity.TIME_RATIO - 1)
-
-
-# --- fits and theory --------------------------------------------------------------------------------------------------
 
 
 def test_slope_and_its_error_are_those_of_the_drawn_points(rng):
@@ -103,9 +97,6 @@ def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
     targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
     near = inverse_fit(learning_rates.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
     assert abs(near[0] + 0.5) < 0.03 < abs(off + 0.5)
-
-
-# --- whole studies ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.statistical
@@ -185,9 +176,6 @@ def test_loss_against_samples_at_tuned_steps():
     sgd, same = summary["fits"][:2]
     assert sgd["exponent"] == pytest.approx(same["exponent"], abs=4.5 * sgd["standard_error"])
     assert summary["fits"][-1]["exponent"] == -0.5
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_and_prints(tmp_path, monkeypatch, capsys):

@@ -37,9 +37,6 @@ def mapped(system, steps, rate):
     return stepper.interpolate(stepper.time)
 
 
-# --- composition --------------------------------------------------------------------------------------------------
-
-
 def all_compositions(model):
     """Every input of three symbols and four permutations, with its hops."""
     perms = list(itertools.permutations(range(3)))
@@ -95,15 +92,6 @@ def test_runs_agree_with_the_prediction(composition):
     stepped = tokens.solve(tokens.Composition(vocabulary=4, hops=2), learning_rate=0.5, progress=False)
     np.testing.assert_allclose(runs.learned_time.mean("seed"), stepped.learned_time, rtol=2e-3)
     np.testing.assert_allclose(tree["comparison"].expected_time, stepped.learned_time, rtol=1e-9)
-
-
-@pytest.mark.long
-def test_a_staircase_of_three_hops_is_that_of_the_map():
-    problem = tokens.Composition(vocabulary=6, hops=4)
-    runs = sgd_check.tokens.simulate(problem, learning_rate=0.25, steps=1500, batch_size=4, seeds=8, progress=False)
-    assert float(abs(runs.learned_time - [98.215, 223.721, 352.790]).max()) < 0.03
-    found = sgd_check.tokens.compare(tokens.solve(problem, progress=False), runs)["comparison"].attrs
-    assert found["verdict"] == "agree", found["reasons"]
 
 
 @pytest.mark.parametrize("fault", [1.1, 1 / 1.1, 1.05], ids=["clock 10 % late", "clock 10 % early", "rate off by 5 %"])
@@ -254,9 +242,6 @@ def test_runs_that_are_not_finite_end(monkeypatch):
     assert np.isnan(runs.learned_time).all()
 
 
-# --- factual recall -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sizes", [(4, 32, 4), (3, 12, 4), (5, 6, 3)])
 def test_gradient_descent_of_recall_is_the_map(sizes):
     fields = dict(zip(("relations", "subjects", "answers"), sizes, strict=True))
@@ -315,9 +300,6 @@ def test_the_verdict_rejects_at_its_rate(off, fewest, most):
     rng, times = np.random.default_rng(1), np.array([60.0, 500.0])
     found = [synthetic(rng, times, np.array([1.0, off])).p_value.min() < 0.025 for _ in range(200)]
     assert fewest <= sum(found) <= most
-
-
-# --- causal graphs ------------------------------------------------------------------------------------------------
 
 
 def all_sequences(problem):
@@ -394,9 +376,6 @@ def test_runs_of_a_graph_agree_with_the_prediction(graph):
     assert tree["comparison"].attrs["verdict"] == "agree", tree["comparison"].attrs["reasons"]
     late = graph[0].assign(learned_time=graph[0].learned_time * 1.1)
     assert sgd_check.tokens.compare(late, graph[1])["comparison"].attrs["verdict"] == "disagree"
-
-
-# --- associative memory -------------------------------------------------------------------------------------------
 
 
 def memory(smoothing=None, **fields):
