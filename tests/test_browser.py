@@ -10,8 +10,10 @@ import http.server
 import json
 import re
 import shutil
+import string
 import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,80 +26,16 @@ from dynamics.report.findings import find_findings
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
-QUIET = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-default-apps",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
-    "--v=0",
-]
-#: Says of a page in a frame what only a browser knows.
-PROBE = """
-<iframe id="page" src="page.html" style="width:{width}px;height:900px;border:0"></iframe><pre id="found">none</pre><script>
-document.getElementById("page").onload = event => {{
-  const page = event.target.contentDocument;
-  document.getElementById("found").textContent = JSON.stringify({{
-    figures: [...page.images].map(image => [image.complete, image.naturalWidth, image.getBoundingClientRect().width]),
-    loaded: event.target.contentWindow.performance.getEntriesByType("resource").map(entry => entry.name),
-    overflow: page.documentElement.scrollWidth - page.documentElement.clientWidth,
-    unstyled: getComputedStyle(page.body).maxWidth,
-    unnamed: [...page.querySelectorAll("[role=region]:not([aria-label])")].length,
-    text: page.body.innerText,
-  }});
-}};
-</script>
-"""
-
-
-#: Does with the chart of a page in a frame what a reader does, and says what is then seen.
-READER = """
-<iframe id="page" src="{page}.html" style="width:{width}px;height:3000px;border:0"></iframe><pre id="found">none</pre><script>
-document.getElementById("page").onload = event => {{
-  const view = event.target.contentWindow, page = event.target.contentDocument, chart = page.querySelector(".chart");
-  const plot = chart.querySelector(".plot"), box = chart.querySelector("svg").getBoundingClientRect(), seen = {{}};
-  plot.setPointerCapture = () => {{}};
-  const said = () => chart.querySelector(".said").textContent;
-  const labels = () => [...chart.querySelectorAll(".axes text")].map(text => text.textContent);
-  const look = name => seen[name] = {{said: said(), labels: labels(), view: plot.getAttribute("viewBox"),
-    chosen: chart.querySelectorAll(".chosen").length}};
-  // (x, y): parts of the plot from its left upper corner.
-  const point = (kind, x, y, pointerType = "mouse") => {{
-    const [clientX, clientY] = [box.left + box.width * (56 + 690 * x) / 760, box.top + box.width * (14 + 362 * y) / 760];
-    plot.dispatchEvent(new view.PointerEvent(kind, {{clientX, clientY, pointerType, pointerId: 1, bubbles: true}}));
-  }};
-  const key = name => chart.querySelector(".scroll").dispatchEvent(new view.KeyboardEvent("keydown", {{key: name}}));
-  const press = name => page.querySelector(`button[data-does=${{name}}]`).click();
-  look("first");
-  point("pointermove", {place});
-  look("hover");
-  point("pointermove", 0.02, 0.1);
-  look("away");
-  key("ArrowRight"); key("ArrowRight");
-  look("keys");
-  press("in");
-  look("button");
-  key("Escape");
-  point("pointerdown", 0.25, 0.2); point("pointermove", 0.4, 0.3); point("pointerup", 0.75, 0.7);
-  look("drag");
-  plot.dispatchEvent(new view.MouseEvent("dblclick"));
-  look("all");
-  point("pointerdown", {place}, "touch");
-  look("touch");
-  seen.hidden = chart.hidden;
-  seen.overflow = page.documentElement.scrollWidth - page.documentElement.clientWidth;
-  seen.hint = view.getComputedStyle(chart.querySelector(".wide"), "::before").display;
-  seen.scrolls = chart.querySelector(".scroll").scrollWidth > chart.querySelector(".scroll").clientWidth;
-  document.getElementById("found").textContent = JSON.stringify(seen);
-}};
-</script>
-"""
+QUIET = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-default-apps --hide-scrollbars --enable- "
+    "logging=stderr --v=0"
+).split()
+#: A page that says of another in a frame what only a browser knows, and one that does with its chart what a reader does.
+PROBE, READER = (
+    string.Template((Path(__file__).parent / "pages" / f"{name}.html").read_text(encoding="utf-8"))
+    for name in ("probe", "reader")
+)
 
 
 def mean_field():
@@ -172,7 +110,7 @@ def test_a_reader_explores_the_curves(folder, served, tmp_path, width, narrow):
     later = np.log(flow["time"].values[flow["time"].values > 0])
     x = (np.log(flow["emergence_time"].values[1]) - later[0]) / (later[-1] - later[0])
     place = f"{x:.6f}, {(1.04 - 0.5) / 1.08:.6f}"
-    (folder / "reader.html").write_text(READER.format(page="page", width=width, place=place), encoding="utf-8")
+    (folder / "reader.html").write_text(READER.substitute(page="page", width=width, place=place), encoding="utf-8")
     found = found_in(browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{address}/reader.html"))
     assert not found["hidden"]
     assert found["overflow"] <= 0
@@ -201,7 +139,7 @@ def test_curves_of_every_family_are_explored(answer, folder, served, tmp_path):
     later = np.log(chart.time)
     x, y = (later[at] - later[0]) / (later[-1] - later[0]), (high - second.values[at]) / (high - low)
     for width in (1280, 390):
-        text = READER.format(page=answer.__name__, width=width, place=f"{x:.6f}, {y:.6f}")
+        text = READER.substitute(page=answer.__name__, width=width, place=f"{x:.6f}, {y:.6f}")
         # The browser takes a page of the same second and name for unchanged.
         (folder / f"reader-{width}.html").write_text(text, encoding="utf-8")
         place = f"{served[0]}/reader-{width}.html"
@@ -218,7 +156,7 @@ def test_curves_of_every_family_are_explored(answer, folder, served, tmp_path):
 @pytest.mark.parametrize("width", [1200, 380])
 def test_figures_are_decoded_and_nothing_else_is_asked_for(folder, served, tmp_path, width):
     address, asked = served
-    (folder / "probe.html").write_text(PROBE.format(width=width), encoding="utf-8")
+    (folder / "probe.html").write_text(PROBE.substitute(width=width), encoding="utf-8")
     dom = browse(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{address}/probe.html")
     found = found_in(dom)
     assert len(found["figures"]) == 3

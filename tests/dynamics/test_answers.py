@@ -12,15 +12,12 @@ import dynamics
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.runs.dataset import SCHEMA_VERSION, VARIABLES
 
-PER_DIRECTION = {
-    "teacher_coefficient",
-    "matched_neuron",
-    "leading_order_time",
-    "predicted_emergence_time",
-    "predicted_learned_time",
-    "emergence_time",
-    "learned_time",
-}
+PER_DIRECTION = set(
+    (
+        "teacher_coefficient matched_neuron leading_order_time predicted_emergence_time "
+        "predicted_learned_time emergence_time learned_time"
+    ).split()
+)
 
 
 @pytest.fixture(scope="module")

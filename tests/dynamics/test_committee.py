@@ -316,49 +316,40 @@ def test_sampled_steps_have_the_mean_change_of_the_overlaps(link):
     assert np.abs(limit).max() > 8.0
 
 
-@pytest.fixture(scope="module")
-def specialising():
-    return dynamics.Problem(
-        activation="erf",
-        teacher=dynamics.Teacher([1.0, 1.0]),
-        width=2,
-        dimension=100,
-        student="committee",
-        initial_norm=0.5,
-        seed=2,
-    )
-
-
+SPECIALISING = dynamics.Problem(
+    activation="erf", teacher=dynamics.Teacher([1.0, 1.0]), width=2, dimension=100, student="committee", initial_norm=0.5,
+    seed=2,
+)  # fmt: skip
 SAVE = dynamics.SaveAt.geometric(1.0, 400.0, 12)
 
 
-def test_methods_agree_and_the_dataset_says_what_was_asked(specialising):
+def test_methods_agree_and_the_dataset_says_what_was_asked():
     options = {"save_at": SAVE, "learning_rate": 0.002, "progress": False}
-    full = dynamics.solve_committee(specialising, **options)
+    full = dynamics.solve_committee(SPECIALISING, **options)
     assert full.attrs["method"] == "explicit"
     for method in ("bdf", "scipy:DOP853"):
-        other = dynamics.solve_committee(specialising, method=method, **options)
+        other = dynamics.solve_committee(SPECIALISING, method=method, **options)
         # Measured: at most 3e-8 (scipy; bdf 3e-9) in the loss, 5e-8 (scipy; bdf 1e-9) in the times.
         np.testing.assert_allclose(other.loss, full.loss, rtol=0, atol=2e-7)
         np.testing.assert_allclose(other.emergence_time, full.emergence_time, rtol=5e-7)
-    summary = dynamics.solve_committee(specialising, keep="summary", **options)
+    summary = dynamics.solve_committee(SPECIALISING, keep="summary", **options)
     np.testing.assert_allclose(
         summary.max_overlap[-1], np.maximum(full.teacher_overlap[-1], 0).max("neuron"), rtol=1e-12
     )
     np.testing.assert_allclose(summary.loss, full.loss, rtol=1e-12)
     for answer in (full, summary):
-        assert dynamics.Problem.from_dataset(answer) == specialising
+        assert dynamics.Problem.from_dataset(answer) == SPECIALISING
         assert answer.attrs["learning_rate"] == 0.002
         assert all(variable.dims == VARIABLES[name].dims for name, variable in answer.variables.items())
-    assert "step_theory" not in dynamics.solve_committee(specialising, save_at=SAVE, progress=False).attrs
+    assert "step_theory" not in dynamics.solve_committee(SPECIALISING, save_at=SAVE, progress=False).attrs
 
 
-def test_estimated_errors_cover_the_errors(specialising):
+def test_estimated_errors_cover_the_errors():
     """Against a run at rtol 1e-11."""
     given = {"save_at": SAVE, "keep": "summary", "progress": False}
-    exact = dynamics.solve_committee(specialising, rtol=1e-11, atol=1e-13, error_estimate=False, **given)
+    exact = dynamics.solve_committee(SPECIALISING, rtol=1e-11, atol=1e-13, error_estimate=False, **given)
     assert "loss_error" not in exact
-    found = dynamics.solve_committee(specialising, method="bdf", rtol=1e-6, **given)
+    found = dynamics.solve_committee(SPECIALISING, method="bdf", rtol=1e-6, **given)
     for name in ("loss", "emergence_time", "learned_time"):
         error, estimate = np.abs(found[name] - exact[name]).values, found[f"{name}_error"].values
         assert (error <= estimate + 1e-12).all()
@@ -389,18 +380,14 @@ def test_estimated_errors_cover_the_errors(specialising):
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_sentence(changes, options, sentence):
-    problem = dynamics.Problem(
-        **(
-            {
-                "activation": "erf",
-                "teacher": dynamics.Teacher([1.0]),
-                "width": 1,
-                "dimension": 4,
-                "student": "committee",
-            }
-            | changes
-        )
-    )
+    given = {
+        "activation": "erf",
+        "teacher": dynamics.Teacher([1.0]),
+        "width": 1,
+        "dimension": 4,
+        "student": "committee",
+    }
+    problem = dynamics.Problem(**given | changes)
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         dynamics.solve_committee(problem, save_at=SAVE, progress=False, **options)
     assert str(caught.value) == sentence

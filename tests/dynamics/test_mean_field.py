@@ -372,18 +372,7 @@ def test_a_loss_that_rises_is_warned_of():
 
 def test_the_command_solves_prints_and_draws(tmp_path, capsys):
     output = tmp_path / "flow.nc"
-    arguments = [
-        "--model",
-        "mean-field",
-        "--k",
-        "4",
-        "--dimension",
-        "16",
-        "--particles",
-        "512",
-        "--output",
-        str(output),
-    ]
+    arguments = f"--model mean-field --k 4 --dimension 16 --particles 512 --output {output}".split()
     assert solve.main([*arguments, "--no-progress", "--save", "geometric:12"]) == 0
     printed = capsys.readouterr().out
     assert "loss below 0.5 E f*^2: t = 2.309" in printed

@@ -1,8 +1,6 @@
 """Teachers, problems and starts: what they accept, what they refuse and in which words, and the law of a start."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -169,14 +167,3 @@ def test_every_start_gives_reduced_weights_with_its_overlaps():
         np.testing.assert_allclose(found, expected, atol=1e-9)
     assert problem().reduced_weights().shape == (3, 5)
     assert problem(dimension=4).reduced_weights().shape == (3, 4)
-
-
-def test_importing_a_problem_loads_nothing_heavy():
-    heavy = "('numba', 'xarray', 'matplotlib', 'torch', 'sympy', 'netCDF4')"
-    code = (
-        "import sys, dynamics; "
-        "dynamics.Problem(activation='he4', teacher=dynamics.Teacher([1.0]), width=1, dimension=2).start(); "
-        f"print([name for name in {heavy} if name in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

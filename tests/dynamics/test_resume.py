@@ -283,10 +283,7 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path):
     def renamed(other):
         other.attrs["parameters"] = other.attrs["parameters"].replace('"overlaps"', '"weather"')
 
-    assert (
-        "must hold a run of overlaps or quadratic or committee or spherical or correlation or network or mean-field or tokens or "
-        "system, but its answer is 'weather'" in refusal(changed("other", renamed))
-    )
+    assert "or tokens or system, but its answer is 'weather'" in refusal(changed("other", renamed))
 
     def older(other):
         other.attrs["source"] = "feature-emergence 0.0"
@@ -364,10 +361,7 @@ def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys)
     assert solve.main([*SMALL, "--output", "whole.nc", "--quiet"]) == 0
     assert_same(dynamics.load("a b.nc"), dynamics.load("whole.nc"))
     assert solve.main(["--resume", "a b.nc"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "error: File 'a b.nc' must hold a run that can be resumed, but it holds a finished one.\n"
-    )
+    assert capsys.readouterr().err.endswith("run that can be resumed, but it holds a finished one.\n")
 
 
 def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys):
@@ -376,17 +370,11 @@ def test_a_budget_of_the_command_can_be_prolonged(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     long = [*SMALL, "--t-max", "1e6", "--method", "explicit", "--output", "run.nc"]
     assert solve.main([*long, "--max-runtime", "0.2"]) == 0
-    assert (
-        "The run is not finished. Go on with: python -m dynamics.solve --resume run.nc --no-plot --no-progress\n"
-        in (capsys.readouterr().err)
-    )
+    told = "The run is not finished. Go on with: python -m dynamics.solve --resume run.nc --no-plot --no-progress\n"
+    assert told in capsys.readouterr().err
     before = dynamics.load("run.nc").attrs["end_time"]
-    assert (
-        solve.main(
-            ["--resume", "run.nc", "--max-runtime", "0.2", "--plot", "run.png", "--quiet", "--checkpoint-every", "5"]
-        )
-        == 0
-    )
+    again = "--resume run.nc --max-runtime 0.2 --plot run.png --quiet --checkpoint-every 5"
+    assert solve.main(again.split()) == 0
     assert dynamics.load("run.nc").attrs["end_time"] > before
     assert (tmp_path / "run.png").exists()
 

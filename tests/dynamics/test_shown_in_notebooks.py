@@ -1,11 +1,8 @@
 """What a notebook shows of links, problems, their parts and times of learning: well-formed, escaped, made lightly."""
 
-import subprocess
-import sys
 from xml.etree import ElementTree
 
 import numpy as np
-import pytest
 
 import dynamics
 import hermite
@@ -153,17 +150,3 @@ def test_a_summary_begins_with_what_must_be_read_first():
     heads = ["".join(cell.itertext()) for cell in page.iter("th")]
     assert heads[:3] == ["p", "a_p", "T_p, leading order"]
     assert "<script>" not in shown._repr_html_()
-
-
-@pytest.mark.parametrize(
-    "made", ["hermite.expand('he3')", "problem", "dynamics.tokens.Composition(vocabulary=6, hops=4)"]
-)
-def test_nothing_heavy_is_loaded(made):
-    code = f"""
-import sys, hermite, dynamics
-problem = dynamics.Problem(activation="he3", teacher=dynamics.Teacher([1.0]), width=2, dimension=8)
-({made})._repr_html_()
-sys.exit(str(heavy) if (heavy := {{"pandas", "matplotlib", "xarray", "numba"}} & set(sys.modules)) else 0)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

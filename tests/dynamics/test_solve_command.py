@@ -65,17 +65,9 @@ def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     assert done.returncode == 0, done.stderr
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert {"xarray", "netCDF4", "matplotlib.figure", "numba"} <= loaded
-    unused = {
-        "dask.base",
-        "distributed",
-        "coverage.control",
-        "sympy",
-        "torch",
-        "scipy.special",
-        "scipy.linalg",
-        "numpy.f2py",
-        "tqdm",
-    }
+    unused = set(
+        "dask.base distributed coverage.control sympy torch scipy.special scipy.linalg numpy.f2py tqdm".split()
+    )
     assert not loaded & (unused | {"matplotlib.pyplot"})
 
 
@@ -172,19 +164,7 @@ def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
 
     monkeypatch.setattr(trackers.Progress, "check", interrupt)
     monkeypatch.setattr("dynamics.runs.trackers.LARGEST_CHUNK_STEPS", 20)
-    arguments = [
-        "--k",
-        "4",
-        "--directions",
-        "3",
-        "--width",
-        "6",
-        "--dimension",
-        "32",
-        "--output",
-        "run.nc",
-        "--no-plot",
-    ]
+    arguments = "--k 4 --directions 3 --width 6 --dimension 32 --output run.nc --no-plot".split()
     assert solve.main(arguments) == 130
     assert "What was computed is in run.nc." in capsys.readouterr().err
     loss = dynamics.load("run.nc").loss

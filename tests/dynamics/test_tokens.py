@@ -1,8 +1,6 @@
 """Problems on tokens: numbers of their reductions, closed forms, refusals, files, resumption, sweeps, commands."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -218,16 +216,6 @@ def test_the_command_writes_prints_and_draws(tmp_path, monkeypatch, capsys):
     found = dynamics.load("p.nc")
     hop, closed, learned = found.component.values[2], found.predicted_learned_time[2], found.learned_time[2]
     assert told[2] == f"component {hop}; closed form t = {cell_text(float(closed))}; learned at t = {learned:.5g}"
-
-
-def test_problems_are_light_and_theory_needs_no_torch():
-    code = (
-        "import sys\nfrom dynamics import tokens\np = tokens.Composition(vocabulary=6, hops=4)\n"
-        "print({'numba', 'xarray', 'torch'} & set(sys.modules))\ntokens.solve(p, progress=False)\n"
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["set()", "False"]
 
 
 def recall(R, S, D, **fields):

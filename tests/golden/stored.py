@@ -17,23 +17,12 @@ import numpy as np
 import xarray as xr
 
 #: What says when, where, by which version and how fast: of these the type alone is stored.
-CHANGING = {
-    "history",
-    "date_created",
-    "source",
-    "git_commit",
-    "environment",
-    "numba_version",
-    "torch_version",
-    "random_numbers",
-    "threads",
-    "solve_seconds",
-    "tracker_seconds",
-    "compile_seconds",
-    "pair_seconds",
-    "wall_seconds",
-    "steps_per_second",
-}
+CHANGING = set(
+    (
+        "history date_created source git_commit environment numba_version torch_version random_numbers "
+        "threads solve_seconds tracker_seconds compile_seconds pair_seconds wall_seconds steps_per_second"
+    ).split()
+)
 #: Numbers of steps, evaluations and iterations, which rounding may change: of these, too, the types are compared.
 COUNTS = re.compile(
     r"_(evaluations|iterations|failures|products|solves)$"

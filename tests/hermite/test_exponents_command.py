@@ -1,8 +1,6 @@
 """`python -m hermite.exponents`: its text, its JSON, its refusals, and the path that it shares with a former module."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -104,14 +102,3 @@ def test_a_mistake_is_one_sentence(arguments, sentence, capsys):
     assert out == ""
     assert err.startswith(f"error: {sentence}")
     assert err.count("\n") == 1
-
-
-def test_help_loads_nothing_heavy():
-    program = (
-        "import sys\nfrom hermite.exponents import __main__ as command\n"
-        "try: command.main(['--help'])\n"
-        "finally: sys.stderr.write(' '.join({'numpy', 'scipy', 'sympy'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--degrees N" in done.stdout

@@ -207,19 +207,7 @@ def test_the_commands_solve_and_check_the_objective(tmp_path, capsys):
     from sgd_check.run import main as check
 
     file = tmp_path / "one.nc"
-    said = [
-        "--objective",
-        "correlation",
-        "--smoothing",
-        "2",
-        "--k",
-        "3",
-        "--dimension",
-        "32",
-        "--seed",
-        "1",
-        "--no-plot",
-    ]
+    said = "--objective correlation --smoothing 2 --k 3 --dimension 32 --seed 1 --no-plot".split()
     assert main([*said, "--output", str(file), "--quiet"]) == 0
     assert check([str(file), "--no-plot", "--json", "--seeds", "24"]) == 0
     assert '"verdict": "agree"' in capsys.readouterr().out

@@ -1,11 +1,10 @@
 """The public call: refusals, warnings, runs that blow up, are censored, interrupted or out of time; and comparisons."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
-from processes import interrupt_run
+from processes import interrupt_run, python
 
 import dynamics
 import sgd_check
@@ -202,50 +201,22 @@ def test_a_prediction_for_another_problem_is_refused(tools, simulate, change, wh
         sgd_check.compare(other, simulate())
 
 
-def test_the_package_imports_nothing_heavy_and_names_what_it_has():
-    import subprocess
-
-    code = (
-        "import sgd_check, sys\n"
-        "print({'torch', 'xarray', 'numba', 'matplotlib', 'sympy'} & set(sys.modules), dir(sgd_check))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    names = (
-        "__version__ calibration check compare estimate_direction full_batch_recovery piecewise plot_comparison "
-        "plot_learning plot_loss_band plot_overlaps plot_study plot_survival plot_times power_law_decay resume sample_complexity sgd_transfer simulate step_size_phases tokens unstable_discretisation"
-    )
-    assert found.stdout.strip() == f"set() {names.split()}"
-    with pytest.raises(AttributeError, match="No sgd_check attribute simulat"):
-        sgd_check.simulat  # noqa: B018
+#: A simulation by both engines that differ in what they load, and models of tokens, where a library is missing.
+WITHOUT = """
+import sys; sys.modules[sys.argv[1]] = None
+import sgd_check; from dynamics.problem import Problem, Teacher
+problem = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)
+for engine in ('projected', 'torch'):
+    try: print(sgd_check.simulate(problem, learning_rate=1e-5, steps=3, seeds=2, engine=engine).attrs['stop_reason'])
+    except ImportError as error: print(error)
+try: from sgd_check.tokens import simulate
+except ImportError as error: print(error)
+"""
+EXTRA = 'an extra package: pip install "feature-emergence[torch]".'
 
 
-def test_the_default_engine_needs_no_torch():
-    import subprocess
-
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
-        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
-        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2).attrs['stop_reason'])\n"
-        "try: sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2, engine='torch')\n"
-        "except ImportError as error: print(error)\n"
-        "try: from sgd_check.tokens import simulate\n"
-        "except ImportError as error: print(error)"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    extra = 'an extra package: pip install "feature-emergence[torch]".'
-    told = ["reached_end", f"Argument `engine` = 'torch' needs {extra}", f"Models of tokens need {extra}"]
-    assert found.stdout.splitlines() == told, found.stderr
-
-
-def test_the_torch_engine_runs_where_numba_is_missing():
-    import subprocess
-
-    code = (
-        "import sys; sys.modules['numba'] = None\n"
-        "import sgd_check; from dynamics.problem import Problem, Teacher\n"
-        "p = Problem(activation='he4', teacher=Teacher([1.0]), width=2, dimension=8)\n"
-        "print(sgd_check.simulate(p, learning_rate=1e-5, steps=3, seeds=2, engine='torch').attrs['stop_reason'])"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert found.stdout.strip() == "reached_end", found.stderr
+def test_the_default_engine_and_that_of_torch_need_no_library_of_the_other():
+    told = python("-c", WITHOUT, "torch").stdout.splitlines()
+    needs = [f"Argument `engine` = 'torch' needs {EXTRA}", f"Models of tokens need {EXTRA}"]
+    assert told == ["reached_end", *needs]
+    assert python("-c", WITHOUT, "numba").stdout.splitlines()[1] == "reached_end"
