@@ -167,21 +167,6 @@ def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatc
     np.testing.assert_allclose(summed.loss, direct.loss, rtol=1e-8, atol=1e-16)
 
 
-def test_interpreted_kernel_equals_the_compiled_one(monkeypatch):
-    link = coefficients_of({4: 1.0})
-    table = transit_table(link, 1, -8.0)
-    xi = np.array([-6.0, -3.0, 1.0, 45.0])
-    a, ratio, times = np.array([1.0, 0.5, 0.3, 0.2]), np.array([10.0, 5.0, 2.0, 1.0]), np.geomspace(0.1, 100, 20)
-    cells, offset, places = decoupled._layout(table, float(table.remaining(xi[:1])[0]))
-    end = np.array([-table.waiting[-1], table.end_signal, table.end_gap])
-    arguments = (times, a, table.remaining(xi), ratio, cells, offset, places, table.norm, end)
-    compiled, interpreted = np.zeros(20), np.zeros(20)
-    decoupled.add_pair_losses(compiled, *arguments)
-    monkeypatch.setattr(decoupled, "_look_up", decoupled._look_up.py_func)
-    decoupled.add_pair_losses.py_func(interpreted, *arguments)
-    np.testing.assert_allclose(compiled, interpreted, rtol=1e-12)
-
-
 def test_unmatched_directions_keep_their_loss():
     problem = Problem(
         activation="he4",

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-import dynamics
 import hermite
-from dynamics import Problem, SaveAt, Teacher
-from dynamics.integrators import Status, methods
+from dynamics import Problem, Teacher
+from dynamics.integrators import Status
 from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.large_flow import LargeFlowStepper, stepper
-from dynamics.integrators.large_flow import rows as sources
-from dynamics.integrators.large_flow.row_kernels import interpolate_rows
-from dynamics.integrators.large_flow.rows import NODES, SourcesInside
+from dynamics.integrators.large_flow import LargeFlowStepper
+from dynamics.integrators.large_flow.rows import NODES
 
 S, M, D, H = 3, 5, 12, 0.6
 LINK = hermite.expand({3: 0.6, 4: 0.8})
@@ -97,56 +94,10 @@ def test_parts_of_a_step_are_steps_of_order_8_through_the_same_rest():
     assert wrong[4][0] < 1e-8
 
 
-@pytest.mark.kernels
-def test_states_inside_a_step_join_its_ends_and_those_of_parts():
-    large, step, _ = one_step(4)
-    path, rng = exact(large, step), np.random.default_rng(6)
-    correction = 1e-4 * rng.standard_normal(step.begin.U[:S].shape)
-    step.end.U[:], step.end.log_norm[:] = step.reached.U, step.reached.log_norm + 1e-4
-    step.end.U[:S] += correction
-    inside = SourcesInside(large.rows.sources, step)
-
-    def at(x):
-        within, states = inside.part_at(x)
-        out, logs = np.empty((S, correction.shape[1])), np.empty(S)
-        interpolate_rows(0, S, within, *states, (out, logs))
-        return out, logs
-
-    def unit(U):
-        return U / np.linalg.norm(U, axis=1, keepdims=True)
-
-    np.testing.assert_allclose(at(0.0)[0], step.begin.U[:S], atol=1e-14)
-    np.testing.assert_allclose(at(1.0)[0], unit(step.end.U[:S]), atol=1e-14)
-    np.testing.assert_allclose(at(1.0)[1], step.end.log_norm[:S], atol=1e-14)
-    for x in (0.25, 0.5, 0.75):
-        late = x * x * (3.0 - 2.0 * x)
-        for side in (x, np.nextafter(x, 0.0)):
-            np.testing.assert_allclose(at(side)[0], unit(path(x)[0] + late * correction), atol=1e-8)
-            np.testing.assert_allclose(at(side)[1], path(x)[1] + late * 1e-4, atol=1e-8)
-
-
 def standard():
     return Problem(
         activation="he4", teacher=Teacher.power_law(12, beta=1.0), width=12, dimension=64, initial_norm=0.1, seed=1
     )
-
-
-def test_steps_of_several_parts_are_longer(monkeypatch):
-    """With parts for the sources a run takes fewer steps, for the same losses and times."""
-    monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 0)
-    options = {"save_at": SaveAt.geometric(1.0, 2e4, 60), "error_estimate": False, "progress": False}
-    right = dynamics.solve_overlaps(standard(), method="bdf", rtol=1e-9, **options)
-    steps = []
-    for most in (sources.MOST_PARTS, 1):
-        for module in (sources, stepper):
-            monkeypatch.setattr(module, "MOST_PARTS", most)
-        flow = dynamics.solve_overlaps(standard(), method="stiff", rtol=1e-5, **options)
-        # Measured 4.8e-6 and 8.0e-6 with parts, 1.0e-6 and 1.7e-6 without.
-        np.testing.assert_allclose(flow.loss, right.loss, atol=1e-5, rtol=0.0)
-        np.testing.assert_allclose(flow.emergence_time, right.emergence_time, rtol=3e-5)
-        steps.append(flow.attrs["steps_accepted"])
-    # Measured 149 and 176.
-    assert steps[0] < 0.93 * steps[1]
 
 
 def test_a_step_of_several_parts_is_put_together_again_bit_for_bit():

@@ -54,21 +54,6 @@ def test_jacobian_product_is_the_complex_step_derivative_of_the_overlap_rates(ke
         np.testing.assert_allclose(kernels.product(kernels.state, v), exact, rtol=0, atol=1e-13 * np.abs(exact).max())
 
 
-def test_jacobian_product_is_linear_symmetric_and_has_the_diagonal_of_the_jacobian(kernels, rng):
-    m, P = kernels.system.problem.width, kernels.system.problem.num_directions
-    u, v = symmetric_direction(kernels, rng), symmetric_direction(kernels, rng)
-    product = kernels.product(kernels.state, 2.0 * u - 3.0 * v)
-    parts = 2.0 * kernels.product(kernels.state, u) - 3.0 * kernels.product(kernels.state, v)
-    np.testing.assert_allclose(product, parts, rtol=1e-12, atol=1e-13)
-    G = product[m * P : m * P + m * m].reshape(m, m)
-    np.testing.assert_array_equal(G, G.T)
-    np.testing.assert_array_equal(np.diag(G), 0.0)
-    diagonal = kernels.diagonal()
-    for at in (0, m * P - 1, kernels.state.size - 1):
-        column = kernels.product(kernels.state, np.eye(1, kernels.state.size, at)[0])
-        assert column[at] == pytest.approx(diagonal[at], rel=1e-12, abs=1e-14)
-
-
 def test_jacobian_diagonal_is_the_derivative_of_the_right_hand_side(kernels):
     """Central differences of the symmetric problem: G_ij and G_ji are one variable, G_ii = 1 is none."""
     m, P = kernels.system.problem.width, kernels.system.problem.num_directions

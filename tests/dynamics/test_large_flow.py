@@ -196,43 +196,6 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
     assert wrong[0] < 1.25 * wrong[1]
 
 
-@pytest.mark.kernels
-@pytest.mark.parametrize("seed", range(6))
-def test_partial_field_of_every_division_against_the_formula(seed):
-    rng = np.random.default_rng(seed)
-    asked = problem(m=6, P=3)
-    large = new_stepper(asked)
-    state = random_state(rng, 6, 9)
-    cluster = np.where(rng.random(6) < 0.5, rng.integers(0, 3, 6), -1)
-    fast = (cluster < 0) & (rng.random(6) < 0.5)
-    if seed == 0:
-        cluster[:], fast[:] = -1, True
-    elif seed == 1:
-        cluster[:], fast[:] = 0, False
-    elif seed == 2:
-        cluster[:], fast[:] = -1, False
-    parts = large._divider.assemble(fast, cluster, np.ones(6))
-    large.rows.fit(parts)
-    F, growth = np.full((6, 9), np.nan), np.full(6, np.nan)
-    large.rows.partial(state, F, growth)
-    together = (cluster[:, None] == cluster) & (cluster[:, None] >= 0)
-    mask = fast[None, :] | together
-    p = np.arange(3)
-    teacher_mask = ~np.isin(p, cluster)[None, :] | (cluster[:, None] == p)
-    expected = field(
-        asked.activation,
-        asked.teacher.coefficients,
-        np.eye(3, 9),
-        state.U,
-        state.log_norm,
-        mask=mask,
-        teacher_mask=teacher_mask,
-    )
-    # Measured 1e-15.
-    np.testing.assert_allclose(F, expected[0], atol=1e-14)
-    np.testing.assert_allclose(growth, expected[1], atol=1e-14)
-
-
 def dop853(rates, y, h):
     """One step of the pair, its stages, its error in both estimates and its dense output, from scipy's coefficients."""
     k = np.zeros((16, y.size))

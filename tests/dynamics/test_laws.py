@@ -1,7 +1,6 @@
 """The studies of scaling laws as commands and functions, at small sizes."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,6 @@ from matplotlib.figure import Figure
 import dynamics
 from dynamics.laws import finite_size, scaling, study, transfer
 from dynamics.laws.__main__ import main
-from dynamics.laws.scaling_laws import loss_against_width
 from dynamics.problem import Problem, Teacher
 from dynamics.report.laws import law_findings, plot_study
 from dynamics.runs.storage import load
@@ -78,18 +76,6 @@ def tail_left_by(problem):
     return left.sum()
 
 
-@pytest.mark.long
-def test_what_m_neurons_leave_on_a_spectrum_is_the_tail_and_that_of_the_coupled_flow():
-    """From the two starts each neuron learns the direction it is matched with; a thief would leave 10 % more."""
-    family = [(on_a_spectrum(m, seed), None) for seed in (0, 1) for m in (2, 4, 8)]
-    tails = np.array([tail_left_by(problem) for problem, _ in family]).reshape(2, 3)
-    for coupled, tolerance in ((False, 1e-14), (True, 1e-9)):
-        law = loss_against_width(study.solve_family(family, coupled=coupled, progress=False).datasets)
-        np.testing.assert_allclose(law.measured, tails, rtol=tolerance)
-        np.testing.assert_allclose(law.predicted, tails, rtol=1e-14)
-        assert law.asymptotic == -1.0
-
-
 def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectrum():
     """256 directions, 8 to 64 neurons, eight starts: within two errors of both."""
     widths = np.array([8, 11, 16, 23, 32, 45, 64])
@@ -97,33 +83,6 @@ def test_the_exponent_in_the_width_is_that_of_the_ideal_sum_whatever_the_spectru
     found, ideal = fit_runs(widths, tails), ideal_exponent(256, 1.0, "loss-width", ranks=(8.0, 64.0))
     assert abs(found.exponent - ideal.exponent) < 2.0 * np.hypot(found.standard_error, ideal.standard_error) < 0.2
     assert asymptotic_exponents(4, 1.0, alpha=0.25).loss_width == -1.0
-
-
-@pytest.mark.long
-def test_laws_on_a_spectrum_by_command(tmp_path, monkeypatch, capsys):
-    """Two errors hold T_p; the loss in time and samples is steeper than its limit, as at so few directions it must be."""
-    monkeypatch.setattr(scaling, "SPECTRUM", scaling.SPECTRUM._replace(dimensions=2))
-    target = tmp_path / "found.nc"
-    command = ["scaling", "--spectrum", "0.25", "--directions", "16", "--starts", "1", "--json", "--no-plot"]
-    assert main([*command, "--output", str(target)]) == 0
-    shown = capsys.readouterr()
-    assert re.search(r"11 problems by 99 matched pairs, about \d+ s: P = 16, 1 starts each", shown.err)
-    points = {point["law"]: point for point in json.loads(shown.out)["points"]}
-    limits = {
-        "L ~ t^x": -2 / 3,
-        "L ~ n^x, tuned step": -1 / 3,
-        "L ~ m^x": -1.0,
-        "L ~ compute^x": -0.4,
-        "T_p ~ p^x": 1.5,
-    }
-    assert {law: points[law]["asymptotic"] for law in limits} == pytest.approx(limits)
-    assert points["T ~ d^x"]["asymptotic"] == 0.75
-    assert abs(points["T_p ~ p^x"]["measured"] - 1.5) < 2.0 * points["T_p ~ p^x"]["error"]
-    for law in ("L ~ t^x", "L ~ n^x, tuned step", "L ~ compute^x"):
-        assert 1.0 < points[law]["measured"] / limits[law] < 2.5
-    stored = load(target)
-    assert Problem.from_dataset(stored).inputs == dynamics.Inputs.power_law(0.25)
-    assert "s_1/tr Sigma" in stored.attrs["scaling_notes"]
 
 
 def test_the_compute_frontier_by_command_with_the_coupled_flow(tmp_path, capsys):

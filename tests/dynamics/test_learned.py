@@ -142,23 +142,6 @@ def test_a_direction_is_learned_when_high_degrees_have_half_of_it(solve, given, 
         assert masses[int(np.argmax(at.times == times[p]))][p] == pytest.approx(a[p] / 2, abs=2e-7)
 
 
-def test_all_degrees_are_another_time():
-    """Shared degrees alone have half of a direction early: the mass by the whole kernel is a_p/2 there."""
-    problem = Problem(**HOMOGENEOUS, initial_overlaps=START)
-    at = dynamics.SaveAt.at([0.0, 60.0])
-    now, then = (
-        dynamics.solve_overlaps(each, save_at=at, method="explicit", **QUIET).learned_time.values
-        for each in (problem, replace(problem, learned_definition=ALL_DEGREES))
-    )
-    assert (then < now).all()
-    at = dynamics.SaveAt.at(np.sort(then))
-    full = dynamics.solve_overlaps(problem, save_at=at, method="explicit", **QUIET)
-    for p, time in enumerate(then):
-        C, n = (full[name].sel(time=time).values for name in ("teacher_overlap", "squared_norm"))
-        mass = n @ np.polynomial.polynomial.polyval(C[:, p], problem.activation.coefficients**2)
-        assert mass / np.sum(problem.activation.coefficients**2) == pytest.approx(problem.teacher.coefficients[p] / 2)
-
-
 @pytest.mark.parametrize("method", ["explicit", "bdf", "stiff", "gradient-descent"])
 def test_nothing_changes_where_low_degrees_are_0(method):
     """Bit for bit."""

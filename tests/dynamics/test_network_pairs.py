@@ -13,7 +13,6 @@ from dynamics.equations.network import network_kernels as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.normal_kernels import joint_excess
 from dynamics.equations.network.series import (
-    CENTRED,
     HEADER,
     HEADS,
     LIST,
@@ -150,25 +149,6 @@ def test_two_neurons_are_a_pair_in_both_orders_and_one_a_pair_with_itself(studen
             np.testing.assert_allclose(compute("mutual", c, a, b), expected, rtol=1e-13, atol=1e-15)
         own = [pair_mean(of(student), p, of(student), q, a[0], *a, *a) for p, q in ((0, 0), (1, 0), (1, 1), (2, 0))]
         np.testing.assert_allclose(compute("own", a=a), own, rtol=1e-13, atol=1e-15)
-
-
-@pytest.mark.slow_to_compile
-@pytest.mark.parametrize("student", ["erf", "relu"])
-def test_without_biases_the_means_are_those_with_biases_of_zero(student):
-    lean, full = kernels(student, centred=True), kernels(student)
-    assert (lean.source.numbers[CENTRED], full.source.numbers[CENTRED]) == (1.0, 0.0)
-    for n, s in enumerate(CORRELATIONS):
-        rho_a, rho_b = LENGTHS[n % 4], LENGTHS[(n + n // 4) % 4]
-        a, b, c = (rho_a**2, 0.0), (rho_b**2, 0.0), s * rho_a * rho_b
-        for link, teacher in enumerate(SOURCES[student], 1):
-            size_a, size_b = scales(student, *a), scales(teacher, *b)
-            size = [size_a[0] * size_b[0], size_a[1] * size_b[0], size_a[1] * size_b[1], size_a[2] * size_b[0]]
-            both = [k("pair", c, a, b, link) for k in (lean, full)]
-            if np.isfinite(both[1]).all():  # the delta of a jump in that of another is infinite
-                assert np.all(np.abs(both[0] - both[1]) <= 1e-14 * np.array(size))
-        mutual, x, y = lean("mutual", c, a, b), scales(student, *a), scales(student, *b)
-        size = [x[0] * y[0], x[1] * y[0], x[0] * y[1], x[1] * y[1], x[2] * y[0], x[0] * y[2]]
-        assert np.all(np.abs(mutual - full("mutual", c, a, b)) <= 1e-14 * np.array(size))
 
 
 def plane_mean(first, second, c, a, b):

@@ -64,15 +64,6 @@ def test_sweeps_take_the_steps_of_the_plain_method(case, monkeypatch):
 
 
 @pytest.mark.usefixtures("swept")
-def test_times_of_h4_are_the_reference():
-    question = problem("he4", None, (1.0,), None, dimension=32)
-    flow = solve(question, 52.0, particles=8192, keep="summary", rtol=1e-3)
-    np.testing.assert_allclose(flow.loss_level_time, [4.532002, 51.53849], rtol=1e-6)
-    # The field of the steps before is a good guess.
-    assert flow.attrs["sweeps"] < 2.5 * (flow.attrs["steps_accepted"] + flow.attrs["steps_rejected"])
-
-
-@pytest.mark.usefixtures("swept")
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     question, made = problem("he4", None, (1.0,), None), []
     workers = particle_stepper.Workers

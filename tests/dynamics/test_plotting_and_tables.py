@@ -9,7 +9,6 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.report import flows as plotting
 from dynamics.report.findings import find_findings
 
 
@@ -127,24 +126,6 @@ def test_overlap_figures_need_a_history(flow, ax):
     bare = flow.drop_vars("teacher_overlap")
     with pytest.raises(ValueError, match="must hold an overlap history"):
         dynamics.plot_emergence(bare, ax)
-
-
-def test_summary_figure_is_written_for_results_with_and_without_history(flow, tmp_path):
-    plotting.summary_figure(flow).savefig(tmp_path / "with.png")
-    plotting.summary_figure(flow.drop_vars("teacher_overlap")).savefig(tmp_path / "without.svg")
-    assert (tmp_path / "with.png").stat().st_size > 10_000
-    assert "loss" in (tmp_path / "without.svg").read_text()
-
-
-def test_table_shows_measured_beside_predicted_times(flow):
-    text = find_findings(flow).as_text({})
-    assert text.startswith("Reached its end.")
-    rows = text.partition("\n\n")[2].splitlines()
-    assert rows[1].split()[0] == "1"
-    assert float(rows[1].split()[4]) == pytest.approx(float(flow.emergence_time[0]), rel=1e-4)
-    assert "learned: 6 of 6 directions" in text
-    assert "; sum formula at this size -" in text
-    assert "; asymptotic -1.000" in text
 
 
 def test_json_has_null_where_there_is_no_number(flow):

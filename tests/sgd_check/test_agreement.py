@@ -205,21 +205,6 @@ def test_a_wrong_loss_leaves_its_band_but_not_the_verdict(escape_flow, escape_ru
     assert attrs["verdict"] == "agree"
 
 
-def test_survival_steps_down_at_the_emergences(tree, escape_runs):
-    comparison = tree["comparison"].to_dataset()
-    assert comparison["survival"].dims == ("direction", "time")
-    emerged = escape_runs["emergence_time"].values
-    for p in range(2):
-        share = [(emerged[:, p] > t).mean() for t in comparison["time"].values]
-        np.testing.assert_allclose(comparison["survival"].values[p], share, atol=1e-12)
-    inside = (comparison["survival"] > 0) & (comparison["survival"] < 1)
-    assert (comparison["survival_low"] < comparison["survival"]).where(inside, True).all()
-    assert (comparison["survival"] < comparison["survival_high"]).where(inside, True).all()
-    assert float(abs(comparison["survival"] - comparison["predicted_survival"]).max()) < 0.25
-    np.testing.assert_allclose(comparison["log_scatter"], np.log(emerged).std(axis=0, ddof=1), rtol=1e-12)
-    assert (abs(comparison["log_scatter"] / comparison["expected_scatter"] - 1) < 0.4).all()
-
-
 @pytest.mark.statistical
 def test_a_sample_is_a_prediction_and_thirty_percent_are_seen(escape_runs):
     """False-alarm rate of the first verdict: 1 %, with fixed seeds."""

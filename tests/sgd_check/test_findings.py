@@ -10,7 +10,6 @@ import sgd_check
 from dynamics.report.findings import find_findings
 from hermite.text.messages import rounded
 from sgd_check.report.findings import time_rows
-from sgd_check.studies.complexity import sample_complexity
 
 
 @pytest.fixture(scope="module")
@@ -126,16 +125,6 @@ def test_unfinished_runs_go_on_by_their_command(tools, tmp_path):
     page = read_page(dynamics.write_report(file, tmp_path / "page.html"))
     assert page.text("strong")[0].startswith("Unfinished")
     assert page.text("code") == [f"python -m sgd_check.run PREDICTION --resume {file}"]
-
-
-def test_a_study_of_sgd_shows_points_and_fits(written):
-    study = sample_complexity(information_exponents=[3], dimensions=[16, 24], rate=0.02, seeds=3, progress=False)
-    page = written(study)
-    assert [row["d"] for row in page.tables["Points"]] == ["16", "24"]
-    fit = page.tables["Fits"][0]
-    found = float(study["exponent"][0, 0]), float(study["exponent_error"][0, 0])
-    assert (fit["exponent"], fit["standard error"]) == rounded(*found)
-    assert len(page.images) == 1
 
 
 def test_the_two_studies_of_transfer_are_told_apart(monkeypatch):

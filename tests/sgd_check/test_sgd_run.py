@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -22,16 +21,6 @@ def prediction(tools, tmp_path):
 
 
 QUICK = ["--learning-rate", "2e-4", "--steps", "1500", "--seeds", "4"]
-
-
-def test_the_command_as_a_process(prediction):
-    command = [sys.executable, "-m", "sgd_check.run", str(prediction), *QUICK, "--json"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    result = json.loads(found.stdout)
-    assert result["stop_reason"] == "reached_end"
-    assert result["output"] == str(prediction.with_name("prediction-sgd.nc"))
-    assert "Traceback" not in found.stderr
 
 
 def head_of_table(printed):

@@ -1,6 +1,5 @@
 """Frames of orthogonal neurons under SGD: the step in closed form against polar factors, accepted numbers, verdicts."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,6 @@ from engine_state import weights_of
 
 import dynamics
 import sgd_check
-from dynamics.runs.storage import load_tree
 from dynamics.theory import frame_escape
 from dynamics.theory.quadratic import steps_to_align
 from sgd_check.engines import EngineOptions, make_engine
@@ -188,38 +186,6 @@ def test_verdict_of_times_of_alignment(tmp_path):
     # Two engines are two samples of one law.
     others = sgd_check.simulate(asked, learning_rate=rate, steps=int(time / rate), seeds=range(50, 98), progress=False)
     assert sgd_check.compare(others, runs)["comparison"].attrs["theory"] == "sample"
-
-
-@pytest.mark.long
-def test_a_file_of_a_frame_is_checked_by_the_command(tmp_path, monkeypatch, capsys):
-    from dynamics import solve
-    from sgd_check.report.figures import plot_comparison
-    from sgd_check.run.__main__ import main
-
-    monkeypatch.chdir(tmp_path)
-    size = ["--directions", "3", "--width", "2", "--dimension", "200", "--seed", "1", "--no-plot", "--quiet"]
-    assert solve.main(["--model", "quadratic", "--student", "stiefel", *size, "--output", "frame.nc"]) == 0
-    chosen = ["--learning-rate", "2e-4", "--steps", "12000", "--seeds", "48"]
-    assert main(["frame.nc", *chosen, "--json", "--no-plot"]) == 0
-    told = capsys.readouterr()
-    assert "The mean step of frames of orthogonal neurons does not close." in told.err
-    found = json.loads(told.out)
-    assert (found["verdict"], found["theory"]) == ("agree", "flow")
-    tree = load_tree(tmp_path / "frame-sgd.nc")
-    file = dynamics.load("frame.nc")
-    np.testing.assert_array_equal(tree["prediction"].emergence_time, file.aligned_time)
-    words = [text for axes in plot_comparison(tree).axes for text in (axes.get_xlabel(), axes.get_ylabel())]
-    assert {"predicted alignment time", "alignment time in SGD", "share of runs without alignment"} <= set(words)
-    page = dynamics.write_report(tree, tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Alignment times of SGD against prediction" in page
-    assert "Emergence times" not in page
-    # The same by one call, with choices of its own.
-    tree = sgd_check.check(dynamics.Problem.from_dataset(file), seeds=24, theory="flow", directions=1, progress=False)
-    assert tree["comparison"].attrs["verdict"] == "agree"
-    # Neurons of other students have times of their own.
-    assert solve.main(["--model", "quadratic", *size, "--output", "free.nc"]) == 0
-    assert main(["free.nc"]) == 2
-    assert "must have times of single neurons for the homogeneous student" in capsys.readouterr().err
 
 
 def test_what_frames_cannot_do():

@@ -11,10 +11,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import sgd_check
-from dynamics.problem import Problem, Teacher
+from dynamics.problem import Teacher
 from dynamics.runs.storage import load, save
 from dynamics.theory import learning_rates
-from dynamics.theory.fits import fit_slope, inverse_fit
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies import complexity, discretisation
@@ -41,17 +40,6 @@ def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
     assert sum(taken) * eta <= found.time.max() * complexity.TIME_RATIO + 2 * eta
     # Runs that have escaped are not counted any more: the sum is that of the single escapes.
     assert sum(stretches) == pytest.approx(found.time.sum() / eta, rel=complexity.TIME_RATIO - 1)
-
-
-def test_slope_and_its_error_are_those_of_the_drawn_points(rng):
-    d = np.array([32.0, 64.0, 128.0, 256.0])
-    errors = np.array([0.3, 0.2, 0.1, 0.05])
-    draws = [fit_slope(d, 3.0 * np.log(d) + errors * rng.standard_normal(4), errors) for _ in range(4000)]
-    slopes = np.array([fit.exponent for fit in draws])
-    # Four thousand draws: the deviation is known to 1.1 %, the mean to 1.6 % of it; five of those.
-    assert slopes.std() == pytest.approx(draws[0].standard_error, rel=0.06)
-    assert slopes.mean() == pytest.approx(3.0, abs=0.08 * draws[0].standard_error)
-    assert np.isnan(fit_slope(d, [1.0, np.nan, np.nan, np.nan]).exponent)
 
 
 @pytest.mark.parametrize("k", [3, 4])
@@ -83,20 +71,6 @@ def test_samples_to_a_loss_are_those_of_the_decoupled_flow():
     # At a vanishing step there is no noise to wait for.
     np.testing.assert_allclose(needed, without, rtol=1e-6)
     np.testing.assert_allclose(learned, np.broadcast_to(flow, (2, 6)), rtol=1e-6)
-
-
-def test_the_ideal_sum_tends_to_the_asymptotic_exponent():
-    """Not at P = 64, but at P = 4096: exponents of theory alone, without a run."""
-    small = discretisation.unstable_discretisation.prepare(
-        large_directions=64, large_dimension=4096, directions=4, dimension=16
-    )
-    values = small.large.problem.teacher.coefficients[small.large.targets - 1] ** -2.0
-    off = inverse_fit(learning_rates.target_losses(small.large.problem, small.large.targets), values)[0]
-    teacher = Teacher.power_law(4096, 1.0)
-    large = Problem(activation="he4", teacher=teacher, width=1, dimension=4096)
-    targets = np.unique(np.geomspace(8, 256, 16).round().astype(int))
-    near = inverse_fit(learning_rates.target_losses(large, targets), teacher.coefficients[targets - 1] ** -2.0)
-    assert abs(near[0] + 0.5) < 0.03 < abs(off + 0.5)
 
 
 @pytest.mark.statistical
