@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gaussian_rules import gauss_rule
 from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
@@ -397,8 +398,7 @@ def test_means_of_a_polynomial_hold_at_every_degree():
     """E σ(√v z)² against Gauss–Hermite quadrature for h_13, beyond the degrees of the other tests."""
     problem = some_problem("he13", 1, 1, size=0.8)
     system = CommitteeSystem(problem)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    measure = weights / weights.sum()
+    nodes, measure = gauss_rule(60)
     S = system.unpack(system.initial_state)[1]
     found = system._link.products(np.array([[S[0, 0]]]))[0, 0]
     values = polynomials.series_value(problem.activation.coefficients, math.sqrt(S[0, 0]) * nodes)

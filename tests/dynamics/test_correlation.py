@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from gaussian_rules import gauss_rule
 from scipy import special
 
 import dynamics
@@ -58,8 +59,7 @@ def test_the_closed_drift_is_the_mean_of_the_gradient(given, smoothing, d):
     """The kernel g_λ and the table ψ are derived apart; Gauss' rules join them, in whichever basis y is written."""
     asked = problem(smoothing=smoothing, d=d, label_noise=0.3, **given)
     table, means, a = gradient_table(asked), step_means(asked), asked.teacher.coefficients[0]
-    nodes, weights = np.polynomial.hermite_e.hermegauss(16)
-    weights = weights / weights.sum()
+    nodes, weights = gauss_rule(16)
     squares, shares = chi_square_rule(d - 2, 12)
     z, v, chi = np.meshgrid(nodes, nodes, squares, indexing="ij")
     mass = weights[:, None, None] * weights[:, None] * shares

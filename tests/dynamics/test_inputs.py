@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from gaussian_rules import gauss_grid
 from weight_space import population_loss
 
 import dynamics
@@ -124,9 +125,8 @@ def test_the_loss_is_that_of_the_functions():
     asked = problem(
         inputs=dynamics.Inputs(s), dimension=2, initial_weights=weights, activation={2: 0.5, 3: 0.8, 4: 0.6}
     )
-    nodes, mass = np.polynomial.hermite_e.hermegauss(12)
-    g = np.stack(np.meshgrid(nodes, nodes, indexing="ij")).reshape(2, -1)
-    x, mass = np.sqrt(s)[:, None] * g, np.outer(mass, mass).ravel() / mass.sum() ** 2
+    g, mass = gauss_grid(12, 2)
+    x = np.sqrt(s)[:, None] * g.T
     n = np.sum(s * weights**2, axis=1)
     student = n @ asked.activation.value(weights @ x / np.sqrt(n)[:, None])
     teacher = TEACHER.coefficients @ asked.activation.value(np.diag(s**-0.5) @ x)

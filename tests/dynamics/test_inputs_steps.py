@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from gaussian_rules import gauss_grid
 from weight_space import population_loss
 
 import dynamics
@@ -31,9 +32,8 @@ def growth_of_mean_squares(link, a, s, batch):
 
     By a Gauss rule in all d coordinates, on all products of two deviations of the L neurons.
     """
-    x, w = np.polynomial.hermite_e.hermegauss(12)
-    g = np.stack(np.meshgrid(*[x] * s.size, indexing="ij")).reshape(s.size, -1)
-    mass = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * s.size, indexing="ij")).reshape(s.size, -1), axis=0)
+    g, mass = gauss_grid(12, s.size)
+    g = g.T
     gradient = np.array([np.sqrt(c) * link.derivative(g[p]) * g for p, c in enumerate(a)])
     for p, c in enumerate(a):
         gradient[p, p] = 2.0 * np.sqrt(c) * link.value(g[p])
@@ -102,9 +102,8 @@ def moments_of_a_step(asked, weights, batch):
     """Return E ΔŴ/η, and E ΔŴ_l ΔŴ_lᵀ/η² of every axis, by a Gauss rule in R^d; weights (m, d) are whitened."""
     link, d = asked.activation, asked.dimension
     s = asked.inputs.eigenvalues_of_axes(d)
-    x, w = np.polynomial.hermite_e.hermegauss(2 * link.order + 2)
-    g = np.stack(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1)
-    mass = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * d, indexing="ij")).reshape(d, -1), axis=0)
+    g, mass = gauss_grid(2 * link.order + 2, d)
+    g = g.T
     rho = np.linalg.norm(weights, axis=1)[:, None]
     z, rows = weights @ g / rho, asked.teacher.directions
     labels = asked.teacher.coefficients @ link.value(g[: asked.num_directions] if rows is None else rows @ g)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import netCDF4
 import numpy as np
 import pytest
+from gaussian_rules import gauss_grid, gauss_rule
 from public_face import run_command
 
 import dynamics
@@ -25,10 +26,8 @@ HIGH = {3: 0.6, 4: 0.5, 6: 0.3}
 
 def mass_by_quadrature(link, C, n):
     """Σ_i n_i E[f(u_i·x) f(θ_p·x)]/E f², f the link without its projections on 1, z and z², by a rule in a plane."""
-    z, weights = np.polynomial.hermite_e.hermegauss(24)
-    weights = weights / weights.sum()
-    first, second = (grid.ravel() for grid in np.meshgrid(z, z))
-    measure = np.outer(weights, weights).ravel()
+    z, weights = gauss_rule(24)
+    (first, second), measure = gauss_grid(24, 2)[0].T, gauss_grid(24, 2)[1]
 
     def high(at):
         """Return the link less its best polynomial of degree 2; the rest is orthogonal to all polynomials of degree 2."""

@@ -1,11 +1,11 @@
 """Noise of the time at which a direction is learned: moves of single samples by autograd, and its known limits."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
+from gaussian_rules import gauss_grid
 from scipy.integrate import solve_ivp
 from shared_links import MIXED
 
@@ -36,9 +36,7 @@ def moves_of_samples(problem):
     Samples are the nodes of a Gauss rule in R³, with both values of a label noise ±τ: all means are exact.
     """
     overlap, norm = problem.start().teacher_overlap[0, 0], math.sqrt(problem.start().squared_norm[0])
-    nodes, shares = np.polynomial.hermite_e.hermegauss(12)
-    x = torch.tensor(list(itertools.product(nodes, repeat=3)))
-    share = torch.tensor([math.prod(each) for each in itertools.product(shares / shares.sum(), repeat=3)])
+    x, share = (torch.tensor(part) for part in gauss_grid(12, 3))
     c = problem.activation.coefficients
 
     def link(z):

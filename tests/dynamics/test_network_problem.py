@@ -8,18 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import xarray as xr
+from gaussian_rules import gauss_grid
 
 import dynamics
 from dynamics import Problem, SaveAt, Student, Teacher, solve_committee, solve_network
 from dynamics.runs.dataset import make_dataset
 from dynamics.sweeps.grid import changed_problem
-
-
-def quadrature(span, count=14):
-    """Nodes (n, span) and weights of the Gaussian mean, exact for polynomials of degree below 2 count per axis."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    grid = np.array(list(itertools.product(nodes, repeat=span)))
-    return grid, np.prod(list(itertools.product(weights / weights.sum(), repeat=span)), axis=1)
 
 
 def hermite(j, z):
@@ -31,7 +25,7 @@ def hermite(j, z):
 )
 def test_components_are_gaussian_means(text):
     target = Teacher.polynomial(text).target
-    x, weight = quadrature(target.span)
+    x, weight = gauss_grid(14, target.span)
     values = target.value(x)
     assert weight @ values == pytest.approx(target.mean, abs=1e-12)
     total = target.mean**2

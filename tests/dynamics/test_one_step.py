@@ -1,12 +1,12 @@
 """One step of SGD: exact moments against quadrature over x, rational arithmetic, autograd, and known limits."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
 import sympy
 import torch
+from gaussian_rules import gauss_grid, gauss_rule
 from weight_space import population_loss
 
 from dynamics.problem import Problem, Teacher
@@ -37,16 +37,6 @@ def theta_of(problem):
     return theta
 
 
-@cache
-def gaussian_grid(points, dimension):
-    nodes, weights = np.polynomial.hermite_e.hermegauss(points)
-    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * dimension, indexing="ij")], axis=1)
-    product = np.ones(1)
-    for _ in range(dimension):
-        product = np.multiply.outer(product, weights / math.sqrt(2 * math.pi)).ravel()
-    return x, product
-
-
 def gradients(problem, weights, x):
     """Error ē and gradients ∇_i at each point, written in R^d."""
     c = problem.activation.coefficients
@@ -61,7 +51,7 @@ def gradients(problem, weights, x):
 
 def by_quadrature(problem, weights):
     """Exact for polynomials: Gauss-Hermite in every direction of R^d, with points for degree 4 K + 2."""
-    x, measure = gaussian_grid(2 * problem.activation.order + 2, problem.dimension)
+    x, measure = gauss_grid(2 * problem.activation.order + 2, problem.dimension)
     error, gradient = gradients(problem, weights, x)
     drift = np.einsum("x,x,xik->ik", measure, error, gradient)
     flat = gradient * np.sqrt(measure * (error**2 + problem.label_noise**2))[:, None, None]
@@ -103,7 +93,7 @@ def test_many_neurons_and_directions_equal_quadrature_over_x(link):
 
 def test_a_minibatch_equals_quadrature_over_two_samples():
     problem, weights = some_problem({2: 0.7, 3: 0.5}, 2, 1, 1, 1)
-    x, measure = gaussian_grid(8, 1)
+    x, measure = gauss_grid(8, 1)
     error, gradient = gradients(problem, weights, x)
     steps = error[:, None, None] * gradient
     mean = 0.5 * (steps[:, None] + steps[None])
@@ -262,10 +252,9 @@ def test_the_limit_of_the_converged_pair_at_finite_dimension(k, d):
     """
     a = 0.7
     problem = Problem(activation={k: 1.0}, teacher=Teacher([a]), width=1, dimension=d)
-    z, weights = np.polynomial.hermite_e.hermegauss(2 * k + 2)
+    z, mean = gauss_rule(2 * k + 2)
     c = problem.activation.coefficients
     value, slope = polynomials.series_value(c, z), polynomials.series_derivative(c, z)
-    mean = weights / math.sqrt(2 * math.pi)
     limit = 2 * k / (a * ((d + 1) * mean @ slope**4 + 4 * mean @ (value * slope) ** 2))
     assert growth(problem, limit * d * (1 - 1e-9), d) < 0 < growth(problem, limit * d * (1 + 1e-9), d)
 

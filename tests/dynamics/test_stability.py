@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from gaussian_rules import gauss_grid
 
 import dynamics
 import hermite
@@ -41,13 +42,6 @@ def growth_in_weights(g, probability, rate, batch):
     return step
 
 
-def nodes(dimension, count):
-    z, weight = np.polynomial.hermite_e.hermegauss(count)
-    x = np.stack(np.meshgrid(*[z] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
-    p = np.prod(np.stack(np.meshgrid(*[weight] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension), axis=1)
-    return x, p / p.sum()
-
-
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize(
     ("student", "a", "rows", "d"),
@@ -69,7 +63,7 @@ def test_second_moments_grow_from_the_limit_on(student, a, rows, d, batch):
     lengths = np.sqrt(a) if student == "homogeneous" else np.ones(len(a))
     weights = np.zeros((len(a), d))
     weights[:, : directions.shape[1]] = lengths[:, None] * directions
-    x, probability = nodes(d, 10)
+    x, probability = gauss_grid(10, d)
     g = gradients(student, link, weights, x)
     # Parameters that change nothing stay as they are: the factor 1 of theirs is left out.
     values, axes = np.linalg.eigh(g.T @ (probability[:, None] * g))

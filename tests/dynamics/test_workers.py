@@ -1,12 +1,25 @@
-"""Threads that share a pass: every row is done once, nobody who sleeps is waited for, and faults are told."""
+"""What steps share: threads, views of arrays, products of a few rows, recorded operations."""
 
+import contextlib
+import os
+import subprocess
+import sys
 import threading
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
+from dynamics import cores
 from dynamics.cores import one_of_the_runs, runs_at_once
-from dynamics.threads import Workers
+from dynamics.equations.field import overlaps_of_rows, sums_of_others
+from dynamics.integrators.device import Replay
+from dynamics.kernels.cache import is_interpreted
+from dynamics.kernels.jit import cube, entry, matrix, row_part, vector
+from dynamics.kernels.products import product, product_until
+from dynamics.threads import STOP, Workers
 
 ROWS, COLUMNS = 1000, 100
 CUTS = np.array([0, 10, 300, 310, 555, 800, 990, ROWS])
@@ -73,3 +86,207 @@ def test_runs_at_once_have_their_part_of_the_threads():
                 each.__exit__(None, None, None)
         assert len(work.parts) == parts
     assert runs_at_once() == 1
+
+
+@entry
+def number_parts(flat, whole, times):
+    for _ in range(times):
+        part, block, row, layers = (
+            vector(flat, 2, 3),
+            matrix(flat, 6, 2, 3),
+            row_part(whole, 1, 1, 2),
+            cube(flat, 12, 2, 1, 2),
+        )
+        for k in range(part.size):
+            part[k] = k
+        for k in range(row.size):
+            row[k] = 5 + k
+        for i in range(2):
+            for j in range(block.shape[1]):
+                block[i, j] = 10 * i + j
+            for j in range(layers.shape[2]):
+                layers[i, 0, j] = 20 + 2 * i + j
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("kind", ["f8", "f4", "i8"])
+def test_views_are_those_of_numpy_and_keep_no_reference(kind):
+    flat, whole = np.full(16, -1, dtype=kind), np.full((3, 4), -1, dtype=kind)
+    before = sys.getrefcount(flat), sys.getrefcount(whole)
+    number_parts(flat, whole, 1 if is_interpreted() else 1000)
+    assert (sys.getrefcount(flat), sys.getrefcount(whole)) == before
+    np.testing.assert_array_equal(flat, [-1, -1, 0, 1, 2, -1, 0, 1, 2, 10, 11, 12, 20, 21, 22, 23])
+    np.testing.assert_array_equal(whole, [[-1] * 4, [-1, 5, 6, -1], [-1] * 4])
+
+
+@entry
+def multiply(left, right, out, sizes):
+    product_until(left, right, out, sizes)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (3, 4, 5), (7, 2, 9), (0, 3, 2), (3, 0, 2)])
+def test_products_are_those_of_numpy(rng, m, k, n, dtype):
+    left, right = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((n, k)).astype(dtype)
+    out = np.full((m, n), np.nan, dtype=dtype)
+    product(left, right.T, out)
+    np.testing.assert_allclose(out, left @ right.T, rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+@pytest.mark.kernels
+def test_products_stop_where_the_step_is_given_up():
+    left, right = np.ones((3, 40_000)), np.ones((40_000, 1))
+    whole, sizes = np.full((3, 1), np.nan), np.array([1, STOP])
+    # A single call of BLAS is short and not cut.
+    multiply(left, right, whole, sizes)
+    np.testing.assert_array_equal(whole, 40_000.0)
+    left, right, out = np.ones((30, 6000)), np.ones((6000, 6000)), np.full((30, 6000), np.nan)
+    multiply(left, right, out, sizes)
+    assert np.isnan(out).all()
+
+
+#: Rows, others and columns: pairs and fours that are whole or not, parts of 512 columns that are whole or not.
+SHAPES = [(1, 1, 1), (1, 4, 7), (2, 3, 16), (3, 5, 31), (4, 8, 512), (5, 2, 513), (8, 13, 600), (7, 6, 1030)]
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("shape", SHAPES, ids="{0[0]} rows, {0[1]} others, {0[2]} columns".format)
+@pytest.mark.parametrize("by_blas", [False, True], ids=["loops", "BLAS"])
+@pytest.mark.parametrize("precision", [np.float64, np.float32], ids=["double", "single"])
+def test_products_of_a_few_rows(shape, precision, by_blas, rng):
+    count, number, columns = shape
+    rows, others, weights = (
+        rng.standard_normal(size).astype(precision) for size in ((count, columns), (number, columns), (count, number))
+    )
+    overlap, force = np.full((count, number), np.nan, precision), np.full((count, columns), np.nan, precision)
+    overlaps_of_rows(by_blas, rows, others, overlap)
+    sums_of_others(by_blas, weights, others, force)
+    check(overlap, rows, others.T)
+    check(force, weights, others)
+
+
+def check(found, left, right):
+    """A sum of N products is wrong by at most N roundings of the sum of their magnitudes."""
+    exact, magnitude = left.astype(np.float64), np.abs(left).astype(np.float64)
+    bound = left.shape[1] * np.finfo(found.dtype).eps * (magnitude @ np.abs(right))
+    assert (np.abs(found - exact @ right) <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("kernels", "has_small"),
+    [
+        (["SkylakeX", "Cooperlake"], True),
+        (["SapphireRapids"], True),
+        (["SkylakeX", "Haswell"], False),
+        (["Zen"], False),
+        ([], False),
+    ],
+)
+def test_only_avx512_kernels_of_blas_multiply_without_copies(kernels, has_small, monkeypatch):
+    libraries = [{"internal_api": "openblas", "architecture": name} for name in kernels]
+    libraries.append({"internal_api": "openmp"})
+    monkeypatch.setattr(cores, "find_blas", lambda: SimpleNamespace(info=lambda: libraries))
+    assert cores.has_kernels_for_small_matrices() == has_small
+
+
+def test_blas_is_asked_for_its_kernels_not_the_processor():
+    """OpenBLAS is told to use the kernels of AVX2, which every processor with AVX-512 can run as well."""
+    script = "from dynamics.cores import has_kernels_for_small_matrices as has; print(has())"
+    environment = {**os.environ, "OPENBLAS_CORETYPE": "Haswell"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+class Stream:
+    """A stream that can be waited for."""
+
+    def __init__(self, calls=None):
+        self.calls = [] if calls is None else calls
+
+    def wait_stream(self, other):
+        assert other is not self
+        self.calls.append("wait")
+
+
+def recorder(calls, work):
+    """Return what stands for torch: work is written down, and run unless it is recorded; a replay runs it."""
+    recording = threading.local()
+
+    @contextlib.contextmanager
+    def noted(name):
+        calls.append(f"enter {name}")
+        recording.now = name == "thread_local"
+        yield
+        recording.now = False
+        calls.append(f"leave {name}")
+
+    def worked():
+        calls.append("work")
+        if not recording.now:
+            work()
+
+    def replayed():
+        calls.append("replay")
+        work()
+
+    cuda = SimpleNamespace(
+        device=lambda _: contextlib.nullcontext(),
+        Stream=lambda: Stream(calls),
+        current_stream=lambda: Stream(calls),
+        stream=lambda _: noted("stream"),
+        CUDAGraph=lambda: SimpleNamespace(replay=replayed),
+        graph=lambda _, capture_error_mode: noted(capture_error_mode),
+    )
+    return SimpleNamespace(cuda=cuda), worked
+
+
+def test_operations_are_run_once_and_recorded_once_before_they_are_replayed():
+    calls = []
+    replay = Replay(*_arguments(calls, lambda: None))
+    replay()
+    replay()
+    warm_up = ["wait", "enter stream", "work", "leave stream", "wait"]
+    assert calls == [*warm_up, "enter thread_local", "work", "leave thread_local", "replay", "replay"]
+
+
+def test_the_run_before_the_recording_leaves_no_trace_in_what_is_kept():
+    weights, layers = torch.zeros(2), torch.ones(3)
+
+    def work():
+        weights.add_(1.0)
+        layers.mul_(2.0)
+
+    replay = Replay(*_arguments([], work), [weights, layers])
+    for count in (1, 2):
+        replay()
+        assert weights.tolist() == [count] * 2
+        assert layers.tolist() == [2.0**count] * 3
+
+
+def test_one_thread_records_at_a_time():
+    working, start = [], threading.Barrier(2)
+
+    def begin():
+        replay = Replay(module, "cuda", slow)
+        start.wait()
+        replay()
+
+    def slow():
+        working.append(threading.get_ident())
+        time.sleep(0.05)
+        worked()
+
+    module, worked = recorder([], lambda: None)
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    first, second, third, fourth = working
+    assert first == second != third == fourth
+
+
+def _arguments(calls, work):
+    module, worked = recorder(calls, work)
+    return module, "cuda", worked

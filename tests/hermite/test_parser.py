@@ -1,12 +1,25 @@
-"""The parser of formulas: what it reads, and that it refuses everything else in one sentence."""
+"""Text: formulas that are read or refused, series that survive text, and words of a command that begin with a minus."""
 
 import re
 import time
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import sympy
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hermite.text.formulas import hermite_polynomial, normalise, parse, variable
+from hermite.text.command_line import PlainParser, UsageError, command_parser
+from hermite.text.formulas import (
+    format_series,
+    hermite_polynomial,
+    normalise,
+    parse,
+    read_series,
+    series_as_text,
+    variable,
+)
 
 z = variable()
 
@@ -111,3 +124,85 @@ def test_unknown_sympy_function_is_refused_with_the_menu():
         normalise(sympy.gamma(z))
     with pytest.raises(ValueError, match=r"contains I, which is not one of"):
         normalise(sympy.I * z)
+
+
+finite = st.floats(min_value=-1e20, max_value=1e20, allow_nan=False).filter(lambda value: abs(value) > 1e-20)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ({4: 0.8, 6: 0.6}, "0.8 h4 + 0.6 h6"),
+        ({0: -1.5, 1: -1, 3: 1}, "-1.5 - h1 + h3"),
+        ({2: Fraction(4, 5)}, "4/5 h2"),
+        ({3: "1 + sqrt(2)"}, "(1 + sqrt(2)) h3"),
+        ({3: "1e-05", 4: "-2e-07"}, "1e-05 h3 - 2e-07 h4"),
+        ({}, "0"),
+    ],
+)
+def test_series_is_written_as_mathematics(terms, expected):
+    assert format_series(terms) == expected
+
+
+@given(st.dictionaries(st.integers(0, 300), finite, min_size=1, max_size=8))
+def test_floats_survive_the_round_trip_through_text(terms):
+    coefficients = np.zeros(max(terms) + 1)
+    for degree, value in terms.items():
+        coefficients[degree] = value
+    text = series_as_text(coefficients)
+    assert {degree: float(value) for degree, value in read_series(text).items()} == terms
+
+
+def test_series_too_long_for_text_is_none():
+    assert series_as_text(np.full(301, 0.1)) is None
+    assert series_as_text(np.zeros(3)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "tanh(z)", "h4^2", "3", "h4 h6", "He4", "0.8*h4(z) 0.6*h6(z)", "h4(z)*2", "1/0*h2(z)", "h4(z) +"]
+)
+def test_anything_else_is_left_to_the_parser(text):
+    assert read_series(text) is None
+
+
+@pytest.fixture
+def parser():
+    parser = command_parser("hermite.exponents", "about", "", PlainParser)
+    parser.add_argument("link")
+    parser.add_argument("--weights")
+    parser.add_argument("--plot", nargs="?", const="shown")
+    parser.add_argument("--json", action="store_true")
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["-h4(z)"], {"link": "-h4(z)"}),
+        (["--weights", "-1,0.5", "relu"], {"link": "relu", "weights": "-1,0.5"}),
+        (["relu", "--weights", "-,0,1"], {"link": "relu", "weights": "-,0,1"}),
+        (["--weights", "-z", "relu"], {"link": "relu", "weights": "-z"}),
+        (["--weights", "-", "relu"], {"link": "relu", "weights": "-"}),
+        (["--json", "-2*h3(z)", "--weights", "-x1+x2"], {"link": "-2*h3(z)", "json": True, "weights": "-x1+x2"}),
+        (["relu", "--plot", "-1.png"], {"link": "relu", "plot": "-1.png"}),
+        (["--weights=-1", "--", "-z"], {"link": "-z", "weights": "-1"}),
+        (["relu", "--plot"], {"link": "relu", "plot": "shown"}),
+    ],
+)
+def test_a_word_with_a_minus_that_is_no_flag_is_a_value(parser, words, found):
+    empty = {"link": None, "weights": None, "plot": None, "json": False, "version": None}
+    assert vars(parser.parse_args(words)) == empty | found
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["relu", "-o"], "unrecognized arguments: -o"),
+        (["relu", "--wieghts", "1"], "Did you mean '--weights'"),
+        (["relu", "--weights", "--json"], "argument --weights: expected one argument"),
+        (["relu", "-3"], "unrecognized arguments: -3"),
+    ],
+)
+def test_what_is_no_value_is_refused(parser, words, sentence):
+    with pytest.raises(UsageError, match=sentence.replace("?", "[?]")):
+        parser.parse_args(words)

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from engine_state import weights_of
+from gaussian_rules import gauss_grid
 from processes import interrupt_run
 from scipy import stats
 
@@ -44,9 +45,7 @@ def run(problem, rate, steps, seeds, **more):
 
 def law_by_quadrature(problem, W, batch, points):
     """Mean and covariance of e ∇ over a tensor Gauss-Hermite rule in all visible axes, from σ and σ' alone."""
-    y, w = np.polynomial.hermite_e.hermegauss(points)
-    x = np.stack(np.meshgrid(*[y] * W.shape[1], indexing="ij"), axis=-1).reshape(-1, W.shape[1])
-    weight = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * W.shape[1], indexing="ij")), axis=0).ravel()
+    x, weight = gauss_grid(points, W.shape[1])
     link, rho = problem.activation, np.linalg.norm(W, axis=1)
     z = x @ (W / rho[:, None]).T
     rows = (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from engine_state import drawn_samples, samples_of, weights_of
+from gaussian_rules import gauss_grid
 from processes import interrupt_run
 
 import dynamics
@@ -288,11 +289,7 @@ def moments(problem, record):
     M = record.teacher_overlap.values * np.sqrt(n)[:, None]
     Q = record.student_overlap.values * np.sqrt(np.outer(n, n))
     w = np.concatenate([M, np.linalg.cholesky(Q - M @ M.T)], axis=1)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
-    x = np.stack(np.meshgrid(*[nodes] * (r + m), indexing="ij"), axis=-1).reshape(-1, r + m)
-    measure = np.prod(
-        np.stack(np.meshgrid(*[weights / weights.sum()] * (r + m), indexing="ij"), -1).reshape(-1, r + m), 1
-    )
+    x, measure = gauss_grid(24, r + m)
     f = (
         problem.student.output_scale
         * problem.activation.value(x @ w.T + record.bias.values)

@@ -1,15 +1,20 @@
-"""The torch engine: its step against autograd, its mean against the flow, its seeds against themselves."""
+"""The torch engine: its step against autograd, its mean against the flow, its seeds against themselves, its links."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from engine_state import samples_of, weights_of
 
 import dynamics
+import hermite
 import sgd_check
 from dynamics.problem import Problem, Teacher
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.torch.engine import OnlineEngine
+from sgd_check.engines.torch.links import FormulaLink, make_link
 from sgd_check.runs.recording import observables_of
 
 CROOKED = np.array([[1.0, 0.0], [0.6, 0.8]])
@@ -385,3 +390,85 @@ def test_threads_change_no_bit(tools, monkeypatch):
 
 def test_a_run_says_which_kernel_took_its_steps(tools):
     assert engine(tools.problem([[0.5, 0.1]], dimension=6)).attributes["step_kernel"] == "plain"
+
+
+z = sympy.Symbol("z")
+GRID = np.linspace(-3.1, 3.2, 40)
+FORMULAS = [
+    sympy.Abs(z),
+    sympy.Max(z, -z / 2, sympy.Rational(3, 10)),
+    sympy.Min(z, 1),
+    sympy.log(1 + sympy.exp(z)),
+    z / (1 + sympy.exp(-z)),
+    z**2 * sympy.exp(-(z**2)) - sympy.sqrt(3) / 9,
+    sympy.sin(2 * z) * sympy.cosh(z / 3) + sympy.cos(z) * sympy.sinh(z / 2),
+    sympy.atan(z) + sympy.erfc(z) * sympy.tan(z / 4),
+    (1 + z**2) ** sympy.Rational(-1, 2),
+    sympy.pi * z,
+]
+
+
+def filled(link):
+    out = torch.empty(3, 1, 1, GRID.size, dtype=torch.float64)
+    link.fill(torch.tensor(GRID).reshape(1, 1, -1), out)
+    return out[:, 0, 0].numpy()
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=str)
+def test_formulas_and_their_derivatives_are_those_of_numpy(formula):
+    link = FormulaLink(formula)
+    sigma = sympy.lambdify(z, formula, "scipy")
+    value, double, slope = filled(link)
+    np.testing.assert_allclose(value, sigma(GRID), atol=1e-13)
+    np.testing.assert_array_equal(link.value(torch.tensor(GRID)).numpy(), value)
+    step = 1e-6
+    np.testing.assert_allclose(slope, (sigma(GRID + step) - sigma(GRID - step)) / (2 * step), atol=2e-8)
+    np.testing.assert_allclose(double, 2 * value - GRID * slope, atol=1e-13)
+
+
+def test_a_function_that_torch_lacks_falls_back_on_the_series():
+    with pytest.raises(NotImplementedError, match="no compiled form of airyai"):
+        FormulaLink(sympy.airyai(z))
+    stub = SimpleNamespace(
+        is_polynomial=False, expression=sympy.airyai(z), coefficients=np.array([0.0, 1.0, 0.5]), name="airy", order=2
+    )
+    link, name = make_link(stub, torch.float64, torch.device("cpu"))
+    assert name == "airy (Hermite series to order 2)"
+    np.testing.assert_allclose(filled(link)[0], GRID + 0.5 * (GRID**2 - 1) / np.sqrt(2), atol=1e-13)
+
+
+RULE = "Argument `x` must be a vectorised callable (array in, real array of the same shape out), but "
+
+
+def test_functions_of_tensors_are_links_too():
+    """In double precision: what they are in numpy, to rounding."""
+
+    class Leaky(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.slope = torch.nn.Parameter(torch.tensor(0.01, dtype=torch.float64))
+
+        def forward(self, z):
+            return torch.where(z > 0, z, self.slope * z)
+
+    z = np.linspace(-3.0, 3.0, 7)
+    for function, name in ((torch.nn.functional.silu, "silu"), (torch.tanh, "tanh"), (Leaky(), "leaky_relu")):
+        link, formula = hermite.expand(function), hermite.expand(name)
+        np.testing.assert_allclose(link.coefficients, formula.coefficients, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(link.value(z), formula.value(z), rtol=0, atol=1e-15)
+        assert link.information_exponent == 1
+    assert hermite.expand(lambda z: z.clamp(min=0)).name == "<lambda>"  # a method that arrays lack
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (torch.nn.ReLU, "Argument `x` must be a function, but is a class; an object of it may be one: ReLU()."),
+        (torch.nn.Linear(400, 1, dtype=torch.float32), f"{RULE}'Linear' failed on an array of shape (400,): mat1 and mat2 must have the same dtype, but got Double" " and Float"),
+        (lambda z: torch.relu(z).float(), f"{RULE}'<lambda>' returns dtype float32."),
+    ],
+)  # fmt: skip
+def test_refusals_are_single_sentences(given, sentence):
+    with pytest.raises(TypeError) as caught:
+        hermite.expand(given)
+    assert str(caught.value) == sentence
