@@ -58,11 +58,9 @@ class Page(HTMLParser):
                 break
 
     def all(self, tag):
-        """Return the attributes of all elements of a tag."""
         return [attrs for name, attrs in self.tags if name == tag]
 
     def text(self, tag):
-        """Return the texts of all elements of a tag."""
         return [text for name, text in self.texts if name == tag]
 
     @property

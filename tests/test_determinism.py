@@ -56,7 +56,6 @@ ANSWERS = {
 
 
 def digest(dataset):
-    """Return a hash of every variable of an answer, bit for bit."""
     found = hashlib.sha256()
     for name in sorted(map(str, dataset.variables)):
         values = dataset[name].to_numpy()

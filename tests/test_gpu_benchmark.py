@@ -3,7 +3,6 @@
 import pytest
 import torch
 from scipy.stats import ks_2samp
-from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu
 
@@ -44,17 +43,6 @@ def test_the_test_of_the_law_tells_a_learning_rate_that_is_a_tenth_too_large():
     assert ks_2samp(wrong, right).pvalue < gpu.FALSE_ALARM_RATE / gpu.Plan("cpu").tests
 
 
-@pytest.mark.parametrize("size", [4, 40])
-def test_operations_of_the_floor_are_those_that_torch_counts(size):
-    """On one block of steps; 40 neurons in 1024 dimensions take blocks of 32 steps, 4 in 32 dimensions of 16."""
-    dimension = {4: 32, 40: 1024}[size]
-    taken = gpu.stepper("blocks", gpu.speed_problem(size, dimension), (0,), "float32", torch.device("cpu"))
-    steps = gpu.block_steps(size, dimension, 1)
-    with taken.running(), FlopCounterMode(display=False) as counter:
-        taken.advance(torch.full((steps,), gpu.NO_RATE, dtype=torch.float64))
-    assert counter.get_total_flops() == steps * gpu.needs("blocks", size, dimension, "float32")["operations"]
-
-
 def test_the_flow_on_the_device_has_the_loss_of_the_cpu(found):
     assert [e["solver"] for e in found["flow"]] == ["device", "CPU"]
     (both,) = found["flow_compared"]
@@ -71,17 +59,3 @@ def test_what_is_absent_is_said_in_one_sentence(found):
     assert gpu.absent("triton", "cpu", 0, "3.2").startswith("PyTorch finds no CUDA device")
     assert gpu.absent("triton", "cuda", 1, None) == "Triton is not installed, so that its kernel is left out."
     assert gpu.absent("blocks", "cpu", 0, None) is gpu.absent("triton", "cuda", 1, "3.2") is None
-
-
-def test_a_part_that_is_too_slow_is_ended_and_the_others_run(tmp_path):
-    results = gpu.Results(tmp_path / "gpu.json")
-    results.begin(PLAN)
-    gpu.run_part("law", "cpu", results.path, 0.2, small=True)
-    gpu.run_part("speed", "cpu", results.path, -1.0, small=True)
-    gpu.run_part("peaks", "cpu", results.path, 100.0, small=True)
-    found = results.read()
-    assert found["not_run"] == [
-        {"what": "law", "why": "The rest of this part was ended after 0 s."},
-        {"what": "speed", "why": "The time of all parts was over."},
-    ]
-    assert set(found["peaks"]) == {"bytes", "normals", "float32", "float64"}

@@ -68,7 +68,6 @@ def fenced(page):
 
 
 def inline(page):
-    """The commands in the sentences of a page."""
     measured = re.compile(r"<!-- benchmark table -->.*?<!-- end of benchmark table -->", flags=re.DOTALL)
     prose = measured.sub("", FENCE.sub("", PAGES[page]))
     return [" ".join(found.split()) for found in re.findall(r"`(?:\.venv/bin/)?(python -m [^`]+)`", prose)]

@@ -28,7 +28,6 @@ def value_of(link):
 
 
 def as_expansion(link):
-    """Return what `hermite.expand` takes for a link."""
     if isinstance(link, str):
         return link
     return " + ".join(f"({c})*z**{n}" for n, c in link.items())

@@ -7,7 +7,7 @@ import dynamics
 from dynamics.equations.mean_field import start_particles
 from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
-from dynamics.problem.named_teachers import SPHERICAL_TEACHERS, spherical_problem
+from dynamics.problem.named_teachers import spherical_problem
 from dynamics.report.mean_field import chaos_findings, save_teachers
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.fits import widening
@@ -213,21 +213,6 @@ def test_the_linearised_distance_is_that_of_wide_networks():
         np.testing.assert_allclose(linear.linear_error, np.linalg.norm(linear.neuron_gap, axis=(1, 2)), rtol=1e-12)
     assert (errors[256] < 0.7 * errors[64]).all()
     assert (errors[256] < (0.03, 0.1)).all()
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "gaussian")) for name in SPHERICAL_TEACHERS]
-)
-def test_every_teacher_of_the_table_is_a_mixture_and_starts_to_be_learned(name):
-    question = spherical_problem(name, dimension=8, width=40, seed=1)
-    assert question.teacher.coefficients.sum() == pytest.approx(1.0, abs=1e-12)
-    end = {"gaussian": 300.0}.get(name, 2.0)
-    settings = {"save_at": AT([0.0, end]), "rtol": 1e-4, "progress": False, "keep": "summary"}
-    law = dynamics.solve_mean_field(question, particles=400, **settings)
-    network = dynamics.solve_spherical(question, **settings)
-    for flow in (law, network):
-        assert float(flow.loss[1]) < 0.9 * float(flow.loss[0])
-    assert law.attrs["teacher_loss"] == pytest.approx(network.attrs["teacher_loss"], rel=1e-12)
 
 
 def test_teachers_are_drawn_side_by_side(tmp_path):

@@ -45,7 +45,6 @@ def theta_of(problem):
 
 
 def rates(problem, *step):
-    """R' and S' by the kernels."""
     system = CommitteeSystem(problem, *step)
     return system.unpack(Kernels(system).rhs())
 

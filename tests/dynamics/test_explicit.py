@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, EVENT_TIMES, ROTATION, circle, escape_time, rotating, toy
 
-from dynamics.integrators import METHODS, Status, check_method, make_stepper
+from dynamics.integrators import Status, make_stepper
 
 pytestmark = pytest.mark.kernels
 
@@ -119,35 +119,6 @@ def test_blow_up_is_reported_in_bounded_time(method):
     with np.errstate(over="ignore", invalid="ignore"):
         assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
     assert stepper.time == pytest.approx(1.0, abs=1e-6)
-
-
-def test_unknown_method_is_refused_with_the_menu():
-    with pytest.raises(
-        ValueError, match=r"Argument `method` must be one of 'explicit', 'bdf', .*, but is 'bdff'."
-    ) as e:
-        check_method("bdff")
-    assert str(e.value).endswith("Did you mean 'bdf'?")
-    with pytest.raises(ValueError, match=r"but is 'zzz'.$"):
-        check_method("zzz")
-    with pytest.raises(TypeError, match=r"Argument `method` must be a string, but is 3."):
-        check_method(3)
-    assert {"explicit", "bdf", "scipy:LSODA"} <= set(METHODS)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rtol": 0.0}, "Argument `rtol` must be positive, but is 0.0."),
-        ({"atol": -1.0}, "Argument `atol` must be positive, but has minimum -1.0."),
-        ({"atol": np.ones(3)}, r"Argument `atol` must be a number or have shape \(n,\) = \(2,\), but has shape \(3,\)."),
-        ({"largest_step": 0.0}, "Argument `largest_step` must be positive, but is 0.0."),
-        ({"fixed_step": -1.0}, "Argument `fixed_step` must be at least 0, but is -1.0."),
-        ({"fixed_order": 3}, "Argument `fixed_order` must be 0 for method 'explicit', but is 3."),
-    ],
-)  # fmt: skip
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        rotating("explicit", **options)
 
 
 NAMES = ["RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA"]

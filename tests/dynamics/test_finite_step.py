@@ -34,7 +34,6 @@ def problem_of(**settings):
 
 
 def pair_of(link, overlap, squared_norm, dimension, *, label_noise=0.0):
-    """One neuron and one direction."""
     return dynamics.Problem(
         activation=link,
         teacher=dynamics.Teacher([1.0]),

@@ -14,7 +14,7 @@ from dynamics.integrators.descent import DescentStepper
 from dynamics.problem.start import overlaps_from_weights
 from dynamics.runs.loop import run
 from dynamics.runs.trackers import StopReason
-from dynamics.theory.learning_rates import checked_learning_rate, descent_limit, warn_descent_limit
+from dynamics.theory.learning_rates import descent_limit
 
 kernels = pytest.mark.kernels
 
@@ -148,18 +148,6 @@ def test_approaches_the_flow_at_first_order(case):
         errors.append(np.abs(stepper.interpolate(stepper.time) - expected).max())
     order = -np.polyfit(np.log(counts), np.log(errors), 1)[0]
     assert order == pytest.approx(1.0, abs=0.1)
-
-
-def test_event_times_approach_those_of_the_flow_at_first_order():
-    """Measured order 0.967 to 1.006 for each of the six events."""
-    problem = problem_of(width=8, seed=1)
-    _, flow = flow_state(problem, 40.0)
-    expected = np.concatenate([flow.emergence_time, flow.learned_time])
-    assert np.isfinite(expected).all()
-    rates = np.array([0.01, 0.005, 0.0025])
-    errors = [np.abs(taken(problem, rate, round(40.0 / rate)).event_times - expected) for rate in rates]
-    orders = np.polyfit(np.log(rates), np.log(errors), 1)[0]
-    np.testing.assert_allclose(orders, 1.0, atol=0.1)
 
 
 @kernels
@@ -323,29 +311,3 @@ def test_run_that_blows_up_says_so_and_keeps_what_came_before():
     assert len(result.records) == round(result.end_time / rate) + 1
     assert all(np.isfinite(record["loss"]) for record in result.records)
     assert result.records[-1]["loss"] > 1e6
-
-
-def test_learning_rate_belongs_to_gradient_descent():
-    assert checked_learning_rate(0.5, "gradient-descent") == 0.5
-    assert checked_learning_rate(None, "stiff") is None
-    assert checked_learning_rate(0.5, "stiff") == 0.5
-    with pytest.raises(ValueError, match="Argument `learning_rate` must be given for method='gradient-descent'"):
-        checked_learning_rate(None, "gradient-descent")
-
-
-@pytest.mark.parametrize(
-    ("value", "error"), [(0.0, ValueError), (-1.0, ValueError), (np.inf, ValueError), ("a", TypeError)]
-)
-def test_learning_rate_must_be_a_positive_number(value, error):
-    with pytest.raises(error, match="Argument `learning_rate` must be"):
-        checked_learning_rate(value, "gradient-descent")
-    with pytest.raises(error, match="Argument `learning_rate` must be"):
-        DescentStepper(problem_of(), value)
-
-
-def test_warns_from_the_limit_on():
-    warn_descent_limit(0.49, 0.5)
-    with pytest.warns(
-        RuntimeWarning, match=r"loses stability .* from learning rate 0\.5 on, and `learning_rate` is 0\.5"
-    ):
-        warn_descent_limit(0.5, 0.5)

@@ -329,7 +329,6 @@ def test_the_same_result_gives_the_same_bytes_and_files_are_not_replaced(flow, t
 
 @pytest.fixture
 def plain():
-    """A result without figures, which is drawn fast."""
     return xr.Dataset({"one": 1.0}, attrs={"schema_version": 1, "answer": "unheard"})
 
 

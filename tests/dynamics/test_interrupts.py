@@ -106,13 +106,15 @@ def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, mo
     assert threads() == []
 
 
-def test_an_interruption_that_the_work_does_not_see_is_raised_after_it():
-    """As during the last moments of a file: it is whole, and nothing is swallowed."""
+@pytest.mark.parametrize("signals", [1, 2], ids=["once", "again while the thread is joined"])
+def test_an_interruption_that_the_work_does_not_see_is_raised_after_it(signals):
+    """As during the last moments of a file: it is whole. CPython takes a thread for ended whose `join` was interrupted."""
     done = []
 
     def work():
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        clock.sleep(0.2)
+        for _ in range(signals):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            clock.sleep(0.15)
         done.append("whole")
 
     with pytest.raises(KeyboardInterrupt):
@@ -120,59 +122,20 @@ def test_an_interruption_that_the_work_does_not_see_is_raised_after_it():
     assert (done, threads()) == (["whole"], [])
 
 
-def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped():
-    class Timeout(Exception):
-        pass
-
-    def handler(*_):
-        raise Timeout
-
-    def work():
-        is_interrupted = stopping.interruption()
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
-        while not is_interrupted():
-            clock.sleep(1e-3)
-        done.append("stopped")
-
-    done, before = [], signal.signal(signal.SIGALRM, handler)
-    try:
-        with pytest.raises(Timeout):
-            stopping.in_worker(work)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert (done, threads()) == (["stopped"], [])
-
-
-def test_the_user_may_ask_again_while_the_thread_is_joined():
-    """CPython takes a thread for ended whose `join` was interrupted."""
-
-    def work():
-        main = threading.main_thread().ident
-        signal.pthread_kill(main, signal.SIGINT)
-        clock.sleep(0.1)
-        signal.pthread_kill(main, signal.SIGINT)
-        clock.sleep(0.2)
-        done.append("whole")
-
-    done = []
-    with pytest.raises(KeyboardInterrupt):
-        stopping.in_worker(work)
-    assert (done, threads()) == (["whole"], [])
-
-
-def test_what_a_handler_raises_while_the_thread_is_joined_goes_on_after_it():
+@pytest.mark.parametrize("joined", [False, True], ids=["while it works", "while the thread is joined"])
+def test_what_a_handler_of_the_host_raises_goes_on_after_the_work_was_stopped(joined):
     def handler(*_):
         raise TimeoutError
 
     def work():
-        main = threading.main_thread().ident
-        is_interrupted = stopping.interruption()
-        signal.pthread_kill(main, signal.SIGINT)
+        main, is_interrupted = threading.main_thread().ident, stopping.interruption()
+        signal.pthread_kill(main, signal.SIGINT if joined else signal.SIGALRM)
         while not is_interrupted():
             clock.sleep(1e-3)
-        clock.sleep(0.1)  # the main thread waits for the end of this one
-        signal.pthread_kill(main, signal.SIGALRM)
-        clock.sleep(0.2)
+        if joined:
+            clock.sleep(0.1)  # the main thread waits for the end of this one
+            signal.pthread_kill(main, signal.SIGALRM)
+            clock.sleep(0.2)
         done.append("stopped")
 
     done, before = [], signal.signal(signal.SIGALRM, handler)
@@ -381,22 +344,8 @@ def test_ctrl_c_while_a_file_is_written_tears_nothing(calls, tmp_path, monkeypat
     assert_same(dynamics.resume(path, progress=False), whole)
 
 
-def test_ctrl_c_while_a_finished_run_is_stored_is_raised_after_it(tmp_path, monkeypatch):
-    path, fill = tmp_path / "run.nc", storage._fill
-
-    def disturbed(temporary, write):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        clock.sleep(0.1)
-        fill(temporary, write)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(storage, "_fill", disturbed)
-        with pytest.raises(KeyboardInterrupt):
-            dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, checkpoint=path)
-    assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
-
-
-def test_ctrl_c_while_a_dataset_is_saved_is_raised_after_it(tmp_path, monkeypatch):
+def test_ctrl_c_while_an_answer_is_stored_is_raised_after_it(tmp_path, monkeypatch):
+    """Of a finished run, and by `save`."""
     found, fill = dynamics.predict_emergence(problem_of()), storage._fill
 
     def disturbed(temporary, write):
@@ -405,6 +354,9 @@ def test_ctrl_c_while_a_dataset_is_saved_is_raised_after_it(tmp_path, monkeypatc
         fill(temporary, write)
 
     monkeypatch.setattr(storage, "_fill", disturbed)
+    with pytest.raises(KeyboardInterrupt):
+        dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, checkpoint=tmp_path / "run.nc")
+    assert dynamics.load(tmp_path / "run.nc").attrs["stop_reason"] == "reached_end"
     with pytest.raises(KeyboardInterrupt):
         dynamics.save(found, tmp_path / "p.nc")
     assert dynamics.load(tmp_path / "p.nc").identical(found)

@@ -29,13 +29,6 @@ def kernels(request):
     return Kernels(OverlapSystem(asked), "bdf")
 
 
-def test_right_hand_side_is_the_overlap_rates(kernels):
-    problem = kernels.system.problem
-    np.testing.assert_allclose(
-        kernels.rhs(kernels.state), overlap_rates(problem, kernels.state), rtol=1e-13, atol=1e-15
-    )
-
-
 def symmetric_direction(kernels, rng):
     """A random direction that keeps G symmetric and its diagonal at 1."""
     m, P = kernels.system.problem.width, kernels.system.problem.num_directions

@@ -17,7 +17,7 @@ from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
 from dynamics.integrators.large_flow.division import State, nearest_directions, weigh_groups
-from dynamics.integrators.large_flow.row_kernels import events_of_rows, mass_of_rest
+from dynamics.integrators.large_flow.row_kernels import events_of_rows
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.methods import FlowMethod
 from dynamics.threads import Workers
@@ -362,23 +362,6 @@ def test_nearest_directions_and_events(rng):
         size = np.abs(C) if both_poles else np.maximum(C, 0.0)
         expected = [*(size.max(axis=0) ** 2 - 0.5), *(n @ link.kernel(C) / float(link.kernel(1.0)) - 0.5 * a)]
         np.testing.assert_allclose(values, expected, atol=1e-14)
-
-
-@pytest.mark.kernels
-def test_mass_of_some_rows_and_its_rate():
-    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
-    large = new_stepper(asked)
-    link, rows, out = asked.activation, np.array([0, 3, 4]), np.empty(2)
-    mass_of_rest(link_data(asked), rows, 1, large._now.whole, out)
-
-    def mass(t):
-        y = start + t * rates
-        return np.exp(y[-5:])[rows] @ link.kernel(y[:15].reshape(5, 3)[rows, 1]) / float(link.kernel(1.0))
-
-    start, rates = large.interpolate(0.0), large.derivative(0.0)
-    assert out[0] == pytest.approx(mass(0.0), rel=1e-13)
-    # A central difference: its own error is 1e-9.
-    assert out[1] == pytest.approx((mass(1e-4) - mass(-1e-4)) / 2e-4, rel=1e-7)
 
 
 @pytest.mark.kernels

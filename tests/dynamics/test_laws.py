@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import dynamics
-from dynamics.laws import finite_size, scaling, study, transfer
+from dynamics.laws import scaling, study, transfer
 from dynamics.laws.__main__ import main
 from dynamics.problem import Problem, Teacher
 from dynamics.report.laws import law_findings, plot_study
@@ -144,17 +144,6 @@ def test_usage_errors_are_one_sentence_and_exit_two(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"error: {sentence}"
-
-
-def test_functions_answer_as_the_commands_do():
-    found = finite_size.finite_size(betas=[2.0], sizes=[32, 64], dimension=256, starts=1, progress=False)
-    assert found["exponent"].sel(beta=2.0, source="asymptotic").values.tolist() == [-1.5, -1.5]
-    found = transfer.transfer_study(
-        directions=2, dimension=8, widths=[1, 2, 3, 4], steps=3, starts=1, workers=1, progress=False
-    )
-    assert found["final_loss"].shape == (4, 13, 1)
-    # Three steps learn nothing.
-    np.testing.assert_allclose(found["final_loss"], 1.0, atol=1e-3)
 
 
 def test_processes_change_no_bit_of_a_study():

@@ -8,7 +8,6 @@ import netCDF4
 import numpy as np
 import pytest
 from gaussian_rules import gauss_grid, gauss_rule
-from public_face import run_command
 
 import dynamics
 import hermite
@@ -16,7 +15,6 @@ from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING, LearnedPart
 from dynamics.report.elements import cell_text
 from dynamics.report.findings import find_findings
-from dynamics.theory.prediction import predict
 
 QUIET = {"progress": False, "error_estimate": False}
 MIXED = {0: 0.3, 1: 0.4, 2: -0.3, 3: 0.5, 4: -0.3, 5: 0.2}
@@ -143,7 +141,6 @@ def test_a_direction_is_learned_when_high_degrees_have_half_of_it(solve, given, 
 
 @pytest.mark.parametrize("method", ["explicit", "bdf", "stiff", "gradient-descent"])
 def test_nothing_changes_where_low_degrees_are_0(method):
-    """Bit for bit."""
     problem = Problem(activation=HIGH, teacher=Teacher([0.8, 0.6]), width=3, dimension=8, initial_norm=0.3, seed=1)
     settings = {"method": method, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.1, 40.0, 5), **QUIET}
     settings |= {"learning_rate": 0.02} if method == "gradient-descent" else {}
@@ -215,12 +212,6 @@ def test_other_times_of_degree_2_are_predicted_as_before():
     assert "undefined" in found.predicted_learned_time.attrs
 
 
-def test_a_spherical_link_of_degree_1_is_predicted_never_to_be_timed():
-    problem = Problem(**ALONE | {"activation": "he1", "teacher": Teacher([1.0])})
-    assert np.isnan(predict(problem).predicted_learned_time[0])
-    assert np.isfinite(predict(problem).predicted_emergence_time[0])
-
-
 @pytest.mark.parametrize("solve", [dynamics.solve_overlaps, dynamics.solve_mean_field, dynamics.predict_emergence])
 def test_tables_say_that_they_are_not_defined(solve):
     problem = Problem(**HE2)
@@ -283,11 +274,3 @@ def test_a_file_of_before_keeps_all_degrees_and_resume_goes_on_with_them(tmp_pat
         np.testing.assert_array_equal(answer.learned_time, expected.learned_time)
         np.testing.assert_array_equal(answer.learned_mass, expected.learned_mass)
         assert answer.learned_mass.attrs["symbol"] == r"\sum_i n_i g(C_{ip})/g(1)"
-
-
-def test_the_command_writes_the_definition(tmp_path):
-    path = tmp_path / "found.nc"
-    given = ["--k", "3", "--directions", "1", "--width", "2", "--dimension", "8", "--t-max", "1"]
-    code, _, err = run_command("dynamics.solve", *given, "--output", str(path), "--no-plot", "--quiet")
-    assert code == 0, err
-    assert dynamics.load(path).attrs["learned_definition"] == IDENTIFYING

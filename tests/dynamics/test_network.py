@@ -79,26 +79,6 @@ def test_relu_keeps_the_difference_of_its_layers():
     assert np.abs(found.second_layer - found.second_layer[0]).max() > 0.1
 
 
-@pytest.mark.slow_to_compile
-def test_relu_with_biases_on_a_polynomial_has_the_accepted_slope():
-    problem = problem_of(4, polynomial("x2 + x1*x2*x3 - 0.5*(x3^2 - 1)"), "relu", d=5)
-    kernels = Kernels(NetworkSystem(problem))
-    rate, h = kernels.rhs(), 1e-4
-    losses = [kernels.system.loss(kernels.state + n * h * rate) for n in (-2, -1, 0, 1, 2)]
-    assert losses[2] == pytest.approx(5.389560064691, abs=1e-9)
-    slope = (losses[0] - 8 * losses[1] + 8 * losses[3] - losses[4]) / (12 * h)
-    assert slope == pytest.approx(-12.814865673481, abs=1e-8)
-
-
-def test_population_descent_takes_the_accepted_steps():
-    problem = replace(CASE_1, student=replace(CASE_1.student, scale=1.0))
-    found = dynamics.solve_problem(
-        problem, save_at=dynamics.SaveAt.at([0.0, 50.0]), method="gradient-descent", learning_rate=0.5, progress=False
-    )
-    assert found.attrs["steps_accepted"] == 100
-    assert found.loss.values[1] == pytest.approx(0.013381178955, abs=1e-12)
-
-
 @pytest.mark.parametrize("first_layer", ["free", "sphere"])
 def test_a_step_of_descent_is_one_in_weight_space(first_layer):
     student = replace(CASE_1.student, first_layer=first_layer)
@@ -123,22 +103,6 @@ def test_a_step_of_descent_is_one_in_weight_space(first_layer):
     np.testing.assert_allclose(stepped.squared_norm[1], np.diag(Q), rtol=0, atol=1e-11)
     np.testing.assert_allclose(stepped.student_overlap[1], Q / np.outer(length, length), rtol=0, atol=1e-11)
     np.testing.assert_allclose(stepped.teacher_overlap[1], moved[:, :2] / length[:, None], rtol=0, atol=1e-11)
-
-
-def test_descent_goes_to_the_flow_in_first_order():
-    at = dynamics.SaveAt.at([0.0, 2.0])
-    flow = dynamics.solve_problem(CASE_3, save_at=at, **TIGHT).loss.values[1]
-    errors = [
-        abs(
-            dynamics.solve_problem(
-                CASE_3, save_at=at, method="gradient-descent", learning_rate=eta, progress=False
-            ).loss.values[1]
-            - flow
-        )
-        for eta in (0.02, 0.01, 0.005)
-    ]
-    orders = np.log2(np.array(errors[:-1]) / errors[1:])
-    np.testing.assert_allclose(orders, 1.0, atol=0.05)
 
 
 def leap_problem(text, d, m=8):

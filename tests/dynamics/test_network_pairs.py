@@ -84,7 +84,6 @@ def kernels(student, *, centred=False):
 
 
 def of(name):
-    """The link as the reference knows it."""
     return POWERS if name == TEXT else name
 
 

@@ -217,10 +217,3 @@ def test_students_change_in_a_sweep_by_the_names_of_a_problem():
     assert (wider.width, wider.student.width, wider.activation.name) == (8, 8, "relu")
     other = changed_problem(PROBLEMS[0], {"student": replace(PROBLEMS[0].student, width=6)})
     assert other.width == 6
-
-
-def test_units_have_signs_links_and_biases_of_their_own():
-    first, second = PROBLEMS[1].teacher.units(PROBLEMS[1].teacher_link)
-    assert (first.coefficient, first.link.name, first.bias) == (1.0, "he3", 0.2)
-    assert (second.coefficient, second.link.name, second.direction.tolist()) == (-0.6, "tanh(z)", [0.6, 0.8])
-    assert PROBLEMS[1].teacher.components == ()

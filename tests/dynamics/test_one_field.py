@@ -69,7 +69,6 @@ class Start:
 
 
 def right_hand_side(system, y=None):
-    """The compiled right-hand side of a system, as methods call it."""
     y = system.initial_state if y is None else y
     out = np.full(y.size, np.nan)
     bound_system(system, np.full(system.work_size, np.nan)).rhs(0.0, y, out)

@@ -266,18 +266,6 @@ def test_several_converged_neurons_lose_stability_at_the_learning_rate_limit(k):
     assert growth(problem, limit * (1 - 1e-9)) < 0 < growth(problem, limit * (1 + 1e-9))
 
 
-def test_a_split_teacher_direction_changes_nothing():
-    rows, a = np.array([[1.0, 0.0], [0.6, 0.8]]), [1.0, 0.5]
-    split = Teacher([1.0, 0.2, 0.3], directions=rows[[0, 1, 1]])
-    weights = np.random.default_rng(3).standard_normal((9, 12))
-    whole, parts = (
-        one_step_moments(Problem(activation="he4", teacher=teacher, width=9, dimension=12), weights)
-        for teacher in (Teacher(a, directions=rows), split)
-    )
-    assert_same(parts.student_second, whole.student_second, 1e-13)
-    assert_same(parts.teacher_first[:, :2], whole.teacher_first, 1e-13)
-
-
 PROBLEM = Problem(activation="he3", teacher=Teacher([1.0, 0.5]), width=2, dimension=5)
 
 

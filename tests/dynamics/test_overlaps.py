@@ -161,33 +161,3 @@ def test_passed_at_the_start_counts_as_time_zero():
     flow = dynamics.solve_overlaps(problem, save_at=dynamics.SaveAt.at([1.0]), progress=False)
     assert flow.emergence_time[0] == 0.0
     assert flow.learned_time[0] == 0.0
-
-
-def test_relabelling_neurons_and_directions_relabels_the_solution(staircase, rng):
-    problem, save_at = staircase
-    C, G, n = problem.start()
-    neurons, directions = rng.permutation(problem.width), rng.permutation(problem.num_directions)
-    shuffled = dynamics.Problem(
-        activation="he4",
-        teacher=dynamics.Teacher(problem.teacher.coefficients[directions]),
-        width=problem.width,
-        dimension=problem.dimension,
-        initial_overlaps=(C[np.ix_(neurons, directions)], G[np.ix_(neurons, neurons)], n[neurons]),
-    )
-    first = dynamics.solve_overlaps(problem, save_at=save_at, rtol=1e-10, atol=1e-12, progress=False)
-    second = dynamics.solve_overlaps(shuffled, save_at=save_at, rtol=1e-10, atol=1e-12, progress=False)
-    np.testing.assert_allclose(second.loss, first.loss, atol=1e-9)
-    np.testing.assert_allclose(second.emergence_time, first.emergence_time[directions], rtol=1e-8)
-
-
-def test_weights_and_their_overlaps_are_the_same_start(rng):
-    weights = 0.3 * rng.standard_normal((3, 6))
-    teacher = dynamics.Teacher([1.0, 0.5])
-    from_weights = dynamics.Problem(activation="he4", teacher=teacher, width=3, dimension=6, initial_weights=weights)
-    from_overlaps = dynamics.Problem(
-        activation="he4", teacher=teacher, width=3, dimension=6, initial_overlaps=tuple(from_weights.start())
-    )
-    save_at = dynamics.SaveAt.linear(0.0, 5.0, 6)
-    first = dynamics.solve_overlaps(from_weights, save_at=save_at, progress=False)
-    second = dynamics.solve_overlaps(from_overlaps, save_at=save_at, progress=False)
-    np.testing.assert_allclose(first.loss, second.loss, rtol=1e-9, atol=1e-12)

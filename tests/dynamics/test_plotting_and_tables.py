@@ -114,14 +114,6 @@ def test_times_figure_has_a_point_per_direction_and_arrows_for_those_not_emerged
     assert len(points["leading order"].get_xdata()) == 5
 
 
-def test_the_points_of_predicted_times_are_named_by_their_theory():
-    problem = dynamics.Problem(activation="erf", teacher=dynamics.Teacher([1.0, 0.5]), width=4, dimension=32, seed=1)
-    flow = dynamics.solve_overlaps(problem, rtol=1e-4, progress=False, error_estimate=False)
-    labels = [line.get_label() for line in dynamics.plot_emergence_times(flow).lines]
-    assert "linearised flow" in labels
-    assert "exact transit of the pair" not in labels
-
-
 def test_overlap_figures_need_a_history(flow, ax):
     bare = flow.drop_vars("teacher_overlap")
     with pytest.raises(ValueError, match="must hold an overlap history"):

@@ -223,14 +223,6 @@ def test_unknown_step_is_refused():
         sum_formula_loss(single(), predict(single()), [1.0], step="norm")
 
 
-def test_exponents_of_the_power_law_with_beta_one():
-    found = asymptotic_exponents(4, 1.0)
-    assert (found.loss_time, found.loss_width, found.loss_samples, found.loss_compute) == (-1, -1, -0.5, -0.5)
-    assert (found.width_compute, found.emergence_time_direction) == (0.5, 1)
-    assert (found.emergence_time_dimension, found.emergence_samples_dimension) == (1, 3)
-    assert found.notes == ()
-
-
 @pytest.mark.parametrize(("k", "beta"), [(4, None), (4, 0.5), (2, 1.0)])
 def test_exponents_without_a_law_are_not_numbers(k, beta):
     found = asymptotic_exponents(k, beta)
@@ -243,14 +235,6 @@ def fourth_moment(n):
     """E h_n^4, the sum of the squared coefficients of h_n² = Σ_r r! C(n,r)² sqrt((2n-2r)!) / n! h_(2n-2r)."""
     terms = ((math.factorial(r) * math.comb(n, r) ** 2) ** 2 * math.factorial(2 * n - 2 * r) for r in range(n + 1))
     return sum(terms) / math.factorial(n) ** 2
-
-
-@pytest.mark.parametrize(("k", "reference"), [(3, 0.0444), (4, 0.0054), (6, 7.2e-5)])
-def test_limit_of_one_pair_is_the_reference(k, reference):
-    problem = Problem(activation=f"he{k}", teacher=Teacher([1.0]), width=1, dimension=1)
-    limit = learning_rate_limit(problem)
-    assert limit == pytest.approx(reference, rel=0.01)
-    assert limit == pytest.approx(2 * k / (k**2 * fourth_moment(k - 1)), rel=1e-12)
 
 
 @pytest.mark.parametrize("a", [[1.0, 1.0, 1.0], [1.0, 0.5, 0.3, 0.1], [3.0]])

@@ -90,12 +90,6 @@ def test_bad_input_gets_one_sentence(call, error, sentence):
     assert str(caught.value) == sentence
 
 
-def test_power_law_has_unit_power_and_its_exponent():
-    teacher = dynamics.Teacher.power_law(50, 0.8)
-    assert np.sum(teacher.coefficients**2) == pytest.approx(1.0, rel=1e-14)
-    assert teacher.coefficients[9] / teacher.coefficients[0] == pytest.approx(10**-0.8, rel=1e-14)
-
-
 def test_values_are_frozen_equal_by_value_and_survive_pickling():
     first = problem(initial_weights=np.ones((3, 8)))
     again = pickle.loads(pickle.dumps(first))

@@ -130,19 +130,6 @@ def test_times_and_slopes_of_many_directions(dimension, seed):
         assert loss == pytest.approx(-1.134, abs=0.03)
 
 
-def test_rotated_neurons_are_the_same_network():
-    rng = np.random.default_rng(0)
-    weights = 0.5 * rng.standard_normal((4, 12))
-    turned = np.linalg.qr(rng.standard_normal((4, 4)))[0] @ weights
-    settings = {"dimension": 12, "initial_norm": None, "seed": 0}
-    one, other = (
-        dynamics.solve_quadratic(problem(initial_weights=start, **settings), save_at=SAVE_AT)
-        for start in (weights, turned)
-    )
-    np.testing.assert_allclose(one.loss, other.loss, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(one.aligned_time, other.aligned_time, rtol=1e-9)
-
-
 @pytest.mark.parametrize(("width", "dimension"), [(9, 5), (9, 7), (2, 5)])
 def test_networks_that_fill_the_space(width, dimension):
     """More neurons than axes span everything from the start; every direction is learned in the end."""

@@ -104,7 +104,6 @@ def solve(problem, method, rtol, times):
 
 
 def solve_particles(problem, method, rtol, times):
-    """Return the mean field of the problem's own neurons."""
     return dynamics.solve_mean_field(
         problem, quadrature="neurons", save_at=times, rtol=rtol, keep="summary", method=method, progress=False
     )

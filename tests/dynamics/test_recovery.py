@@ -23,12 +23,6 @@ def test_thresholds_of_cut_squares():
         assert cut(level).threshold(1) == pytest.approx(ratio, abs=1e-5)
 
 
-def test_the_best_cut():
-    found = optimize.minimize_scalar(lambda level: cut(level).threshold(1), bounds=(4.0, 5.0), options={"xatol": 1e-3})
-    assert found.x == pytest.approx(4.518, abs=2e-3)
-    assert found.fun == pytest.approx(0.71511, abs=1e-5)
-
-
 def test_the_law_at_four_samples_per_dimension():
     assert cut(2).outlier(100, 400).overlap_squared == pytest.approx(0.43060, abs=5e-6)
     overlap, eigenvalue = cut(4).outlier(100, 400)

@@ -28,7 +28,6 @@ def problem(width=8, dimension=4096, seed=0, directions=256, beta=1.0):
 
 
 def answer(asked, time, loss, predicted=None, emergence=None):
-    """Return a dataset that looks like an answer, with curves of our choice."""
     values = {"loss": ((), loss), "predicted_loss": ((), loss if predicted is None else predicted)}
     if emergence is not None:
         values |= {"emergence_time": ((), emergence), "predicted_emergence_time": ((), emergence)}

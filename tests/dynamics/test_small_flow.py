@@ -8,9 +8,9 @@ import pytest
 import dynamics
 from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import Status, methods
+from dynamics.integrators import Status
 from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
-from dynamics.integrators.methods import FlowMethod, is_small
+from dynamics.integrators.methods import FlowMethod
 
 
 def problem(activation="he4", P=3, m=5, d=16, *, initial_norm=0.5, seed=1):
@@ -19,7 +19,6 @@ def problem(activation="he4", P=3, m=5, d=16, *, initial_norm=0.5, seed=1):
 
 
 def standard(size):
-    """Return the problem of the benchmarks and its saved times."""
     asked = problem("he4", P=size, m=size, d=1024, initial_norm=float(np.sqrt(1e-3)), seed=0)
     return asked, SaveAt.geometric(1.0, 6.0 * 1024 * size, 100)
 
@@ -102,11 +101,3 @@ def test_files_of_the_large_flow_solver_go_on_with_it():
     for each in (large, goes_on):
         each.advance(100.0, 10**6)
     np.testing.assert_array_equal(goes_on.interpolate(100.0), large.interpolate(100.0))
-
-
-def test_the_size_decides(monkeypatch):
-    assert is_small(problem(P=48, m=48, d=1024))
-    assert not is_small(problem(P=64, m=64, d=1024))
-    monkeypatch.setattr(methods, "LARGEST_SMALL_FLOW", 5 * 5 * 8)
-    assert is_small(problem())
-    assert not is_small(problem(m=6))

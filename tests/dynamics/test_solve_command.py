@@ -128,14 +128,6 @@ def test_coefficients_are_read_from_a_file(here):
     assert dynamics.load("run.nc").unit_coefficient.values.tolist() == [0.8, -0.6, 0.4]
 
 
-def test_a_network_can_be_described_in_a_file(here):
-    (here / "run.toml").write_text(
-        'teacher = "x1*x2"\nactivation = "erf"\nbiases = "fixed"\ndecay = [0.1, 0.0]\nt_max = 1.0\n'
-    )
-    assert solve.main(["--config", "run.toml", "--output", "run.nc", "--no-plot", "--quiet"]) == 0
-    assert dynamics.Problem.from_dataset(dynamics.load("run.nc")).student.decay == (0.1, 0.0)
-
-
 def test_dry_run_estimates_and_writes_nothing(here, capsys):
     assert solve.main(["--dry-run", "--directions", "512", "--width", "512", "--dimension", "1024"]) == 0
     assert "memory:" in capsys.readouterr().out

@@ -151,7 +151,6 @@ def test_a_sweep_varies_the_problem_of_a_system():
 
 
 def changed(**members):
-    """A logistic equation with other members."""
     return dataclass(frozen=True)(type("Other", (Logistic,), members))()
 
 

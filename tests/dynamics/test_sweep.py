@@ -131,11 +131,6 @@ def test_keys_set_fields_of_the_problem(grid, changes):
     assert points.describe(1).startswith(f"{name}=")
 
 
-def test_a_new_link_brings_its_own_order():
-    assert changed_problem(BASE, {"activation": "tanh"}).order > 20
-    assert changed_problem(BASE, {"activation": "tanh", "order": 9}).order == 9
-
-
 def test_values_without_a_name_are_numbered():
     weights = np.random.default_rng(0).standard_normal((2, 6, 16))
     axis = make_grid(BASE, {"initial_weights": list(weights)}, STUDIES["prediction"], {}).axes[0]

@@ -36,7 +36,6 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Name -> answer, of every kind of file."""
     files = make.unpack_files(tmp_path_factory.mktemp("finished"), "finished")
     return {path.stem: dynamics.load(path) for path in files}
 

@@ -49,10 +49,6 @@ def test_hop_1_has_a_closed_time():
         assert np.isnan(found.predicted_learned_time[1:]).all()
 
 
-def test_gradient_descent_at_a_quarter_learns_a_little_later():
-    np.testing.assert_allclose(times(SMALL, 0.25), [98.215, 223.721, 352.790], atol=6e-4)
-
-
 def test_stages_of_a_curriculum_take_the_same_time():
     problem = tokens.Composition(vocabulary=6, hops=4, data="curriculum", stage_time=400.0)
     found = solved(problem)

@@ -28,7 +28,6 @@ def problem(activation):
 
 
 def g(s):
-    """The exact kernel of relu."""
     s = np.clip(s, -1.0, 1.0)
     return (np.sqrt(1.0 - s**2) + s * (np.pi - np.arccos(s))) / (2.0 * np.pi)
 

@@ -51,11 +51,6 @@ def written_equation(system, y):
     return system.pack(F - np.sum(F * U, axis=1)[:, None] * U, 4.0 * growth)
 
 
-def test_right_hand_side_is_the_written_equation(kernels, rng):
-    y = moved(kernels, rng)
-    np.testing.assert_allclose(kernels.rhs(y), written_equation(kernels.system, y), rtol=1e-12, atol=1e-14)
-
-
 def test_jacobian_product_is_the_complex_step_derivative_of_the_written_equation(kernels, rng):
     y, v = moved(kernels, rng), rng.standard_normal(kernels.system.initial_state.size)
     expected = written_equation(kernels.system, y + 1e-30j * v).imag / 1e-30
@@ -69,14 +64,6 @@ def test_jacobian_diagonal_is_exact_for_neurons_on_an_axis(kernels, rng):
     y = system.pack(np.eye(D)[rng.integers(D, size=m)], 0.3 * rng.standard_normal(m))
     exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
     np.testing.assert_allclose(kernels.diagonal(y), exact, rtol=1e-12, atol=1e-13)
-
-
-def test_jacobian_diagonal_is_close_elsewhere(kernels):
-    system = kernels.system
-    y = system.initial_state
-    exact = np.array([written_equation(system, y + 1e-30j * e).imag[k] / 1e-30 for k, e in enumerate(np.eye(y.size))])
-    # Measured 0.016.
-    assert np.abs(kernels.diagonal(y) - exact).max() < 0.05 * np.abs(exact).max()
 
 
 def test_normalise_gives_unit_vectors_and_leaves_norms(kernels, rng):

@@ -137,7 +137,6 @@ NOT_A_NUMBER = not_a_number, not_a_number_diagonal
 
 
 def circle(t):
-    """Return the solution of `ROTATION`."""
     return np.array([np.cos(2 * t), np.sin(2 * t)])
 
 

@@ -34,7 +34,6 @@ class Call(NamedTuple):
 
 
 def problem(**changes: Any) -> Problem:
-    """Return a problem of two directions and three neurons."""
     given = {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16} | changes
     return Problem(**given)
 
@@ -59,7 +58,6 @@ STUDENT = dynamics.Student(activation="erf", width=2, biases="fixed")
 
 
 def network(link: str = "erf", dimension: int = 16) -> Problem:
-    """Return a problem of a network of two neurons on two axes."""
     student = replace(STUDENT, activation=link, order=None)
     return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=dimension)
 

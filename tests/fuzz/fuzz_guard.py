@@ -150,5 +150,4 @@ def complaint_of_command(case: Case, folder: Path, *, readable: bool = False) ->
 
 
 def report(complaints: dict[str, str]) -> str:
-    """Return all complaints of a test, one a line."""
     return f"{len(complaints)} complaints\n" + "\n".join(f"{label}: {text}" for label, text in complaints.items())

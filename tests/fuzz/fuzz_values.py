@@ -36,7 +36,6 @@ NOT_FINITE = (
 
 
 def text(rng: np.random.Generator) -> str:
-    """Return text of any characters, control characters among them."""
     size = int(rng.integers(1, 40))
     return "".join(map(chr, rng.choice([*range(1, 128), *range(0x3B1, 0x3C9), 0x202E, 0xFEFF, 0x1F600], size)))
 
@@ -53,7 +52,6 @@ def _choice(rng: np.random.Generator, values: tuple[Any, ...]) -> Any:
 
 
 def positive(rng: np.random.Generator) -> Any:
-    """Return what is no positive number."""
     return _mixed(rng, NO_NUMBERS, NOT_FINITE, lambda: numbers_below(rng, 0.0, open_end=True), lambda: text(rng))
 
 
@@ -98,17 +96,14 @@ def seed(rng: np.random.Generator) -> Any:
 
 
 def enormous(rng: np.random.Generator) -> Any:
-    """Return a size that no machine has."""
     return _choice(rng, ENORMOUS)
 
 
 def switch(rng: np.random.Generator) -> Any:
-    """Return what is no truth value."""
     return _mixed(rng, ("yes", "no", 2, -1, 1.5, [], {}, object(), np.ones(2)), (), lambda: text(rng))
 
 
 def choice(rng: np.random.Generator) -> Any:
-    """Return what is on no menu."""
     return _mixed(
         rng, ("", " ", "AUTO", 1, 1.5, [], {}, ("auto",), object(), b"auto", np.ones(2)), (), lambda: text(rng)
     )
@@ -151,7 +146,6 @@ def source(rng: np.random.Generator) -> Any:
 
 
 def times(rng: np.random.Generator) -> Any:
-    """Return what is no increasing list of times."""
     return _mixed(
         rng,
         ("x", [], None, {}, [np.nan], [1.0, np.inf], [-1.0, 2.0], [2.0, 1.0], [1.0, 1.0], np.ones((2, 2)), ["a"],
@@ -176,17 +170,14 @@ def array(rng: np.random.Generator) -> Any:
 
 
 def no_schedule(rng: np.random.Generator) -> Any:
-    """Return what is no SaveAt."""
     return _mixed(rng, ("geometric:3", 3, 1.5, [1.0, 2.0], (1.0, 2.0, 3), {}, object(), np.ones(3), len), ())
 
 
 def no_problem(rng: np.random.Generator) -> Any:
-    """Return what is no Problem."""
     return _mixed(rng, (None, "he4", 4, {}, {"width": 3}, [], object(), np.ones(3), xr.Dataset(), len), ())
 
 
 def no_dataset(rng: np.random.Generator) -> Any:
-    """Return what is no answer of the program."""
     return _mixed(
         rng,
         (None, "run.nc", 4, {}, [], object(), np.ones(3), xr.Dataset(), xr.DataTree(), xr.DataArray(np.ones(3)),
@@ -198,12 +189,10 @@ def no_dataset(rng: np.random.Generator) -> Any:
 
 
 def no_axes(rng: np.random.Generator) -> Any:
-    """Return what is no axes of a figure."""
     return _mixed(rng, ("ax", 1, [], {}, object(), np.ones(3), [None], ["a", "b", "c"]), ())
 
 
 def link(rng: np.random.Generator) -> Any:
-    """Return what is no link function."""
     return _mixed(
         rng,
         (None, 4, 1.5, [], {}, (), object(), b"he4", {-1: 1.0}, {4: np.nan}, {4: 0.0}, {"4": 1.0}, {4: "x"}, {301: 1.0},

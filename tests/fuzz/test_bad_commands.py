@@ -66,7 +66,6 @@ def test_bad_flags(command, folder, record_property, monkeypatch):
 
 
 def by_subprocess(module: str, given: list[str], folder: Path) -> Ended:
-    """Run a command as a user does."""
     done = python("-m", module, *given, cwd=folder, timeout=60)
     return Ended(done.returncode, done.stdout, done.stderr)
 

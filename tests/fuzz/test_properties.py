@@ -36,13 +36,11 @@ WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
 @st.composite
 def spectra(draw, most=4):
-    """Draw coefficients of a teacher."""
     return sorted(draw(st.lists(st.floats(0.2, 1.0), min_size=1, max_size=most)), reverse=True)
 
 
 @st.composite
 def problems(draw, links=FLOW_LINKS, most=4):
-    """Draw a problem with a random start."""
     coefficients = draw(spectra(most))
     width = draw(st.integers(1, 5))
     return Problem(
@@ -57,18 +55,8 @@ def problems(draw, links=FLOW_LINKS, most=4):
 
 @st.composite
 def schedules(draw, last=20.0):
-    """Draw increasing times, zero among them or not."""
     times = draw(st.lists(st.floats(0.0, last), min_size=1, max_size=8, unique=True))
     return SaveAt.at(sorted(times))
-
-
-@many
-@given(SERIES, st.floats(-1.0, 1.0))
-def test_kernel_is_bounded_by_the_norm(series, s):
-    """|g(s)| ≤ g(1) = E σ² on [−1, 1], because g is a power series with coefficients c_j² ≥ 0."""
-    link = hermite.expand(series)
-    assert abs(link.kernel(s)) <= link.kernel(1.0) * (1 + 1e-14)
-    assert link.kernel(1.0) == pytest.approx(link.norm_squared, rel=1e-13)
 
 
 @many

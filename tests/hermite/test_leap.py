@@ -1,14 +1,11 @@
 """Leaps of functions of several directions: flags of the literature, rotations, exact cases, and refusals."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy.stats import special_ortho_group
 
 import hermite
 from dynamics import Teacher
-from hermite.exponents.leap import cells_of, direction_matrix, label_rows, multi_indices, polynomial_rows, value_rows
 
 
 def span(*rows):
@@ -128,34 +125,6 @@ def test_what_degree_6_does_not_see_is_told():
         ValueError, match=r"^Argument `f` must have a leap of at most 6, but no λ_k² of 'sin\(20\*z1\)\*z2'"
     ):
         hermite.leap("sin(20*z1)*z2", kind="information")
-
-
-def test_rows_of_cells_against_those_of_quadrature():
-    """E[h_α h_β(z_1)…] of a polynomial given z1, by cells and exactly: Λ_2 of z1 z2 z3 + h_2(z2)."""
-
-    def polynomial(points):
-        return points[:, 0] * points[:, 1] * points[:, 2] + (points[:, 1] ** 2 - 1) / math.sqrt(2)
-
-    exact = polynomial_rows(polynomial, np.eye(3), 1)
-    cells = cells_of(polynomial, np.eye(3)[:1], np.eye(3)[1:], 64, 200)
-    by_cells = direction_matrix(value_rows(cells, 2), 2, 2)
-    of_degree = {alpha: exact[alpha] for alpha in multi_indices(2, 2)}
-    np.testing.assert_allclose(by_cells, direction_matrix(of_degree, 2, 2), atol=5e-3)
-    # ζ_2 = z1 (tensor of z2 z3: 1/√2 off the diagonal) + diag(1, 0), over the variance 2.
-    np.testing.assert_allclose(direction_matrix(of_degree, 2, 2), np.diag([0.75, 0.25]), atol=1e-12)
-
-
-@pytest.mark.statistical
-def test_rows_of_labels_against_monte_carlo():
-    """E[h_α | sign label] of half-spaces over 10^6 draws; a bound of 5 deviations fails once in 10^6 seeds."""
-    z = np.random.default_rng(11).standard_normal((10**6, 2))
-    inside = (z > 0).all(axis=1)
-    sampled = [sum(np.mean(z[part], axis=0) ** 2 * np.mean(part) for part in (inside, ~inside))]
-    cells = cells_of(lambda points: (points > 0).all(axis=1).astype(float), np.empty((0, 2)), np.eye(2), 320, 1)
-    found = direction_matrix(label_rows(cells, 1), 2, 1)
-    np.testing.assert_allclose(np.diag(found), sampled[0], atol=5e-3)
-    # |E[z; inside]|² = 2 · (2/π)/16 = |E[z; outside]|², over masses of 1/4 and 3/4.
-    assert np.trace(found) == pytest.approx((4 / math.pi / 16) * (4 + 4 / 3), abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hermite import polynomials
-from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives
+from hermite.polynomials import contracted_pair, diagrams, mean_derivatives
 from hermite.quadrature import integrate
 
 
@@ -35,15 +35,6 @@ def test_polynomials_are_orthonormal_to_degree_100():
     nodes, weights = _trapezoid()
     table = polynomials.evaluate(100, nodes)
     np.testing.assert_allclose((table * weights) @ table.T, np.eye(101), atol=1e-12)
-
-
-def test_parseval_holds_at_degree_100(rng):
-    nodes, weights = _trapezoid()
-    coefficients = rng.normal(size=101)
-    values = polynomials.series_value(coefficients, nodes)
-    assert weights @ values**2 == pytest.approx(np.sum(coefficients**2), rel=1e-12)
-    slopes = polynomials.series_derivative(coefficients, nodes)
-    assert weights @ slopes**2 == pytest.approx(np.arange(101) @ coefficients**2, rel=1e-12)
 
 
 def test_hermite_functions_are_orthonormal_on_the_line_to_degree_300():
@@ -250,20 +241,3 @@ def test_mean_derivatives_are_means_of_derivatives():
     for mean in mean_derivatives(c):
         assert weights @ polynomials.series_value(series, z) / math.sqrt(2 * math.pi) == pytest.approx(mean, abs=1e-14)
         series = polynomials.differentiate(series)
-
-
-@pytest.mark.parametrize("degrees", [[4], [3, 4], [1, 2, 3, 4, 5], [0, 2]])
-def test_a_table_lists_each_diagram_once_and_cheap_halves_first(degrees):
-    f, g = np.zeros(6), np.zeros(6)
-    f[degrees] = 1.0
-    g[[k for k in range(6) if k in degrees or k + 2 in degrees]] = 1.0
-    size = 7
-    table = diagrams(f, g, np.ones((size, size), dtype=bool))
-    rows = table.edges.tolist()
-    assert len(rows) <= count_diagrams(f, g)
-    unordered = {(e, *sorted([(r, s), (r2, s2)])) for e, r, s, r2, s2 in rows}
-    assert len(unordered) == len(rows)
-    for e, r, s, r2, s2 in rows:
-        assert f[e + r + s] != 0
-        exchangeable = f[e + r2 + s2] != 0
-        assert r * s == 0 or not exchangeable or r2 * s2 > 0

@@ -81,7 +81,6 @@ def flow_dataset(problem, times, stretch=1.0):
 
 @pytest.fixture(scope="session")
 def tools():
-    """The builders above, for test modules."""
 
     class Tools:
         problem = staticmethod(build_problem)

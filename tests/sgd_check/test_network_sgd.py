@@ -54,7 +54,6 @@ def engine(problem, name="projected", seeds=(0, 1, 2), batch_size=1, dtype="auto
 
 
 def labels_of(problem, x):
-    """f* of samples, by numpy."""
     axes = x[..., : problem.teacher.span]
     if problem.teacher.target is not None:
         return problem.teacher.target.value(axes)
@@ -362,7 +361,6 @@ def test_a_simulation_that_was_stopped_ends_as_if_it_never_was(tmp_path, monkeyp
 
 
 def stop_after(patch, kind, calls):
-    """Have the user interrupt in the middle of a call of `advance`."""
     advance, count = kind.advance, iter(range(10**9))
 
     def counted(self, rates):

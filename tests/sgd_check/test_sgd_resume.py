@@ -37,7 +37,6 @@ def stopped(run, *arguments, **options):
 
 
 def stop_after(monkeypatch, calls, end):
-    """Have `end` called in the middle of a call of `advance`."""
     advance, count = ProjectedEngine.advance, iter(range(10**9))
 
     def counted(self, rates):

@@ -86,7 +86,6 @@ def test_both_engines_have_one_law():
 
 
 def lone(dimension, overlap):
-    """One neuron and one direction, with a given alignment at the start."""
     start = ([[overlap]], [[1.0]], [1.0])
     return frame(1, 1, dimension, seed=0, initial_overlaps=start)
 

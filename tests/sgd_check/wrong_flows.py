@@ -2,7 +2,6 @@
 
 
 def stretched(flow, factor):
-    """The flow with all times multiplied by a factor."""
     found = flow.assign_coords(time=flow["time"] * factor)
     for name in ("emergence_time", "learned_time", "component_learned_time"):
         if name in flow:
