@@ -25,12 +25,8 @@ CALLS = {
     "decoupled": lambda: dynamics.solve_decoupled(CUBIC)["loss"].values,
     "quadratic": lambda: dynamics.solve_quadratic(QUADRATIC, progress=False)["loss"].values,
     "network": lambda: dynamics.solve_network(NETWORK, save_at=END, progress=False)["loss"].values,
-    "learning steps": lambda: dynamics.learning_steps(
-        dynamics.predict_emergence(CUBIC), direction=1, learning_rate=1e-5
-    ).steps,
-    "simulate": lambda: sgd_check.simulate(
-        CUBIC, learning_rate=1e-4, steps=100, seeds=2, progress=False
-    )["loss"].values,
+    "learning steps": lambda: dynamics.learning_steps(dynamics.predict_emergence(CUBIC), direction=1, learning_rate=1e-5).steps,
+    "simulate": lambda: sgd_check.simulate(CUBIC, learning_rate=1e-4, steps=100, seeds=2, progress=False)["loss"].values,
 }  # fmt: skip
 
 

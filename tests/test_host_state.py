@@ -33,25 +33,17 @@ HOSTS = {
 }
 ASKED = {"learning_rate": 0.5, "steps": 5, "progress": False}
 RUNS = {
-    "composition": lambda: sgd_check.tokens.simulate(
-        tokens.Composition(vocabulary=3, hops=4), seeds=4, batch_size=2, **ASKED
-    ),
-    "memory": lambda: sgd_check.tokens.simulate(
-        tokens.AssociativeMemory(group_sizes=[2, 2], frequencies=[0.3, 0.2]), seeds=4, **ASKED
-    ),
-    "recall": lambda: sgd_check.tokens.simulate(
-        tokens.FactualRecall(relations=2, subjects=4, answers=2), seeds=4, **ASKED
-    ),
-    "graph": lambda: sgd_check.tokens.simulate(
-        tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3), seeds=4, batch_size=2, **ASKED
-    ),
+    "composition": lambda: sgd_check.tokens.simulate(tokens.Composition(vocabulary=3, hops=4), seeds=4, batch_size=2, **ASKED),
+    "memory": lambda: sgd_check.tokens.simulate(tokens.AssociativeMemory(group_sizes=[2, 2], frequencies=[0.3, 0.2]), seeds=4, **ASKED),
+    "recall": lambda: sgd_check.tokens.simulate(tokens.FactualRecall(relations=2, subjects=4, answers=2), seeds=4, **ASKED),
+    "graph": lambda: sgd_check.tokens.simulate(tokens.CausalGraph(parents=[None, 0, 1], vocabulary=3), seeds=4, batch_size=2, **ASKED),
     "committee": lambda: sgd_check.simulate(
         dynamics.Problem(activation="erf", teacher=dynamics.Teacher([1.0, 0.5]), width=2, dimension=8),
         engine="torch",
         seeds=2,
         **{**ASKED, "learning_rate": 0.01},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -41,17 +41,11 @@ LONG = {
 }
 #: What a page says that a command prints or writes.
 CLAIMS = {
-    "python -m dynamics.solve --k 4 --beta 1.0": [
-        "learned: 16 of 16 directions",
-        "sum formula at this size",
-        "asymptotic",
-        ".nc",
-        ".png",
-    ],
+    "python -m dynamics.solve --k 4 --beta 1.0": ["learned: 16 of 16 directions", "sum formula at this size", "asymptotic", ".nc", ".png"],
     "python -m sgd_check.run small.nc": ["32 runs", "Theory and SGD agree", "small-sgd.nc", "small-sgd.png"],
     "python -m dynamics.report run.nc": ["run.html"],
     "python -m dynamics.study widths.toml": ["widths.nc"],
-}
+}  # fmt: skip
 #: Files that a page takes from another one.
 BORROWED = {"report": {"run.nc": "small.nc", "check.nc": "small-sgd.nc"}}
 

@@ -159,11 +159,8 @@ HOSTILE_STRUCTURES = {
     "a type": (lambda file: file.update(zz=np.dtype("f8")), "'zz' is something else"),
     "a long variable": (longer, "'zz' is not"),
     "nothing written": (lambda file: file.create_dataset("zz", shape=(10**9, 10**3), dtype="f8"), "can be"),
-    "a large piece": (
-        lambda file: file.create_dataset("zz", shape=(1,), maxshape=(None,), chunks=(4 * 10**8,), dtype="f8"),
-        "can be",
-    ),
-}
+    "a large piece": (lambda file: file.create_dataset("zz", shape=(1,), maxshape=(None,), chunks=(4 * 10**8,), dtype="f8"), "can be"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", HOSTILE_STRUCTURES)

@@ -215,12 +215,7 @@ def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
         (dynamics.solve_overlaps, {"method": "explicit"}, CompiledStepper, "_advance"),
         (dynamics.solve_overlaps, {"method": "bdf", "rtol": 1e-6}, CompiledStepper, "_advance"),
         (dynamics.solve_overlaps, {"method": "stiff"}, LargeFlowStepper, "_settle"),
-        (
-            dynamics.solve_overlaps,
-            {"method": "gradient-descent", "learning_rate": 0.02},
-            descent.DescentStepper,
-            "_advance",
-        ),
+        (dynamics.solve_overlaps, {"method": "gradient-descent", "learning_rate": 0.02}, descent.DescentStepper, "_advance"),
         (
             dynamics.solve_mean_field,
             {"particles": 60_000, "keep": "summary", "save_at": dynamics.SaveAt.geometric(0.3, 6.0, 8)},
@@ -229,7 +224,7 @@ def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
         ),
     ],
     ids=["explicit", "bdf", "stiff", "gradient-descent", "particles"],
-)
+)  # fmt: skip
 def test_a_run_goes_on_bit_for_bit_from_before_a_step_that_was_given_up(
     solve, settings, owner, part, tmp_path, monkeypatch
 ):

@@ -173,9 +173,7 @@ def interrupted_after(monkeypatch, module, name, count):
     ("module", "name", "count", "arguments"),
     [
         (study, "solve_decoupled", 2, ["finite-size", "--betas", "1,2", "--sizes", "64,128", "--dimension", "4096", "--starts", "1"]),
-        pytest.param(
-            study, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long
-        ),
+        pytest.param(study, "solve_decoupled", 3, ["scaling", "--directions", "64", "--starts", "2"], marks=pytest.mark.long),
         (study, "solve_overlaps", 1, [*FRONTIER, "--coupled"]),
         (transfer, "solve_overlaps", 60, ["transfer", "--directions", "4", "--dimension", "12", "--widths", "1,2,3,4", "--steps", "20", "--starts", "2", "--workers", "1"]),
     ],

@@ -80,11 +80,7 @@ ALONE = {**SPHERE, "teacher": Teacher([0.8]), "width": 1, "objective": "correlat
 STUDENTS = {
     "explicit": (dynamics.solve_overlaps, HOMOGENEOUS | {"initial_overlaps": START}, {"method": "explicit"}),
     "bdf": (dynamics.solve_overlaps, HOMOGENEOUS | {"initial_overlaps": START}, {"method": "bdf", "rtol": 1e-8}),
-    "descent": (
-        dynamics.solve_overlaps,
-        HOMOGENEOUS | {"initial_overlaps": START},
-        {"method": "gradient-descent", "learning_rate": 1e-3},
-    ),
+    "descent": (dynamics.solve_overlaps, HOMOGENEOUS | {"initial_overlaps": START}, {"method": "gradient-descent", "learning_rate": 1e-3}),
     "inputs": (
         dynamics.solve_overlaps,
         HOMOGENEOUS | {"inputs": Inputs([2.0, 1.0, 0.5], multiplicities=[2, 2, 8]), "initial_norm": 0.2},
@@ -92,14 +88,10 @@ STUDENTS = {
     ),
     "spherical": (dynamics.solve_spherical, SPHERE, {}),
     "correlation": (dynamics.solve_correlation, ALONE | {"initial_overlaps": ([[0.3]], [[1.0]], [1.0])}, {}),
-}
+}  # fmt: skip
 #: The same of mean steps.
 STEPPED = {
-    "finite step": (
-        dynamics.solve_overlaps,
-        HOMOGENEOUS | {"activation": {1: 0.4, 3: 0.6}, "initial_overlaps": START},
-        {"learning_rate": 1e-4},
-    ),
+    "finite step": (dynamics.solve_overlaps, HOMOGENEOUS | {"activation": {1: 0.4, 3: 0.6}, "initial_overlaps": START}, {"learning_rate": 1e-4}),
     "spherical, finite step": (dynamics.solve_spherical, SPHERE, {"learning_rate": 1e-4}),
     "inputs, finite step": (
         dynamics.solve_overlaps,
@@ -107,7 +99,7 @@ STEPPED = {
         | {"activation": {1: 0.4, 3: 0.6}, "inputs": Inputs([2.0, 0.8], multiplicities=[4, 8]), "initial_norm": 0.2},
         {"learning_rate": 1e-4},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -180,11 +172,8 @@ UNDEFINED = {
     "committee": (dynamics.solve_committee, {"student": "committee", "initial_norm": 0.5}),
     "spherical": (dynamics.solve_spherical, SPHERE2),
     "mean field": (dynamics.solve_mean_field, SPHERE2),
-    "correlation": (
-        dynamics.solve_correlation,
-        {"student": "spherical", "objective": "correlation", "width": 1, "teacher": Teacher([1.0])},
-    ),
-}
+    "correlation": (dynamics.solve_correlation, {"student": "spherical", "objective": "correlation", "width": 1, "teacher": Teacher([1.0])}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("solve", "changes"), UNDEFINED.values(), ids=UNDEFINED)

@@ -171,14 +171,12 @@ def test_erf_neurons_with_polynomial_teachers_equal_quadrature(text, exact):
     "teacher",
     [
         dynamics.Teacher.polynomial("x1 + x1*x2"),
-        dynamics.Teacher(
-            [1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["he3", {1: 0.5, 2: 0.3}], biases=[0.2, 0]
-        ),
+        dynamics.Teacher([1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["he3", {1: 0.5, 2: 0.3}], biases=[0.2, 0]),
         dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=["he4"]),
         dynamics.Teacher([1.0], directions=[[0.6, 0.8]], links=["he3"], biases=[0.4]),
     ],
     ids=["polynomial", "units", "one unit", "one bias"],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("b", [(0.3, -0.2), (0.0, 0.0)], ids=["biases", "no biases"])
 @BOTH
 def test_polynomial_neurons_equal_quadrature(link, teacher, b, exact):
@@ -215,14 +213,10 @@ def test_a_polynomial_is_the_sum_of_its_ridges(text):
 REFUSED = {
     "relu": ("relu", ["erf"], "neurons of relu: it is known for 'erf' and polynomials"),
     "tanh": ("tanh", ["erf"], "neurons of tanh: it is known for 'erf' and polynomials"),
-    "teacher": (
-        "erf",
-        ["gelu"],
-        "neurons of erf and a teacher of gelu: it is known for a teacher of 'erf', 'relu', 'step', 'sign' and polynomials",
-    ),
+    "teacher": ("erf", ["gelu"], "neurons of erf and a teacher of gelu: it is known for a teacher of 'erf', 'relu', 'step', 'sign' and polynomials"),
     "mixed": ("he3", ["erf"], "neurons of he3 and a teacher of erf: it is known for a teacher of polynomials"),
     "degree": ("he13", ["he2"], "polynomials of degree 13: it is known up to 12"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("link", "links", "words"), REFUSED.values(), ids=REFUSED)

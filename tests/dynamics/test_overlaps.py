@@ -23,12 +23,9 @@ CASES = {
     "truncated tanh": {"activation": hermite.expand("tanh", order=9).truncated()},
     "truncated relu, c_0 != 0": {"activation": hermite.expand("relu", order=8).truncated()},
     "h3 and h4, no parity": {"activation": MIXED},
-    "h4, teacher not orthonormal": {
-        "activation": "he4",
-        "teacher": dynamics.Teacher([1.0, 0.7, 0.5], directions=TILTED),
-    },
+    "h4, teacher not orthonormal": {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.7, 0.5], directions=TILTED)},
     "h2, wider than the space": {"activation": "he2", "width": 9, "dimension": 4},
-}
+}  # fmt: skip
 
 
 OF_OTHER_LINKS = ("h4 + 0.5 h6", "truncated tanh", "truncated relu, c_0 != 0")

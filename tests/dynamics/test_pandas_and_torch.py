@@ -50,23 +50,17 @@ CALLS = {
     "initial biases": lambda made: student(initial_biases=made([1.0, -0.5])),
     "rates and decay": lambda made: student(rates=made([1.0, 0.5, 0.25]), decay=made([0.5, 0.0])),
     "initial weights": lambda made: problem(initial_weights=made(np.eye(2, 8).tolist())),
-    "initial overlaps": lambda made: problem(
-        initial_overlaps=(made([[0.5, 0.0], [0.0, 0.25]]), made(EYE), made([1.0, 0.5]))
-    ),
+    "initial overlaps": lambda made: problem(initial_overlaps=(made([[0.5, 0.0], [0.0, 0.25]]), made(EYE), made([1.0, 0.5]))),
     "times": lambda made: dynamics.SaveAt.at(made([1.0, 2.0])),
     "schedule": lambda made: sgd_check.piecewise(made([0.5, 0.25]), [5]).name,
-    "fit": lambda made: (
-        dynamics.fit_power_law(
-            made([1.0, 2.0, 4.0, 8.0, 16.0, 32.0]), made([1.0, 4.0, 16.0, 64.0, 256.0, 1024.0])
-        ).exponent
-    ),
+    "fit": lambda made: (dynamics.fit_power_law(made([1.0, 2.0, 4.0, 8.0, 16.0, 32.0]), made([1.0, 4.0, 16.0, 64.0, 256.0, 1024.0])).exponent),
     "moments": lambda made: dynamics.one_step_moments(problem(), made(np.eye(2, 8).tolist())).teacher_first.tolist(),
     "scalars": lambda made: problem(label_noise=first_of(made([0.5]))),
     "values": lambda made: hermite.expand("he3").value(made([1.0, 2.0])).tolist(),
     "slopes": lambda made: hermite.expand("he3").derivative(made([1.0, 2.0])).tolist(),
     "kernel": lambda made: hermite.expand("he3").kernel(made([0.5, 0.25])).tolist(),
     "slope of the kernel": lambda made: hermite.expand("he3").kernel_derivative(made([0.5, 0.25])).tolist(),
-}
+}  # fmt: skip
 
 
 def first_of(values):

@@ -44,25 +44,17 @@ def go_on(path, stops):
         (dynamics.solve_overlaps, problem_of(), {"method": "bdf", "rtol": 1e-6}),
         (dynamics.solve_overlaps, problem_of(), {"method": "gradient-descent", "learning_rate": 0.02}),
         (dynamics.solve_overlaps, problem_of(), {"learning_rate": 1e-4, "batch_size": 4, "error_estimate": False}),
-        (
-            dynamics.solve_mean_field,
-            problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"),
-            {"particles": 128, "keep": "summary"},
-        ),
+        (dynamics.solve_mean_field, problem_of(teacher=dynamics.Teacher([1.0]), student="spherical"), {"particles": 128, "keep": "summary"}),
         (
             dynamics.solve_mean_field,
             problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
             {"particles": 128, "tracers": [[0.3, 0.1], [0.0, 0.2]]},
         ),
         (dynamics.solve_committee, problem_of(student="committee"), {"method": "bdf", "rtol": 1e-6}),
-        (
-            dynamics.solve_spherical,
-            problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"),
-            {"keep": "summary"},
-        ),
+        (dynamics.solve_spherical, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"keep": "summary"}),
     ],
     ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"],
-)
+)  # fmt: skip
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
     whole = solve(asked, save_at=AT, progress=False, **settings)
     path = tmp_path / "run.nc"

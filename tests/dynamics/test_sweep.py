@@ -481,35 +481,20 @@ def test_compiling_before_a_sweep_never_fails_it(name, method):
         (({"beta": []},), "Grid key `beta` must hold at least one value, but holds none."),
         (({"beta": [1, 1.0]},), "Grid key `beta` must hold distinct values, but holds [1, 1.0]."),
         (({3: [1]},), "Argument `grid` must be a dict with names as keys, but is {3: [1]}."),
-        (
-            ({"k": [3], "activation": ["he4"]},),
-            "Grid keys `k` and `activation` must not both be given: each sets `activation`.",
-        ),
+        (({"k": [3], "activation": ["he4"]},), "Grid keys `k` and `activation` must not both be given: each sets `activation`."),
         (({"widht": [3]},), "has, but hold `widht`."),
         (({"widht": [2]},), "but hold `widht`. Did you mean `width`?"),
         (({"save_att": [COMMON]},), "but hold `save_att`. Did you mean `save_at`?"),
-        (
-            ({"dimension": [8, 2]},),
-            "Point dimension=2 of the grid must be a problem, but is none: Argument `dimension`",
-        ),
+        (({"dimension": [8, 2]},), "Point dimension=2 of the grid must be a problem, but is none: Argument `dimension`"),
         (({"seed": [1]}, "overlap"), "but is 'overlap'. Did you mean 'overlaps'?"),
         (({"seed": [1]}, 3), "Argument `study` must be a name, a path 'module:function' or a callable, but is 3."),
         (({"seed": [1]}, "nowhere:f"), "must name a function 'module:function' that exists, but is 'nowhere:f'"),
-        (
-            ({"seed": [1]}, "dynamics.solve.overlaps:GRAM_WARNING"),
-            "must name a function, but 'dynamics.solve.overlaps:GRAM_WARNING' is",
-        ),
+        (({"seed": [1]}, "dynamics.solve.overlaps:GRAM_WARNING"), "must name a function, but 'dynamics.solve.overlaps:GRAM_WARNING' is"),
         (({"seed": [1]}, "projected-sgd"), "Argument `options` must hold `learning_rate` for the study"),
-        (
-            ({"seed": [1]}, "overlaps", {"width": 3}),
-            "must hold options of the study, but holds `width` of the problem.",
-        ),
-        (
-            ({"rtol": [0.1]}, "overlaps", {"rtol": 3}),
-            "Grid key `rtol` must be absent from the options, but is in both.",
-        ),
+        (({"seed": [1]}, "overlaps", {"width": 3}), "must hold options of the study, but holds `width` of the problem."),
+        (({"rtol": [0.1]}, "overlaps", {"rtol": 3}), "Grid key `rtol` must be absent from the options, but is in both."),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_one_sentence_before_any_work(arguments, sentence):
     names = ("grid", "study", "options")
     given = dict(zip(names, arguments, strict=False))

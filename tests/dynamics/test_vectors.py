@@ -101,13 +101,8 @@ LOW_EXPONENTS = {
     "relu": {"activation": "relu", "order": 40, "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},
     "h2 and h4": {"activation": "0.3*h2(z)+h4(z)", "width": 16, "teacher": dynamics.Teacher.power_law(16, beta=1.0)},
     # Overlaps decay to 1e-18 beside learned directions, and decide which ones are learned when they grow again.
-    "h2 and h4, tiny start": {
-        "activation": "0.3*h2(z)+h4(z)",
-        "width": 16,
-        "teacher": dynamics.Teacher.power_law(8, beta=1.0),
-        "initial_norm": 1e-6,
-    },
-}
+    "h2 and h4, tiny start": {"activation": "0.3*h2(z)+h4(z)", "width": 16, "teacher": dynamics.Teacher.power_law(8, beta=1.0), "initial_norm": 1e-6},
+}  # fmt: skip
 
 
 @pytest.mark.long

@@ -44,35 +44,25 @@ SGD = {
     "sgd-projected-noise": projected(problem(activation={3: 0.8, 4: 0.6}, label_noise=0.3), seeds=[3, 7]),
     "sgd-projected-relu": projected(problem(activation="relu"), learning_rate=1e-2, steps=200),
     "sgd-projected-tanh": projected(problem(activation="tanh"), learning_rate=1e-2, steps=200),
-    "sgd-projected-schedule": projected(
-        HE3, learning_rate=sgd_check.power_law_decay(0.004, 0.5), save_at=SaveAt.at([0.0, 0.2])
-    ),
+    "sgd-projected-schedule": projected(HE3, learning_rate=sgd_check.power_law_decay(0.004, 0.5), save_at=SaveAt.at([0.0, 0.2])),
     "sgd-projected-huge": projected(problem(activation="he3", dimension=10**9), learning_rate=1e-10),
     "sgd-projected-many": projected(SIXTEEN, learning_rate=1e-4, steps=200),
     "sgd-projected-skew": projected(problem(activation="he3", teacher=SKEW)),
     "sgd-class": projected(CLASSES, learning_rate=1e-3),
     "sgd-class-batch": projected(CLASSES, learning_rate=1e-3, batch_size=4),
     "sgd-class-spectrum": projected(SPECTRUM, learning_rate=1e-3),
-    "sgd-class-huge": projected(
-        dataclasses.replace(CLASSES, dimension=10**9, inputs=Inputs([2.0, 0.5], [10, 10**9 - 10])), learning_rate=1e-10
-    ),
+    "sgd-class-huge": projected(dataclasses.replace(CLASSES, dimension=10**9, inputs=Inputs([2.0, 0.5], [10, 10**9 - 10])), learning_rate=1e-10),
     "sgd-stiefel": projected(FRAME, learning_rate=1e-3, steps=200, bound=1e-8),
     "sgd-stiefel-torch": in_space(FRAME, learning_rate=1e-3, steps=100, bound=1e-8),
     "sgd-stiefel-diffusion": simulate(FRAME, engine="diffusion", learning_rate=1e-4, steps=200, bound=1e-8),
-    "sgd-diffusion": simulate(
-        problem(teacher=ONE, width=1), engine="diffusion", learning_rate=1e-6, steps=2_000_000, bound=1e-8
-    ),
-    "sgd-diffusion-two": simulate(
-        problem(width=2), engine="diffusion", learning_rate=1e-6, steps=2_000_000, bound=1e-8
-    ),
+    "sgd-diffusion": simulate(problem(teacher=ONE, width=1), engine="diffusion", learning_rate=1e-6, steps=2_000_000, bound=1e-8),
+    "sgd-diffusion-two": simulate(problem(width=2), engine="diffusion", learning_rate=1e-6, steps=2_000_000, bound=1e-8),
     "sgd-scalar": simulate(one_neuron(), engine="scalar"),
     "sgd-scalar-smoothed": simulate(one_neuron(smoothing=2.0, label_noise=0.2), engine="scalar", batch_size=2),
     "sgd-scalar-relu": simulate(one_neuron("relu"), engine="scalar"),
     "sgd-network-relu": projected(net("relu", biases="trained"), learning_rate=0.02, steps=200),
     "sgd-network-erf": projected(net("erf", UNITS, second_layer="fixed"), learning_rate=0.02, steps=200),
-    "sgd-network-sphere": projected(
-        net("erf", biases="fixed", first_layer="sphere"), learning_rate=0.02, steps=200, batch_size=4
-    ),
+    "sgd-network-sphere": projected(net("erf", biases="fixed", first_layer="sphere"), learning_rate=0.02, steps=200, batch_size=4),
     "sgd-network-polynomial": projected(net("he2 + he3"), learning_rate=0.002, steps=200),
     "sgd-network-torch": in_space(net("erf", UNITS, biases="trained"), learning_rate=0.02, steps=100),
     "sgd-torch": in_space(HE3),
@@ -84,26 +74,10 @@ SGD = {
     "sgd-torch-classes": in_space(CLASSES, learning_rate=1e-3, steps=100),
     "sgd-torch-committee": in_space(ERF, learning_rate=0.01, steps=100),
     "sgd-compare": Case(partial(flow_and_runs, EASY)),
-    "sgd-check": Case(
-        partial(
-            sgd_check.check,
-            EASY,
-            learning_rate=2e-3,
-            steps=8000,
-            seeds=4,
-            save_at=SaveAt.at([0.0, 8.0]),
-            progress=False,
-        ),
-        1e-7,
-    ),
+    "sgd-check": Case(partial(sgd_check.check, EASY, learning_rate=2e-3, steps=8000, seeds=4, save_at=SaveAt.at([0.0, 8.0]), progress=False), 1e-7),
     "sgd-estimate": Case(quietly(partial(sgd_check.estimate_direction, ALONE, samples=2000, seeds=2)), 1e-6),
-    "sgd-sample-complexity": Case(
-        quietly(sgd_check.sample_complexity, information_exponents=(3,), dimensions=(12, 16), rate=0.02, seeds=2)
-    ),
-    "sgd-step-size": Case(
-        quietly(sgd_check.step_size_phases, information_exponent=3, dimension=12, seeds=2, learning_rates=(1e-3, 1e-2)),
-        1e-7,
-    ),
+    "sgd-sample-complexity": Case(quietly(sgd_check.sample_complexity, information_exponents=(3,), dimensions=(12, 16), rate=0.02, seeds=2)),
+    "sgd-step-size": Case(quietly(sgd_check.step_size_phases, information_exponent=3, dimension=12, seeds=2, learning_rates=(1e-3, 1e-2)), 1e-7),
     "sgd-transfer": Case(
         quietly(
             sgd_check.sgd_transfer,
@@ -128,4 +102,4 @@ SGD = {
         SINGLE,
         "torch",
     ),
-}
+}  # fmt: skip

@@ -20,15 +20,9 @@ from .questions import HE3, SHORT, Case, problem, quietly
 
 LAWS = {
     "laws-scaling": Case(quietly(dynamics.scaling_study, directions=16, dimension=32, starts=1), 1e-8),
-    "laws-scaling-spectrum": Case(
-        quietly(dynamics.scaling_study, directions=16, dimension=48, starts=1, spectrum=0.25), 1e-8
-    ),
-    "laws-finite-size": Case(
-        quietly(dynamics.finite_size, betas=(1.0,), sizes=(16, 64), dimension=256, starts=2), 1e-8
-    ),
-    "laws-frontier": Case(
-        quietly(dynamics.compute_frontier, directions=16, dimension=32, widths=(2, 4, 8), starts=1), 1e-8
-    ),
+    "laws-scaling-spectrum": Case(quietly(dynamics.scaling_study, directions=16, dimension=48, starts=1, spectrum=0.25), 1e-8),
+    "laws-finite-size": Case(quietly(dynamics.finite_size, betas=(1.0,), sizes=(16, 64), dimension=256, starts=2), 1e-8),
+    "laws-frontier": Case(quietly(dynamics.compute_frontier, directions=16, dimension=32, widths=(2, 4, 8), starts=1), 1e-8),
     "laws-transfer": Case(
         quietly(
             dynamics.transfer_study, directions=2, dimension=12, widths=(2, 3, 4, 6), steps=60, starts=2, workers=1
@@ -36,9 +30,7 @@ LAWS = {
         # These are fits of few points: the errors of their exponents are of order one.
         1e-6,
     ),
-    "laws-quadratic": Case(
-        quietly(dynamics.quadratic_laws, directions=32, width=16, dimensions=(1000, 10**6), starts=1), 1e-8
-    ),
+    "laws-quadratic": Case(quietly(dynamics.quadratic_laws, directions=32, width=16, dimensions=(1000, 10**6), starts=1), 1e-8),
     "sweep": Case(
         quietly(
             partial(dynamics.sweep, problem(), {"beta": [0.8, 1.2], "seed": [0, 1]}),
@@ -56,10 +48,8 @@ LAWS = {
         )
     ),
     "recovery": Case(partial(dynamics.predict_recovery, "he3", dimension=1000, samples=10**5), 1e-8),
-    "recovery-transformed": Case(
-        partial(dynamics.predict_recovery, "min(z**2, 3)", dimension=300, samples=1200, degree=2), 1e-8
-    ),
-}
+    "recovery-transformed": Case(partial(dynamics.predict_recovery, "min(z**2, 3)", dimension=300, samples=1200, degree=2), 1e-8),
+}  # fmt: skip
 
 
 def limits() -> dict[str, float]:
@@ -160,32 +150,22 @@ TOKEN_PROBLEMS = {
     "recall": RECALL,
     "recall-noise": tokens.FactualRecall(relations=4, subjects=8, answers=4, noise_tokens=2, sequence_length=4),
     "causal-graph": CHAIN,
-    "causal-graph-softmax": tokens.CausalGraph(
-        parents=[None, 0, 1, 2], vocabulary=3, persistence=0.8, second_layer="softmax", beta=2.0
-    ),
+    "causal-graph-softmax": tokens.CausalGraph(parents=[None, 0, 1, 2], vocabulary=3, persistence=0.8, second_layer="softmax", beta=2.0),
     "memory": MEMORY,
     "memory-spectral": SPECTRAL,
-}
+}  # fmt: skip
 STEPPED = {"composition": 0.25, "recall": 0.5, "causal-graph": 0.5, "memory": 0.1, "memory-spectral": 0.02}
 TOKEN_TIMES = SaveAt.geometric(1.0, 300.0, 8)
 TOKENS = {
-    **{
-        f"tokens-{name}": Case(partial(tokens.solve, each, TOKEN_TIMES, progress=False), 1e-9)
-        for name, each in TOKEN_PROBLEMS.items()
-    },
+    **{f"tokens-{name}": Case(partial(tokens.solve, each, TOKEN_TIMES, progress=False), 1e-9) for name, each in TOKEN_PROBLEMS.items()},
     **{
         f"tokens-{name}-steps": Case(partial(tokens.solve, TOKEN_PROBLEMS[name], TOKEN_TIMES, rate, progress=False))
         for name, rate in STEPPED.items()
     },
-    **{
-        f"tokens-{name}-closed": Case(partial(tokens.predict, TOKEN_PROBLEMS[name]))
-        for name in ("composition", "recall", "causal-graph", "memory")
-    },
+    **{f"tokens-{name}-closed": Case(partial(tokens.predict, TOKEN_PROBLEMS[name])) for name in ("composition", "recall", "causal-graph", "memory")},
     "tokens-default-times": Case(partial(tokens.solve, COMPOSITION, keep="summary", progress=False)),
-    "tokens-scipy": Case(
-        partial(tokens.solve, COMPOSITION, TOKEN_TIMES, method="scipy:DOP853", rtol=1e-8, progress=False)
-    ),
+    "tokens-scipy": Case(partial(tokens.solve, COMPOSITION, TOKEN_TIMES, method="scipy:DOP853", rtol=1e-8, progress=False)),
     "tokens-gaussian": Case(partial(tokens.solve, GAUSSIAN), 1e-6),
     "tokens-sampled-times": Case(lambda: {"times": tokens.sampled_times(MEMORY, 64)}),
     "tokens-rank-bins": Case(lambda: {"bins": np.concatenate([np.ravel(part) for part in tokens.rank_bins(1000)])}),
-}
+}  # fmt: skip

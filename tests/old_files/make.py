@@ -72,25 +72,15 @@ ANSWERS = {
     "coupling": partial(dynamics.solve_coupling, SPHERE, particles=16, save_at=SHORT),
     "chaos": partial(dynamics.propagation_of_chaos, SPHERE, widths=(4, 8), seeds=2, particles=16, save_at=SHORT),
     # As in study.toml.
-    "sweep": quietly(
-        partial(dynamics.sweep, problem(), {"beta": [0.8, 1.2]}), options={"save_at": SHORT, "rtol": 1e-6}, workers=0
-    ),
+    "sweep": quietly(partial(dynamics.sweep, problem(), {"beta": [0.8, 1.2]}), options={"save_at": SHORT, "rtol": 1e-6}, workers=0),
     "laws-scaling": quietly(dynamics.scaling_study, directions=16, dimension=32, starts=1),
     "laws-finite-size": quietly(dynamics.finite_size, betas=(1.0,), sizes=(16, 64), dimension=256, starts=2),
-    "laws-compute-frontier": quietly(
-        dynamics.compute_frontier, directions=16, dimension=32, widths=(2, 4, 8), starts=1
-    ),
-    "laws-transfer": quietly(
-        dynamics.transfer_study, directions=2, dimension=12, widths=(2, 3, 4, 6), steps=60, starts=2, workers=1
-    ),
+    "laws-compute-frontier": quietly(dynamics.compute_frontier, directions=16, dimension=32, widths=(2, 4, 8), starts=1),
+    "laws-transfer": quietly(dynamics.transfer_study, directions=2, dimension=12, widths=(2, 3, 4, 6), steps=60, starts=2, workers=1),
     "simulation-diffusion": simulate(ONE_DIRECTION, engine="diffusion", learning_rate=1e-8, steps=200_000_000),
     "comparison": comparison,
-    "sgd-sample-complexity": quietly(
-        sgd_check.sample_complexity, information_exponents=(3,), dimensions=(12, 16), rate=0.02, seeds=2
-    ),
-    "sgd-step-size": quietly(
-        sgd_check.step_size_phases, information_exponent=3, dimension=12, seeds=2, learning_rates=(1e-3, 1e-2)
-    ),
+    "sgd-sample-complexity": quietly(sgd_check.sample_complexity, information_exponents=(3,), dimensions=(12, 16), rate=0.02, seeds=2),
+    "sgd-step-size": quietly(sgd_check.step_size_phases, information_exponent=3, dimension=12, seeds=2, learning_rates=(1e-3, 1e-2)),
     "sgd-unstable-discretisation": quietly(
         sgd_check.unstable_discretisation,
         information_exponent=3,
@@ -110,7 +100,7 @@ ANSWERS = {
         starts=2,
         seeds=2,
     ),
-}
+}  # fmt: skip
 
 
 class CtrlC:

@@ -74,16 +74,8 @@ def test_a_committee_is_checked_with_torch():
     ("changes", "kind", "words"),
     [
         ({"problem": 3}, TypeError, "Argument `problem` must be a Problem, but is int."),
-        (
-            {"student": "spherical"},
-            ValueError,
-            "Argument `problem` must not have the spherical student, whose mean field",
-        ),
-        (
-            {"theory": "both"},
-            ValueError,
-            "Argument `theory` must be one of 'auto', 'finite-step', 'flow', but is 'both'.",
-        ),
+        ({"student": "spherical"}, ValueError, "Argument `problem` must not have the spherical student, whose mean field"),
+        ({"theory": "both"}, ValueError, "Argument `theory` must be one of 'auto', 'finite-step', 'flow', but is 'both'."),
         ({"false_alarm_rate": 1.0}, ValueError, "Argument `false_alarm_rate` must lie between 0 and 1, but is 1.0."),
         ({"steps": 0}, ValueError, "Argument `steps` must be at least 1, but is 0."),
         ({"directions": 0}, ValueError, "Argument `directions` must be at least 1, but is 0."),
@@ -92,7 +84,7 @@ def test_a_committee_is_checked_with_torch():
         ({"engine": "projekted"}, ValueError, "Did you mean 'projected'?"),
         ({"device": "cuda"}, ValueError, "Argument `device` must be 'auto' or 'cpu' for engine 'projected'"),
     ],
-)
+)  # fmt: skip
 def test_refusals_come_before_any_step(problem, changes, kind, words, monkeypatch):
     monkeypatch.setattr("sgd_check.engines.projected.ProjectedEngine.advance", lambda *_: pytest.fail("ran"))
     if changes.get("student"):

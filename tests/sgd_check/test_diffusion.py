@@ -174,9 +174,7 @@ def test_a_converged_neuron_is_an_ornstein_uhlenbeck_process(activation, batch):
 # Label noise keeps the tails of a step light enough for 10^5 of them to be Gaussian.
 ESCAPES = {
     "one neuron, k = 3": (given([[0.3]], 0.2, label_noise=3.0), 0.02 / 32**2, 90_000),
-    "two neurons, k = 4": (
-        given([[0.5, 0.05], [0.03, 0.5]], 0.1, (0.8, 0.7), 40, "he4", label_noise=3.0), 0.012 / 40**2, 120_000,
-    ),
+    "two neurons, k = 4": (given([[0.5, 0.05], [0.03, 0.5]], 0.1, (0.8, 0.7), 40, "he4", label_noise=3.0), 0.012 / 40**2, 120_000),
 }  # fmt: skip
 
 

@@ -145,12 +145,9 @@ def repeated_steps(problem, rate, batch, repeats, seed):
         (7, 32, None),
         (9, 1, CROOKED),
         (40, 4, None),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in ((5, 4, CROOKED), (6, 1, None), (7, 4, None), (40, 32, CROOKED))
-        ),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in ((5, 4, CROOKED), (6, 1, None), (7, 4, None), (40, 32, CROOKED))),
     ],
-)
+)  # fmt: skip
 def test_first_two_moments_of_a_step_are_those_in_r_d(dimension, batch, directions):
     """Two-sample z-scores of 12 means and 78 second moments; |z| < 5 is a false-alarm rate below 6e-5 for each case."""
     problem, repeats = uneven(dimension, directions), 8000
