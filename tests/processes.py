@@ -36,11 +36,6 @@ def interrupt_run():
 def python(*arguments, cwd=None, timeout=150, **environment):
     """Run `python ARGUMENTS` to its end, whatever that is."""
     return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
+        [sys.executable, *arguments], cwd=cwd, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True, text=True, check=False, timeout=timeout,
+    )  # fmt: skip

@@ -21,11 +21,8 @@ import sgd_check
 HERE = Path(make.__file__).parent
 #: What says when, where, by which version and how fast; all else must be as it was.
 CHANGING = set(
-    (
-        "history date_created source git_commit environment solve_seconds tracker_seconds compile_seconds "
-        "wall_seconds steps_per_second"
-    ).split()
-)
+    ("history date_created source git_commit environment solve_seconds tracker_seconds compile_seconds " "wall_seconds steps_per_second").split(),
+)  # fmt: skip
 #: Sentences for readers, which may be worded anew.
 WORDS = {"title", "references", "notes", "scaling_notes", "stop_message", "long_name"}
 #: Rounding on another processor may lead to other steps, and so to errors that differ by about as much as they are: less

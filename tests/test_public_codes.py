@@ -37,16 +37,9 @@ class Started(Case):
 def test_sums_of_units_are_what_the_codes_print(number):
     given = REFERENCE[number]
     case = Started(
-        "",
-        "nn2pp",
-        given["K"],
-        given["M"],
-        given["eta"],
-        given["sigma_noise_std"],
-        step=0.01,
-        last=1.0,
+        "", "nn2pp", given["K"], given["M"], given["eta"], given["sigma_noise_std"], step=0.01, last=1.0,
         reference=number,
-    )
+    )  # fmt: skip
     np.testing.assert_array_equal(given["T"], np.eye(given["M"]))
     found, _ = our_loss(case, np.array(given["alpha"]), 1e-11)
     np.testing.assert_allclose(found, given["eg"], rtol=0, atol=1e-10)

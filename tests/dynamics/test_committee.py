@@ -148,14 +148,10 @@ def reference_problem(case, dimension=1000):
     Q, R = np.array(case["Q0"]), np.array(case["R0"])
     length = np.sqrt(np.diag(Q))
     return dynamics.Problem(
-        activation="erf",
-        teacher=dynamics.Teacher(np.ones(case["M"])),
-        width=case["K"],
-        dimension=dimension,
-        student="committee",
-        label_noise=case["sigma_noise_std"],
+        activation="erf", teacher=dynamics.Teacher(np.ones(case["M"])), width=case["K"], dimension=dimension,
+        student="committee", label_noise=case["sigma_noise_std"],
         initial_overlaps=(R / length[:, None], Q / np.outer(length, length), length**2),
-    )
+    )  # fmt: skip
 
 
 def order_parameters(dataset):

@@ -21,14 +21,9 @@ TEACHER = dynamics.Teacher([1.0])
 def problem(k=3, smoothing=0.0, d=64, C=None, **given):
     overlap = d**-0.5 if C is None else C
     return dynamics.Problem(
-        **{"activation": f"he{k}", "teacher": TEACHER} | given,
-        width=1,
-        dimension=d,
-        student="spherical",
-        objective="correlation",
-        smoothing=smoothing,
-        initial_overlaps=([[overlap]], [[1.0]], [1.0]),
-    )
+        **{"activation": f"he{k}", "teacher": TEACHER} | given, width=1, dimension=d, student="spherical",
+        objective="correlation", smoothing=smoothing, initial_overlaps=([[overlap]], [[1.0]], [1.0]),
+    )  # fmt: skip
 
 
 def mean_step(asked, C):

@@ -169,12 +169,9 @@ def test_summed_loss_of_many_pairs_equals_the_loss_of_histories(link, monkeypatc
 
 def test_unmatched_directions_keep_their_loss():
     problem = Problem(
-        activation="he4",
-        teacher=Teacher([1.0, 0.5]),
-        width=1,
-        dimension=8,
+        activation="he4", teacher=Teacher([1.0, 0.5]), width=1, dimension=8,
         initial_overlaps=([[0.5, 0.1]], [[1.0]], [1e-4]),
-    )
+    )  # fmt: skip
     solution = solve_pairs(problem, predict(problem), [1e4])
     assert solution.loss[0] == pytest.approx(0.25, abs=1e-14)
     assert np.isnan(solution.overlap[0, 1])

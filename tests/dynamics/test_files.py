@@ -25,13 +25,9 @@ def unfinished(tmp_path_factory):
     path = tmp_path_factory.mktemp("files") / "run.nc"
     problem = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5]), width=3, dimension=16)
     dynamics.solve_overlaps(
-        problem,
-        save_at=dynamics.SaveAt.geometric(0.5, 30.0, 10),
-        method="explicit",
-        progress=False,
-        trackers=[Callback(lambda time, _: time > 3.0)],
-        checkpoint=path,
-    )
+        problem, save_at=dynamics.SaveAt.geometric(0.5, 30.0, 10), method="explicit", progress=False,
+        trackers=[Callback(lambda time, _: time > 3.0)], checkpoint=path,
+    )  # fmt: skip
     return path
 
 

@@ -35,27 +35,16 @@ def problem_of(**settings):
 
 def pair_of(link, overlap, squared_norm, dimension, *, label_noise=0.0):
     return dynamics.Problem(
-        activation=link,
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=dimension,
-        initial_overlaps=([[overlap]], [[1.0]], [squared_norm]),
-        label_noise=label_noise,
-    )
+        activation=link, teacher=dynamics.Teacher([1.0]), width=1, dimension=dimension,
+        initial_overlaps=([[overlap]], [[1.0]], [squared_norm]), label_noise=label_noise,
+    )  # fmt: skip
 
 
 def integrated(system, times, method="explicit", rtol=1e-10):
     stepper = make_stepper(
-        method,
-        system.functions,
-        system.initial_state,
-        system.parameters,
-        system.sizes,
-        np.empty(system.work_size),
-        rtol=rtol,
-        atol=system.absolute_tolerance(0.01 * rtol),
-        num_events=system.num_events,
-    )
+        method, system.functions, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
+        rtol=rtol, atol=system.absolute_tolerance(0.01 * rtol), num_events=system.num_events,
+    )  # fmt: skip
     return run(stepper, np.asarray(times), system.observer("full"))
 
 

@@ -157,13 +157,9 @@ def test_a_sweep_lists_its_points_and_names_those_that_failed(tmp_path, written)
     grid = {"learning_rate": [1e-4, 1e-3], "num_directions": [1, 2], "beta": [1.0]}
     with pytest.warns(RuntimeWarning, match="2 of 4 points failed"):
         found = dynamics.sweep(
-            two_directions(),
-            grid,
-            options={"save_at": AT(0.1, 12, 20), "error_estimate": False},
-            workers=0,
-            progress=False,
-            output=tmp_path / "sweep.nc",
-        )
+            two_directions(), grid, options={"save_at": AT(0.1, 12, 20), "error_estimate": False}, workers=0,
+            progress=False, output=tmp_path / "sweep.nc",
+        )  # fmt: skip
     with found:
         page = written(found)
     assert verdict(page) == "2 of 4 points were answered. 2 failed."

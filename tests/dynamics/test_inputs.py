@@ -197,12 +197,9 @@ def test_pairs_have_the_times_of_the_page(k, alpha, p, expected):
 @pytest.mark.kernels
 def test_the_pair_is_the_flow_of_one_neuron(rows):
     asked = problem(
-        teacher=dynamics.Teacher([1.0], directions=rows),
-        width=1,
-        dimension=60,
-        inputs=dynamics.Inputs.power_law(0.5),
-        initial_weights=given_weights(1, 60),
-    )
+        teacher=dynamics.Teacher([1.0], directions=rows), width=1, dimension=60,
+        inputs=dynamics.Inputs.power_law(0.5), initial_weights=given_weights(1, 60),
+    )  # fmt: skip
     prediction = predict(asked)
     times = dynamics.SaveAt.at([0.0, 3.0 * float(prediction.predicted_learned_time[0])])
     flow = dynamics.solve_overlaps(
@@ -218,13 +215,9 @@ def test_coupled_times_are_those_of_pairs():
     ratios = []
     for seed in (0, 1):
         asked = problem(
-            activation="he4",
-            teacher=dynamics.Teacher.power_law(5, 1.0),
-            width=16,
-            dimension=512,
-            inputs=dynamics.Inputs.power_law(0.25),
-            seed=seed,
-        )
+            activation="he4", teacher=dynamics.Teacher.power_law(5, 1.0), width=16, dimension=512,
+            inputs=dynamics.Inputs.power_law(0.25), seed=seed,
+        )  # fmt: skip
         flow = dynamics.solve_overlaps(asked, method="explicit", keep="summary", progress=False, error_estimate=False)
         ratios.append(flow.emergence_time.values / flow.predicted_emergence_time.values)
         over = flow.emergence_time.values / flow.leading_order_time.values
@@ -242,13 +235,9 @@ def test_matching_weighs_directions_by_their_eigenvalues():
     unit = np.array([[0.2, 0.19, 0.0], [0.1, 0.05, 0.0]])
     unit[:, 2] = np.sqrt(1.0 - np.sum(unit**2, axis=1))
     asked = problem(
-        activation="he4",
-        teacher=dynamics.Teacher([1.0, 1.0]),
-        width=2,
-        dimension=3,
-        inputs=dynamics.Inputs(s),
+        activation="he4", teacher=dynamics.Teacher([1.0, 1.0]), width=2, dimension=3, inputs=dynamics.Inputs(s),
         initial_weights=0.01 * unit / np.sqrt(s),
-    )
+    )  # fmt: skip
     found = dynamics.predict_emergence(asked)
     assert found.matched_neuron.values.tolist() == [1, 0]
     expected = 1.0 / (8.0 * np.array([1.0, 2.0]) * np.array([0.1, 0.19]) ** 2)
@@ -261,13 +250,9 @@ def test_a_spread_direction_is_learned_axis_by_axis():
     rows = np.sqrt(s / s.sum())[None]
     times = np.geomspace(60.0, 600.0, 12)
     asked = problem(
-        activation="he4",
-        teacher=dynamics.Teacher([1.0], directions=rows / np.linalg.norm(rows)),
-        width=1,
-        dimension=1000,
-        inputs=dynamics.Inputs.power_law(1.5),
-        initial_weights=0.01 * np.eye(1000)[:1],
-    )
+        activation="he4", teacher=dynamics.Teacher([1.0], directions=rows / np.linalg.norm(rows)), width=1,
+        dimension=1000, inputs=dynamics.Inputs.power_law(1.5), initial_weights=0.01 * np.eye(1000)[:1],
+    )  # fmt: skip
     flow = dynamics.solve_overlaps(
         asked, save_at=dynamics.SaveAt.at([0.0, *times]), method="explicit", progress=False, error_estimate=False
     )

@@ -27,12 +27,9 @@ def left_over(seed, m=5, P=3, d=30, mass=0.012, link=LINK):
     n = np.full(m, 0.3)
     n[P:] = mass
     return dynamics.Problem(
-        activation=link,
-        teacher=dynamics.Teacher(A[:P]),
-        width=m,
-        dimension=d,
+        activation=link, teacher=dynamics.Teacher(A[:P]), width=m, dimension=d,
         initial_weights=np.sqrt(n)[:, None] * U,
-    )
+    )  # fmt: skip
 
 
 def solve(asked, method, rtol, **options):

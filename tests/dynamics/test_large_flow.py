@@ -463,11 +463,8 @@ def test_slow_rows_feel_distant_sources_at_nodes(distant):
         start = np.concatenate([now.U.ravel(), weight])
         exact = solve_ivp(rates, (0.0, h), start, "DOP853", rtol=1e-13, atol=1e-15).y[:, -1]
         wrong.append(
-            max(
-                np.abs(step.end.U - exact[:-m].reshape(m, D))[S:].max(),
-                np.abs(step.end.log_norm - exact[-m:])[S:].max(),
-            )
-        )
+            max(np.abs(step.end.U - exact[:-m].reshape(m, D))[S:].max(), np.abs(step.end.log_norm - exact[-m:])[S:].max()),
+        )  # fmt: skip
         expected = np.abs(large.rows.ahead[0]).max()
     if distant:
         assert 0 < near.sum() < 0.5 * near.size

@@ -23,13 +23,9 @@ def test_the_command_measures_prints_and_draws(tmp_path, capsys):
     assert output.with_suffix(".png").stat().st_size > 10_000
     stored = dynamics.load(output)
     direct = dynamics.propagation_of_chaos(
-        dynamics.problem.named_teachers.spherical_problem("he4", dimension=8),
-        widths=(8, 16),
-        seeds=3,
-        save_at=dynamics.SaveAt.at(stored.time.values),
-        rtol=1e-3,
-        atol=1e-5,
-    )
+        dynamics.problem.named_teachers.spherical_problem("he4", dimension=8), widths=(8, 16), seeds=3,
+        save_at=dynamics.SaveAt.at(stored.time.values), rtol=1e-3, atol=1e-5,
+    )  # fmt: skip
     np.testing.assert_array_equal(stored.function_gap, direct.function_gap)
     assert float(stored.time[-1]) == 2.0
     assert stored.attrs["stop_reason"] == "reached_end"

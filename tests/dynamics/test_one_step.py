@@ -213,11 +213,8 @@ def converged_rates(problem, dimension):
         found = moments_of_overlaps(problem, state[: m * m].reshape(m, m), S, dimension=dimension)
         second = found.student_second_per_dimension if dimension is None else found.student_second / dimension
         return np.stack(
-            [
-                np.concatenate([found.teacher_first.ravel(), found.student_first[upper]]),
-                np.concatenate([np.zeros(m * m), second[upper]]),
-            ]
-        )
+            [np.concatenate([found.teacher_first.ravel(), found.student_first[upper]]), np.concatenate([np.zeros(m * m), second[upper]])],
+        )  # fmt: skip
 
     start = np.concatenate([np.diag(np.sqrt(a)).ravel(), np.diag(a)[upper]])
     h = 1e-4

@@ -129,12 +129,9 @@ def test_events_are_crossings_of_the_dense_solution_not_of_the_grid(staircase, r
     )
     np.testing.assert_allclose(coarse.emergence_time, referee.emergence_time, rtol=1e-8)
     at_events = dynamics.solve_overlaps(
-        problem,
-        save_at=dynamics.SaveAt.at(np.sort(coarse.emergence_time.values)),
-        rtol=1e-11,
-        atol=1e-13,
+        problem, save_at=dynamics.SaveAt.at(np.sort(coarse.emergence_time.values)), rtol=1e-11, atol=1e-13,
         progress=False,
-    )
+    )  # fmt: skip
     for p, when in enumerate(coarse.emergence_time.values):
         row = int(np.argmin(abs(at_events.time.values - when)))
         assert float((at_events.teacher_overlap[row, :, p] ** 2).max()) == pytest.approx(0.5, abs=1e-8)

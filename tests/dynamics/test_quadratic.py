@@ -25,12 +25,9 @@ def problem(**changes):
 
 def large(dimension, seed=0, width=64, directions=1024, alpha=1.0):
     return problem(
-        teacher=dynamics.Teacher.power_law(directions, alpha),
-        width=width,
-        dimension=dimension,
-        initial_norm=width**-0.25,
-        seed=seed,
-    )
+        teacher=dynamics.Teacher.power_law(directions, alpha), width=width, dimension=dimension,
+        initial_norm=width**-0.25, seed=seed,
+    )  # fmt: skip
 
 
 def in_space(asked, times):

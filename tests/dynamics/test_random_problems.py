@@ -84,13 +84,9 @@ def moved(problem, number):
     if problem.student == "spherical":
         weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     return dynamics.Problem(
-        activation=problem.activation,
-        teacher=problem.teacher,
-        width=problem.width,
-        dimension=problem.dimension,
-        student=problem.student,
-        initial_weights=weights,
-    )
+        activation=problem.activation, teacher=problem.teacher, width=problem.width, dimension=problem.dimension,
+        student=problem.student, initial_weights=weights,
+    )  # fmt: skip
 
 
 def solve(problem, method, rtol, times):
@@ -135,15 +131,9 @@ def solve_pairs(problem, method, rtol, times):
         settled.terminal = True
         start = (prediction.matched_overlap[p], np.log(prediction.matched_squared_norm[p]))
         solved = solve_ivp(
-            rates,
-            (0.0, times.times[-1]),
-            start,
-            method,
-            times.times,
-            events=[*crossings, settled],
-            rtol=1e-3 * rtol,
+            rates, (0.0, times.times[-1]), start, method, times.times, events=[*crossings, settled], rtol=1e-3 * rtol,
             atol=1e-12,
-        )
+        )  # fmt: skip
         assert solved.success
         rest = np.reshape(solved.y_events[2], (-1, 2))[:1].T
         y = np.concatenate([solved.y, np.repeat(rest, len(times) - solved.t.size, axis=1)], axis=1)

@@ -73,23 +73,17 @@ def test_a_callback_stops_the_run_and_later_times_hold_nan(problem):
 def test_steady_state_ends_a_run_that_has_settled_but_not_one_that_waits():
     """Two neurons, each near its own direction, settle exponentially; one that starts at C = 0.01 waits until t ~ 1250."""
     near = dynamics.Problem(
-        activation="he4",
-        teacher=dynamics.Teacher([1.0, 0.6]),
-        width=2,
-        dimension=32,
+        activation="he4", teacher=dynamics.Teacher([1.0, 0.6]), width=2, dimension=32,
         initial_overlaps=(0.8 * np.eye(2), np.eye(2), [0.1, 0.1]),
-    )
+    )  # fmt: skip
     settled = solve(near, np.geomspace(1.0, 1e4, 60), trackers=[trackers.SteadyState(1e-3)])
     assert settled.attrs["stop_reason"] == "steady_state"
     assert settled.attrs["end_time"] < 1e3
     assert np.isfinite(settled.emergence_time).all()
     far = dynamics.Problem(
-        activation="he4",
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=32,
+        activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=32,
         initial_overlaps=([[0.01]], [[1.0]], [1e-4]),
-    )
+    )  # fmt: skip
     waiting = solve(far, (1.0, 1500.0), trackers=[trackers.SteadyState(1e-3)], method="explicit")
     assert waiting.attrs["end_time"] > 1250
     assert 1200 < float(waiting.emergence_time[0]) < 1300

@@ -281,13 +281,9 @@ def test_a_cluster_with_a_worker_killed_in_the_middle(tmp_path):
     forked = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     with forked, sweep_workers.cluster_executor(workers=2) as executor:
         found = dynamics.sweep(
-            BASE,
-            grid,
-            study=sweep_toys.deadly,
-            options={"folder": str(tmp_path)},
-            executor=executor,
+            BASE, grid, study=sweep_toys.deadly, options={"folder": str(tmp_path)}, executor=executor,
             output=tmp_path / "sweep.nc",
-        )
+        )  # fmt: skip
         assert (tmp_path / "killed").exists()
         assert_same_values(found, whole)
         scheduler = executor._client.scheduler.address

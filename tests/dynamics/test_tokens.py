@@ -178,13 +178,9 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, fields, rate):
 
 def test_sweeps_take_fields_and_options():
     found = dynamics.sweep(
-        SMALL,
-        {"vocabulary": [4, 6], "learning_rate": [None, 0.25]},
-        study="tokens",
-        options={"save_at": dynamics.SaveAt.linear(0.0, 400.0, 5)},
-        workers=0,
-        progress=False,
-    )
+        SMALL, {"vocabulary": [4, 6], "learning_rate": [None, 0.25]}, study="tokens",
+        options={"save_at": dynamics.SaveAt.linear(0.0, 400.0, 5)}, workers=0, progress=False,
+    )  # fmt: skip
     assert found.learned_time.dims == ("vocabulary", "learning_rate", "component")
     np.testing.assert_allclose(found.learned_time[1, 1], times(SMALL, 0.25), rtol=1e-9)
     assert stored_question(found.isel(vocabulary=0, learning_rate=0)) == tokens.Composition(vocabulary=4, hops=4)

@@ -231,13 +231,10 @@ def recorder(calls, work):
         work()
 
     cuda = SimpleNamespace(
-        device=lambda _: contextlib.nullcontext(),
-        Stream=lambda: Stream(calls),
-        current_stream=lambda: Stream(calls),
-        stream=lambda _: noted("stream"),
-        CUDAGraph=lambda: SimpleNamespace(replay=replayed),
+        device=lambda _: contextlib.nullcontext(), Stream=lambda: Stream(calls), current_stream=lambda: Stream(calls),
+        stream=lambda _: noted("stream"), CUDAGraph=lambda: SimpleNamespace(replay=replayed),
         graph=lambda _, capture_error_mode: noted(capture_error_mode),
-    )
+    )  # fmt: skip
     return SimpleNamespace(cuda=cuda), worked
 
 

@@ -250,14 +250,9 @@ def _solvers() -> Iterator[Call]:
         return either(bad.no_problem, one_of(*others))
 
     yield call(
-        "solve_problem",
-        dynamics.solve_problem,
-        FLOW_GOOD,
-        rest,
-        optional=WATCHED,
-        problem=bad.no_problem,
+        "solve_problem", dynamics.solve_problem, FLOW_GOOD, rest, optional=WATCHED, problem=bad.no_problem,
         rtoll=bad.share,
-    )
+    )  # fmt: skip
     yield call(
         "predict_emergence", dynamics.predict_emergence, {"problem": problem()}, "problem save_at", optional=WATCHED
     )

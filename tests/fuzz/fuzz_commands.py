@@ -85,18 +85,9 @@ READERS: dict[Any, Draw] = {
     options.numbers: from_texts("", ",", "1,", "1,,2", "0,1", "-1", "-1,2", "a", "nan", "nan,1", "inf", "1;2", "a,b", "1,inf", "1," * 3000),
 }  # fmt: skip
 PATHS = named(
-    "missing/run.nc",
-    EXISTING,
-    ".",
-    "/",
-    "/proc/run.nc",
-    "x" * 300 + ".nc",
-    "",
-    "a\0b.nc",
-    "/dev/null",
-    "a\\b.nc",
+    "missing/run.nc", EXISTING, ".", "/", "/proc/run.nc", "x" * 300 + ".nc", "", "a\0b.nc", "/dev/null", "a\\b.nc",
     "bad\udcff.nc",
-)
+)  # fmt: skip
 FIGURES = named(
     "figure", "figure.xyz", "missing/figure.png", "existing.png", "a\0b.png", ".", "/proc/figure.png", "bad\udcff.png"
 )

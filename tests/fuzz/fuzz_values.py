@@ -63,24 +63,17 @@ def non_negative(rng: np.random.Generator) -> Any:
 def share(rng: np.random.Generator) -> Any:
     """Return what is no number between 0 and 1."""
     return _mixed(
-        rng,
-        NO_NUMBERS,
-        NOT_FINITE,
-        lambda: numbers_below(rng, 0.0, open_end=True),
+        rng, NO_NUMBERS, NOT_FINITE, lambda: numbers_below(rng, 0.0, open_end=True),
         lambda: 1.0 + float(10.0 ** rng.uniform(-3, 9)),
-    )
+    )  # fmt: skip
 
 
 def count(rng: np.random.Generator) -> Any:
     """Return what is no integer of at least 1."""
     return _mixed(
-        rng,
-        NO_NUMBERS,
-        NOT_FINITE,
-        lambda: -int(rng.integers(0, 10**12)),
-        lambda: float(rng.uniform(0.1, 9.9)),
+        rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(0, 10**12)), lambda: float(rng.uniform(0.1, 9.9)),
         lambda: np.float64(3.25),
-    )
+    )  # fmt: skip
 
 
 def whole(rng: np.random.Generator) -> Any:
@@ -114,24 +107,11 @@ def folder_path(rng: np.random.Generator) -> Any:
     return _mixed(
         rng,
         (
-            "",
-            ".",
-            "..",
-            "/",
-            "missing/run.nc",
-            "/proc/run.nc",
-            "x" * 300 + ".nc",
-            "a\0b.nc",
-            "a\udcff.nc",
-            3,
-            1.5,
-            [],
-            {},
-            object(),
+            "", ".", "..", "/", "missing/run.nc", "/proc/run.nc", "x" * 300 + ".nc", "a\0b.nc", "a\udcff.nc", 3, 1.5,
+            [], {}, object(),
         ),
-        (),
-        lambda: f"missing-{int(rng.integers(10**6))}/run.nc",
-    )
+        (), lambda: f"missing-{int(rng.integers(10**6))}/run.nc",
+    )  # fmt: skip
 
 
 def source(rng: np.random.Generator) -> Any:

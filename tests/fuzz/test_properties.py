@@ -44,13 +44,10 @@ def problems(draw, links=FLOW_LINKS, most=4):
     coefficients = draw(spectra(most))
     width = draw(st.integers(1, 5))
     return Problem(
-        activation=draw(links),
-        teacher=Teacher(coefficients),
-        width=width,
-        dimension=draw(st.integers(len(coefficients) + width, 40)),
-        initial_norm=draw(st.floats(1e-3, 5e-2)),
+        activation=draw(links), teacher=Teacher(coefficients), width=width,
+        dimension=draw(st.integers(len(coefficients) + width, 40)), initial_norm=draw(st.floats(1e-3, 5e-2)),
         seed=draw(st.integers(0, 2**63 - 1)),
-    )
+    )  # fmt: skip
 
 
 @st.composite
@@ -158,15 +155,11 @@ def problems_of_inputs(draw):
     count = draw(st.integers(1, min(3, dimension)))
     directions = np.linalg.qr(rng.standard_normal((dimension, count)))[0].T if draw(st.booleans()) else None
     return Problem(
-        activation="he4",
-        teacher=Teacher(np.sort(rng.uniform(0.2, 1.0, count))[::-1], directions=directions),
-        width=draw(st.integers(1, 4)),
-        dimension=dimension,
-        inputs=dynamics.Inputs(values, counts),
-        initial_norm=draw(st.floats(1e-3, 0.5)),
-        label_noise=draw(st.floats(0.0, 1.0)),
+        activation="he4", teacher=Teacher(np.sort(rng.uniform(0.2, 1.0, count))[::-1], directions=directions),
+        width=draw(st.integers(1, 4)), dimension=dimension, inputs=dynamics.Inputs(values, counts),
+        initial_norm=draw(st.floats(1e-3, 0.5)), label_noise=draw(st.floats(0.0, 1.0)),
         seed=draw(st.integers(0, 2**63 - 1)),
-    )
+    )  # fmt: skip
 
 
 @few
@@ -234,14 +227,9 @@ def questions(draw):
     start = {"initial_weights": weights} if draw(st.booleans()) else {"seed": draw(st.integers(0, 2**63 - 1))}
     return Problem(
         activation=draw(st.one_of(VARYING, st.sampled_from(["relu", "tanh", "he4", "z^3 - 3*z"]))),
-        teacher=Teacher(coefficients, directions=directions),
-        width=width,
-        dimension=dimension,
-        student=student,
-        label_noise=draw(st.floats(0.0, 2.0)),
-        order=draw(st.one_of(st.none(), st.integers(12, 20))),
-        **start,
-    )
+        teacher=Teacher(coefficients, directions=directions), width=width, dimension=dimension, student=student,
+        label_noise=draw(st.floats(0.0, 2.0)), order=draw(st.one_of(st.none(), st.integers(12, 20))), **start,
+    )  # fmt: skip
 
 
 @several
@@ -251,13 +239,9 @@ def test_a_question_comes_back_from_its_answer(tmp_path_factory, problem):
     from dynamics.runs.dataset import make_dataset
 
     answer = make_dataset(
-        {"loss": np.array([0.0])},
-        problem=problem,
-        title="nothing",
-        coords={"time": np.array([0.0])},
-        solver={"answer": "overlaps"},
-        attributes={"answer": "overlaps"},
-    )
+        {"loss": np.array([0.0])}, problem=problem, title="nothing", coords={"time": np.array([0.0])},
+        solver={"answer": "overlaps"}, attributes={"answer": "overlaps"},
+    )  # fmt: skip
     assert Problem.from_dataset(answer) == problem
     path = dynamics.save(answer, tmp_path_factory.mktemp("question") / "a.nc")
     stored = dynamics.load(path)

@@ -19,13 +19,9 @@ def build_problem(overlap, coefficients=(0.8, 0.6), dimension=16, activation="he
     rest /= np.linalg.norm(rest, axis=1, keepdims=True)
     weights[:, teacher.span :] = rest * np.sqrt(1 - np.sum(overlap**2, axis=1, keepdims=True))
     return Problem(
-        activation=activation,
-        teacher=teacher,
-        width=overlap.shape[0],
-        dimension=dimension,
-        initial_weights=norm * weights,
-        **more,
-    )
+        activation=activation, teacher=teacher, width=overlap.shape[0], dimension=dimension,
+        initial_weights=norm * weights, **more,
+    )  # fmt: skip
 
 
 def flow_derivative(problem, C, G, log_n):
@@ -66,17 +62,10 @@ def flow_dataset(problem, times, stretch=1.0):
     g, a, T = problem.activation.kernel, problem.teacher.coefficients, problem.teacher.gram()
     loss = [a @ g(T) @ a - 2 * np.exp(n) @ g(C) @ a + np.exp(n) @ g(G) @ np.exp(n) for C, G, n in states]
     return make_dataset(
-        {
-            "teacher_overlap": np.array([C for C, _, _ in states]),
-            "loss": np.array(loss),
-            "emergence_time": emergence * stretch,
-        },
-        problem=problem,
-        title="flow by scipy",
-        coords={"time": times, "neuron": np.arange(m)},
-        solver={"answer": "referee"},
-        attributes={"answer": "referee"},
-    )
+        {"teacher_overlap": np.array([C for C, _, _ in states]), "loss": np.array(loss), "emergence_time": emergence * stretch},
+        problem=problem, title="flow by scipy", coords={"time": times, "neuron": np.arange(m)},
+        solver={"answer": "referee"}, attributes={"answer": "referee"},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -15,13 +15,9 @@ def lone():
     """One neuron at k = 3, d = 16, from C = 0.35 and a norm of 0.01, with label noise: learned long after it emerges."""
     start = ([[0.35]], [[1.0]], [1e-4])
     return dynamics.Problem(
-        activation="he3",
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=16,
-        initial_overlaps=start,
+        activation="he3", teacher=dynamics.Teacher([1.0]), width=1, dimension=16, initial_overlaps=start,
         label_noise=0.2,
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +45,8 @@ def paced(flow, factor):
     moved = np.where(times > emergence, emergence + (times - emergence) / factor, times)
     curves = {name: flow[name] for name in ("loss", "squared_norm")}
     return flow.assign(
-        {
-            name: (curve.dims, np.interp(moved, times, curve.values.ravel()).reshape(curve.shape))
-            for name, curve in curves.items()
-        }
-    )
+        {name: (curve.dims, np.interp(moved, times, curve.values.ravel()).reshape(curve.shape)) for name, curve in curves.items()},
+    )  # fmt: skip
 
 
 @pytest.mark.statistical

@@ -18,12 +18,9 @@ def tree(escape_flow, escape_runs):
 def step_equation(escape, escape_runs):
     """The finite-step equation at the learning rate of the runs, at their records."""
     return dynamics.solve_overlaps(
-        escape,
-        learning_rate=escape_runs.attrs["learning_rate"],
-        save_at=dynamics.SaveAt.at(escape_runs["time"].values),
-        progress=False,
-        error_estimate=False,
-    )
+        escape, learning_rate=escape_runs.attrs["learning_rate"],
+        save_at=dynamics.SaveAt.at(escape_runs["time"].values), progress=False, error_estimate=False,
+    )  # fmt: skip
 
 
 @pytest.mark.statistical

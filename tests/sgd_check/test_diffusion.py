@@ -26,13 +26,9 @@ def given(overlap, norm, coefficients=(1.0,), dimension=32, activation="he3", **
     C = np.asarray(overlap, dtype=float)
     G = C @ C.T + np.diag(1 - np.sum(C**2, axis=1))
     return Problem(
-        activation=activation,
-        teacher=Teacher(coefficients),
-        width=len(C),
-        dimension=dimension,
-        initial_overlaps=(C, G, np.full(len(C), norm)),
-        **more,
-    )
+        activation=activation, teacher=Teacher(coefficients), width=len(C), dimension=dimension,
+        initial_overlaps=(C, G, np.full(len(C), norm)), **more,
+    )  # fmt: skip
 
 
 def engine(problem, seeds=(0, 1, 2), batch_size=1):

@@ -181,12 +181,9 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch):
 
 def test_a_sweep_takes_it():
     found = dynamics.sweep(
-        question(CUT, 30),
-        {"dimension": [20, 40]},
-        study=sgd_check.estimate_direction,
-        options={"samples": 200, "seeds": 3, "degree": 2, "progress": False},
-        progress=False,
-    )
+        question(CUT, 30), {"dimension": [20, 40]}, study=sgd_check.estimate_direction,
+        options={"samples": 200, "seeds": 3, "degree": 2, "progress": False}, progress=False,
+    )  # fmt: skip
     assert found.overlap_squared.dims == ("dimension", "seed")
     np.testing.assert_array_equal(
         found.overlap_squared.sel(dimension=40), estimated(question(CUT, 40), 200, 3, degree=2).overlap_squared

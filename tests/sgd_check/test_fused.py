@@ -35,15 +35,9 @@ NORMAL_SHAPE, FIRST = (96, 130), 2**32 - 50
 def problem_of(link="he4", student="homogeneous", dimension=40, noise=0.0, width=3, **more):
     teacher = Teacher([0.8, 0.6])
     return Problem(
-        activation=link,
-        teacher=teacher,
-        width=width,
-        dimension=dimension,
-        initial_norm=0.5,
-        student=student,
-        label_noise=noise,
-        **more,
-    )
+        activation=link, teacher=teacher, width=width, dimension=dimension, initial_norm=0.5, student=student,
+        label_noise=noise, **more,
+    )  # fmt: skip
 
 
 def rates():

@@ -24,14 +24,9 @@ def lone_neuron(inputs, activation="he3"):
     whitened[0] = 0.1 * OVERLAP
     weights = (whitened / np.sqrt(s))[None]
     return Problem(
-        activation=activation,
-        teacher=Teacher([1.0]),
-        width=1,
-        dimension=DIMENSION,
-        inputs=inputs,
-        initial_weights=weights,
-        label_noise=0.2,
-    )
+        activation=activation, teacher=Teacher([1.0]), width=1, dimension=DIMENSION, inputs=inputs,
+        initial_weights=weights, label_noise=0.2,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -100,12 +100,9 @@ def test_learned_is_compared_by_one_definition_alone():
     problem = Problem(**GIVEN, initial_overlaps=START)
     flow, runs = flow_and_runs(problem)
     other = dynamics.solve_overlaps(
-        replace(problem, learned_definition=ALL_DEGREES),
-        save_at=SaveAt.at(flow.time.values),
-        keep="summary",
-        progress=False,
-        error_estimate=False,
-    )
+        replace(problem, learned_definition=ALL_DEGREES), save_at=SaveAt.at(flow.time.values), keep="summary",
+        progress=False, error_estimate=False,
+    )  # fmt: skip
     assert "learned mass of direction 1" in quantities(flow, runs)
     assert [name for name in quantities(other, runs) if "learned" in name] == []
     assert "loss" in quantities(other, runs)

@@ -65,13 +65,9 @@ def autograd_step(problem, weights, x, labels, rate, sigma):
 @pytest.mark.parametrize("link", LINKS)
 def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, batch_size):
     problem = tools.problem(
-        [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]],
-        dimension=7,
-        activation=LINKS[link],
-        norm=0.7,
-        directions=directions,
+        [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]], dimension=7, activation=LINKS[link], norm=0.7, directions=directions,
         label_noise=0.3,
-    )
+    )  # fmt: skip
     run = engine(problem, batch_size=batch_size)
     sigma = torch_sigma(link)
     with run.running():
@@ -247,15 +243,9 @@ def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more)
     weights = rng.standard_normal((len(norms), dimension))
     weights *= np.array(norms)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
     return Problem(
-        activation=link,
-        teacher=Teacher([1.0, 0.5], directions=more.pop("directions", None)),
-        width=len(norms),
-        dimension=dimension,
-        initial_weights=weights,
-        student="committee",
-        label_noise=noise,
-        **more,
-    )
+        activation=link, teacher=Teacher([1.0, 0.5], directions=more.pop("directions", None)), width=len(norms),
+        dimension=dimension, initial_weights=weights, student="committee", label_noise=noise, **more,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -342,13 +332,9 @@ def test_delayed_updates_are_the_updates_one_by_one(student, link):
     """Seventy steps, more than two blocks, against the closed form in numpy, on the same samples."""
     problem = committee(link, norms=(0.3, 0.4), dimension=20)
     problem = Problem(
-        activation=link,
-        teacher=problem.teacher,
-        width=2,
-        dimension=20,
-        initial_weights=problem.initial_weights,
+        activation=link, teacher=problem.teacher, width=2, dimension=20, initial_weights=problem.initial_weights,
         student=student,
-    )
+    )  # fmt: skip
     run, rate = engine(problem), 3e-3
     with run.running():
         w = weights_of(run)

@@ -33,13 +33,9 @@ def uneven(dimension, directions=None, activation=SMOOTH, label_noise=0.3, norms
     weights = np.random.default_rng(5).standard_normal((3, dimension))
     weights *= np.array(norms)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
     return Problem(
-        activation=activation,
-        teacher=Teacher([0.8, 0.6], directions=directions),
-        width=3,
-        dimension=dimension,
-        initial_weights=weights,
-        label_noise=label_noise,
-    )
+        activation=activation, teacher=Teacher([0.8, 0.6], directions=directions), width=3, dimension=dimension,
+        initial_weights=weights, label_noise=label_noise,
+    )  # fmt: skip
 
 
 def engine(problem, seeds=(0, 1, 2), batch_size=1):
@@ -108,13 +104,9 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
     runs = []
     for directions in (None, [[1.0]]):
         problem = Problem(
-            activation=SMOOTH,
-            teacher=Teacher([0.8], directions=directions),
-            width=1,
-            dimension=dimension,
-            initial_norm=0.7,
-            label_noise=0.3,
-        )
+            activation=SMOOTH, teacher=Teacher([0.8], directions=directions), width=1, dimension=dimension,
+            initial_norm=0.7, label_noise=0.3,
+        )  # fmt: skip
         runs.append(engine(problem, (7,)))
     assert runs[0]._motion.directions is None
     assert runs[1]._motion.directions.size == 1
@@ -177,13 +169,9 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     n = np.array([0.8, 0.25, 1.7])
     G = C @ C.T + np.diag(1 - np.sum(C**2, axis=1))
     problem = Problem(
-        activation={1: 0.6, 2: 0.5},
-        teacher=Teacher([0.8, 0.6]),
-        width=3,
-        dimension=dimension,
-        initial_overlaps=(C, G, n),
-        label_noise=0.3,
-    )
+        activation={1: 0.6, 2: 0.5}, teacher=Teacher([0.8, 0.6]), width=3, dimension=dimension,
+        initial_overlaps=(C, G, n), label_noise=0.3,
+    )  # fmt: skip
     rate, repeats = batch / dimension, 20_000
     change = products(repeated_steps(problem, rate, batch, repeats, 4), np.eye(2)) - products(
         weights_of(engine(problem, (4,))), np.eye(2)

@@ -24,13 +24,9 @@ def runs():
 @pytest.fixture(scope="module")
 def equation(runs):
     return dynamics.solve_overlaps(
-        lone_neuron(3, 16),
-        learning_rate=runs.attrs["learning_rate"],
-        step_theory="finite-d",
-        save_at=dynamics.SaveAt.at(runs["time"].values),
-        progress=False,
-        error_estimate=False,
-    )
+        lone_neuron(3, 16), learning_rate=runs.attrs["learning_rate"], step_theory="finite-d",
+        save_at=dynamics.SaveAt.at(runs["time"].values), progress=False, error_estimate=False,
+    )  # fmt: skip
 
 
 @pytest.mark.statistical
@@ -94,13 +90,9 @@ def test_sgd_at_another_rate_than_it_states_is_refuted_by_its_scatter(runs, equa
 def test_the_part_of_the_delay_that_the_finite_step_equation_has(k, dimension, start):
     """As the norm vanishes its time over the flow's is that of leading order, to second order in the rate."""
     problem = dynamics.Problem(
-        activation=f"he{k}",
-        teacher=dynamics.Teacher([1.0]),
-        width=1,
-        dimension=dimension,
-        initial_overlaps=([[start]], [[1.0]], [1e-8]),
-        label_noise=0.2,
-    )
+        activation=f"he{k}", teacher=dynamics.Teacher([1.0]), width=1, dimension=dimension,
+        initial_overlaps=([[start]], [[1.0]], [1e-8]), label_noise=0.2,
+    )  # fmt: skip
     rate = 0.02 * learning_rate_limit(problem)
     options = {"progress": False, "error_estimate": False}
     flow = dynamics.solve_overlaps(problem, **options)

@@ -16,14 +16,10 @@ TEACHER = dynamics.Teacher([1.0])
 
 def problem(link="he3", smoothing=0.0, d=64, C=None, **given):
     return dynamics.Problem(
-        **{"activation": link, "teacher": TEACHER} | given,
-        width=1,
-        dimension=d,
-        student="spherical",
-        objective="correlation",
-        smoothing=smoothing,
+        **{"activation": link, "teacher": TEACHER} | given, width=1, dimension=d, student="spherical",
+        objective="correlation", smoothing=smoothing,
         initial_overlaps=([[d**-0.5 if C is None else C]], [[1.0]], [1.0]),
-    )
+    )  # fmt: skip
 
 
 def chain(asked, rates, runs, batch=1):

@@ -169,12 +169,9 @@ def test_what_cannot_be_resumed_is_refused_in_one_sentence(tmp_path, monkeypatch
         assert "must hold a simulation that can be resumed, but does not: Argument `checkpoint`" in refusal(path)
     flow = tmp_path / "flow.nc"
     dynamics.solve_overlaps(
-        problem_of(),
-        save_at=dynamics.SaveAt.at([1.0, 5.0]),
-        progress=False,
-        checkpoint=flow,
+        problem_of(), save_at=dynamics.SaveAt.at([1.0, 5.0]), progress=False, checkpoint=flow,
         trackers=[Callback(lambda *_: True)],
-    )
+    )  # fmt: skip
     assert "must hold a simulation, but its answer is 'overlaps'" in refusal(flow)
     decay, other = sgd_check.power_law_decay(2e-3, 0.3), sgd_check.power_law_decay(2e-3, 0.5)
     varying = tmp_path / "varying.nc"

@@ -429,13 +429,9 @@ def test_muon_on_batches_has_its_own_times():
 def gaussian(spectral):
     smoothing = 0.2 * 48**-1.5 / (np.arange(1.0, 1001.0) ** -1.5).sum() if spectral else None
     return tokens.AssociativeMemory(
-        embeddings="gaussian",
-        items=1000,
-        dimension=48,
-        frequency_exponent=1.5,
-        optimizer="spectral" if spectral else "gradient",
-        smoothing=smoothing,
-    )
+        embeddings="gaussian", items=1000, dimension=48, frequency_exponent=1.5,
+        optimizer="spectral" if spectral else "gradient", smoothing=smoothing,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

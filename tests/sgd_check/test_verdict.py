@@ -374,14 +374,10 @@ def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     expected = Expectation.uniform(time, delay=0.0, scatter=0.0, low=0.0, high=0.0)
     simulation = xr.Dataset({"blown_up": ("seed", np.zeros(runs))}, attrs={"end_time": end, "stop_reason": stop_reason})
     found = TimesTests(
-        prediction=xr.Dataset(),
-        simulation=simulation,
-        rate=0.01,
-        theory="flow",
+        prediction=xr.Dataset(), simulation=simulation, rate=0.01, theory="flow",
         p_value=min(1.0, count * min(test.p for test in tests if test is not None)),
-        parts=[EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)],
-        loss=None,
-    )
+        parts=[EventTests(EMERGENCE, expected, tests, time * 1.3 <= end)], loss=None,
+    )  # fmt: skip
     return dict(zip(("verdict", "reasons"), decide(found.sentences()), strict=True))
 
 
