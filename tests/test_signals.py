@@ -73,11 +73,7 @@ def test_a_second_signal_ends_a_command_at_once():
     process.send_signal(signal.SIGINT)
     time.sleep(0.6)
     process.send_signal(signal.SIGTERM)
-    assert ended(process) == (
-        130,
-        "",
-        "Ended at once: a second signal came. Files keep what was last written.\n",
-    )
+    assert ended(process) == (130, "", "Ended at once: a second signal came. Files keep what was last written.\n")
 
 
 def test_signals_of_a_terminal_and_its_shell_are_one():

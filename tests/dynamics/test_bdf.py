@@ -4,13 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from toy_systems import (
-    PROTHERO_ROBINSON,
-    VAN_DER_POL,
-    circle,
-    rotating,
-    toy,
-)
+from toy_systems import PROTHERO_ROBINSON, VAN_DER_POL, circle, rotating, toy
 
 from dynamics.integrators import Status, bdf_kernels, make_stepper
 from dynamics.kernels.jit import kernel

@@ -16,11 +16,7 @@ import dynamics
 import sgd_check
 from dynamics.report import animation
 from dynamics.report.__main__ import main
-from dynamics.report.figures import (
-    finish_panel,
-    new_panels,
-    share_bars,
-)
+from dynamics.report.figures import finish_panel, new_panels, share_bars
 from dynamics.report.findings import Table
 from hermite.text.messages import with_error
 

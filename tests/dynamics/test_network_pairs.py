@@ -12,14 +12,7 @@ import hermite
 from dynamics.equations.network import network_kernels as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.normal_kernels import joint_excess
-from dynamics.equations.network.series import (
-    HEADER,
-    HEADS,
-    LIST,
-    TERMS,
-    pair_source,
-    write_derivatives,
-)
+from dynamics.equations.network.series import HEADER, HEADS, LIST, TERMS, pair_source, write_derivatives
 from dynamics.kernels.jit import entry
 
 NAMES = ("pair", "own", "derivatives", "mutual")

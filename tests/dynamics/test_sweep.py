@@ -119,12 +119,7 @@ def test_options_can_be_axes_and_attributes_give_way_to_them():
 def test_keys_set_fields_of_the_problem(grid, changes):
     points = make_grid(BASE, grid, STUDIES["prediction"], {})
     name = next(iter(grid))
-    expected = {
-        "activation": BASE.activation,
-        "teacher": BASE.teacher,
-        "initial_norm": BASE.initial_norm,
-        **changes,
-    }
+    expected = {"activation": BASE.activation, "teacher": BASE.teacher, "initial_norm": BASE.initial_norm, **changes}
     expected.pop("order", None)
     assert points.point(0).problem == Problem(width=6, dimension=16, **expected)
     assert len(points.axes[0].labels) == 2

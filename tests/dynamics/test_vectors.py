@@ -76,12 +76,7 @@ def test_normalise_gives_unit_vectors_and_leaves_norms(kernels, rng):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        problem(),
-        problem("tilted"),
-        problem("tilted", dimension=4),
-        problem(activation="he2", width=9, dimension=6),
-    ],
+    [problem(), problem("tilted"), problem("tilted", dimension=4), problem(activation="he2", width=9, dimension=6)],
     ids=["orthonormal", "tilted", "tilted, four dimensions", "h2, more neurons than dimensions"],
 )
 def test_flow_is_that_of_the_overlaps(asked):

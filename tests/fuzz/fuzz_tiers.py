@@ -17,13 +17,7 @@ import os
 
 FULL = bool(os.environ.get("FULL_TESTS"))
 #: kind -> (in the gate, all)
-COUNTS = {
-    "arguments": (1, 6),
-    "flags": (1, 5),
-    "processes": (4, 50),
-    "damaged": (16, 150),
-    "hostile": (12, 120),
-}
+COUNTS = {"arguments": (1, 6), "flags": (1, 5), "processes": (4, 50), "damaged": (16, 150), "hostile": (12, 120)}
 
 
 def share(kind: str, parts: int = 1) -> int:

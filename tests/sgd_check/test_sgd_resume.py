@@ -77,9 +77,7 @@ def test_a_simulation_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, m
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"dtype": "float64"}, {"batch_size": 4}],
-    ids=["single precision", "double precision", "batches"],
+    "changes", [{}, {"dtype": "float64"}, {"batch_size": 4}], ids=["single precision", "double precision", "batches"]
 )
 def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     """Stopped after 70 and 1200 of 2500 steps: in the middle of blocks of 16 steps, and of the samples drawn ahead."""
