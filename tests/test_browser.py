@@ -28,8 +28,8 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
 QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-default-apps --hide-scrollbars --enable- "
-    "logging=stderr --v=0"
+    "--disable-component-update --disable-sync --disable-default-apps --hide-scrollbars "
+    "--enable-logging=stderr --v=0"
 ).split()
 #: A page that says of another in a frame what only a browser knows, and one that does with its chart what a reader does.
 PROBE, READER = (

@@ -10,9 +10,9 @@ import pytest
 import xarray as xr
 from html_reader import Page, read_page
 from matplotlib.figure import Figure
+from old_files import make
 
 import dynamics
-from dynamics.laws.finite_size import finite_size
 from dynamics.report import __main__ as report
 from dynamics.report.elements import Chart, Curve, chart_element
 from dynamics.report.findings import FINDINGS, answer_of, find_findings, study_findings
@@ -26,12 +26,6 @@ TWO = dynamics.Teacher([0.8, 0.6])
 def two_directions(**changed):
     given = {"activation": "he4", "teacher": TWO, "width": 8, "dimension": 16}
     return dynamics.Problem(**(given | changed))
-
-
-def spherical(width=16):
-    return dynamics.Problem(
-        activation="he4", teacher=dynamics.Teacher([1.0]), width=width, dimension=8, student="spherical"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -113,36 +107,28 @@ def test_exponents_stand_beside_the_finite_size_and_the_asymptotic_ones(written)
     assert any("of 64 directions, spread over p" in text for text in page.text("p"))
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Name -> file, of answers of every kind."""
+    return {path.stem: path for path in make.unpack_files(tmp_path_factory.mktemp("stored"), "finished")}
+
+
 @pytest.mark.parametrize(
-    ("build", "figures", "table", "curves"),
+    ("name", "figures", "table", "curves"),
     [
-        (lambda: dynamics.predict_emergence(two_directions()), 2, "Predicted times", 0),
-        (
-            lambda: dynamics.solve_committee(
-                two_directions(activation="erf", width=3, student="committee"), save_at=AT(0.1, 30, 20), progress=False
-            ),
-            2,
-            "Emergence times against prediction",
-            2,
-        ),
-        (lambda: dynamics.solve_spherical(spherical(), save_at=AT(0.1, 20, 20), progress=False), 2, "When the loss falls below a fraction", 1),
-        (
-            lambda: dynamics.solve_mean_field(
-                spherical(), particles=128, save_at=AT(0.1, 20, 20), keep="summary", progress=False
-            ),
-            1,
-            "Times at which half the weight is carried",
-            1,
-        ),
-        (lambda: dynamics.solve_coupling(spherical(), save_at=AT(0.1, 2, 12)), 1, "Distances over time", 0),
-        (lambda: dynamics.propagation_of_chaos(spherical(), widths=[8, 16], seeds=2, save_at=AT(0.1, 2, 6), progress=False), 1, "Points", 0),
-        (lambda: finite_size(betas=[1.0], sizes=[16, 64], dimension=4096, starts=2, progress=False), 1, "Points", 0),
-        (lambda: dynamics.sweep(two_directions(), {"width": [4, 8, 64], "seed": [1, 2]}, study="prediction", workers=0, progress=False), 2, "Points", 0),
+        ("prediction", 2, "Predicted times", 0),
+        ("decoupled", 3, "Emergence times against prediction", 2),
+        ("committee", 2, "Emergence times against prediction", 2),
+        ("spherical", 2, "When the loss falls below a fraction", 2),
+        ("mean-field-homogeneous", 2, "Times at which half the weight is carried", 2),
+        ("coupling", 1, "Distances over time", 0),
+        ("chaos", 1, "Points", 0),
+        ("laws-finite-size", 1, "Points", 0),
+        ("sweep", 2, "Points", 0),
     ],
-    ids=["prediction", "committee", "spherical", "mean-field", "coupling", "chaos", "finite-size", "sweep"],
-)  # fmt: skip
-def test_every_answer_has_its_tables_figures_and_curves(build, figures, table, curves, written):
-    result = build()
+)
+def test_every_answer_has_its_tables_figures_and_curves(name, figures, table, curves, stored, written):
+    result = dynamics.load(stored[name])
     assert answer_of(result) in FINDINGS
     page = written(result)
     assert "could not be made" not in " ".join(page.text("li"))

@@ -60,13 +60,11 @@ def _lay_out(group: Any, found: dict[str, Any]) -> None:
         _lay_out(child, found)
 
 
-IN_FILES = tuple(
-    (
-        "overlaps-explicit overlaps-loose-stiff classes-explicit committee-erf spherical correlation network- "
-        "relu-biases mean-field-two quadratic prediction tokens-composition laws-finite-size sweep sgd- "
-        "projected sgd-compare"
-    ).split()
-)
+IN_FILES = (
+    "overlaps-explicit overlaps-loose-stiff classes-explicit committee-erf spherical correlation "
+    "network-relu-biases mean-field-two quadratic prediction tokens-composition laws-finite-size sweep "
+    "sgd-projected sgd-compare"
+).split()
 FILES = {f"file-{name}": Case(partial(file_format, name)) for name in IN_FILES}
 
 
