@@ -96,6 +96,7 @@ def one_blas_thread() -> Iterator[None]:
     libraries = find_blas()
     with _counting:
         if not _entered["one thread"]:
+            _free(libraries)
             _limit = libraries.limit(limits=1, user_api="blas")
         _entered["one thread"] += 1
     try:
@@ -104,7 +105,16 @@ def one_blas_thread() -> Iterator[None]:
         with _counting:
             _entered["one thread"] -= 1
             if not _entered["one thread"]:
+                _free(libraries)
                 _limit.restore_original_limits()
+                _free(libraries)
+
+
+def _free(libraries: ThreadpoolController) -> None:
+    """Let any thread set the number of threads of OpenBLAS; from 3.8 on threadpoolctl obeys the first one that did."""
+    for library in libraries.lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 def find_blas() -> ThreadpoolController:

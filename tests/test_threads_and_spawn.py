@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import multiprocessing
+import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
@@ -11,6 +12,7 @@ from threadpoolctl import threadpool_info
 
 import dynamics
 import sgd_check
+from dynamics.cores import find_blas, one_blas_thread
 from dynamics.integrators.large_flow.rows import SMALLEST_PASS
 
 SEEDS = (0, 1, 2)
@@ -84,6 +86,30 @@ def test_runs_in_threads_give_the_bits_of_runs_alone_and_restore_blas():
         together = list(pool.map(explicit_flow, widths))
     assert_same(together, [alone[width] for width in widths])
     assert threads_of_blas() == before
+
+
+def test_any_thread_holds_blas_to_one_thread_and_any_other_one_ends_it():
+    find_blas()
+    before, inside, first_left = threads_of_blas(), threading.Barrier(2), threading.Event()
+
+    def held(leaves_first):
+        with one_blas_thread():
+            inside.wait(30)
+            found = threads_of_blas()
+            assert leaves_first or first_left.wait(30)
+        if leaves_first:
+            first_left.set()
+        return found
+
+    with one_blas_thread():
+        assert {count for _, count in threads_of_blas()} == {1}
+    assert threads_of_blas() == before
+    for first_leaves_first in (True, False):
+        first_left.clear()
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(held, (first_leaves_first, not first_leaves_first)))
+        assert {count for each in found for _, count in each} == {1}
+        assert threads_of_blas() == before
 
 
 COMPILES = """

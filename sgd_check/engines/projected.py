@@ -610,13 +610,14 @@ class DrawnAxes:
         self.batch, self._width, self._span = batch, m, r
         self._rows: Integers | None = None
         if axes is None:
-            left, eigenvalues, first = np.array([problem.dimension - r - m]), np.ones(r + m), r
+            left, first = np.array([problem.dimension - r - m]), r
             if left[0] < 0:
                 msg = (
                     f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}, "
                     f"but is 'projected' with dimension {problem.dimension}."
                 )
                 raise ValueError(msg)
+            eigenvalues = np.ones(r + m)
         else:
             beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
             large = np.flatnonzero(beyond > m)
