@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import check_choice, check_switch, checked_integer, checked_number
+from dynamics.problem.checks import check_choice, check_switch, checked_integer
 from dynamics.report import elements, figures
 from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE, axes_or_new, finish_panel
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, renamed, rows_of, run_findings
@@ -18,7 +18,7 @@ from dynamics.runs.variables import axis_label
 from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
-from dynamics.theory.learning_rates import learning_rate_limit
+from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
 from hermite.text.messages import require, with_error
 
 if TYPE_CHECKING:
@@ -414,7 +414,7 @@ def samples_of_one(dataset: xr.Dataset) -> tuple[float, str] | None:
         return size / rate, f"learning rate {rate:.3g}" + ("" if size == 1 else f" and {size} samples per step")
     try:
         limit = learning_rate_limit(Problem.from_dataset(dataset))
-    except ValueError:  # c_1 ≠ 0, oblique directions, or another student
+    except ValueError:  # none is known
         return None
     return 10.0 / limit, f"learning rate {limit / 10.0:.3g}, a tenth of the largest stable one"
 
@@ -459,7 +459,7 @@ def plot_loss(
     *,
     fit: bool = True,
     x: Literal["time", "steps", "samples"] = "time",
-    learning_rate: float | None = None,
+    learning_rate: float | str | None = None,
     batch_size: int | None = None,
     style: str | None = None,
 ) -> Axes:
@@ -480,8 +480,8 @@ def plot_loss(
     x : {"time", "steps", "samples"}, default "time"
         Flow time t, steps t/η of SGD, or their samples B t/η.
     learning_rate, batch_size : optional
-        η > 0, dimensionless, and B ≥ 1: by default those of the answer, or else B = 1. Steps and samples of a flow need
-        η. TypeError or ValueError is raised if it is unknown, not that of the answer, or given for an axis of time.
+        η > 0, dimensionless, or a share of the limit of stability such as "0.1x", and B ≥ 1: by default those of the
+        answer, or else B = 1. Steps and samples of a flow need η. TypeError or ValueError is raised if it is unknown, not that of the answer, or given for an axis of time.
 
     Returns
     -------
@@ -527,9 +527,11 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
     if x == "time":
         return 1.0
     absent = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
-    require(given["learning_rate"] is not None, absent, TypeError)
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
-    steps = 1.0 / checked_number(given["learning_rate"], "learning_rate", positive=True)
+    rate = resolved_rate(Problem.from_dataset(dataset), given["learning_rate"], size)
+    if rate is None:
+        raise TypeError(absent)
+    steps = 1.0 / rate
     return steps if x == "steps" else size * steps
 
 

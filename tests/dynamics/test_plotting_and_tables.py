@@ -73,6 +73,9 @@ def test_steps_and_samples_need_the_rate_of_the_answer(flow):
         dynamics.plot_loss(stepped, Figure().subplots(), x=x).lines[0].get_xdata()[-1] for x in ("steps", "samples")
     ]
     np.testing.assert_allclose(ends, float(flow.time[-1]) * np.array([1e3, 4e3]))
+    limit = dynamics.learning_rate_limit(dynamics.Problem.from_dataset(flow), batch_size=4)
+    share = dynamics.plot_loss(flow, Figure().subplots(), x="samples", learning_rate="0.1x", batch_size=4).lines[0]
+    np.testing.assert_allclose(share.get_xdata()[-1], float(flow.time[-1]) * 4 / (0.1 * limit))
     for answer, given, error, said in [
         (flow, {"x": "steps"}, TypeError, "Argument `learning_rate` must be given for `x` = 'steps' of an answer that"),
         (
