@@ -28,9 +28,11 @@ STUDIES = {
             Option("teacher", plain, "he3, he4, misspecified, gaussian, orthogonal, ...", "NAME", "he4"),
             DIMENSION._replace(help="", default="16"),
             WIDTHS._replace(default="128,256,512,1024"),
-            Option("seeds", positive_integer, "starts, at least 2, which all widths share", "N", "8"),
+            Option("seeds", positive_integer, "starts, at least 2, which all widths share", "N", "8", group="answer"),
             START_SEED._replace(help="seed of the first start"),
-            Option("t-max", positive, "last time [20 times that of one neuron alone]", "T", argument="last"),
+            Option(
+                "t-max", positive, "last time [20 times that of one neuron alone]", "T", argument="last", group="answer"
+            ),
         ),
     ),
 }

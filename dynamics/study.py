@@ -78,21 +78,23 @@ WORKERS = Option(
     "start a local dask cluster of N processes of one thread each, or, without the extra `cluster`, N processes "
     "[no cluster: one process per core]",
     "N",
+    group="running",
 )
 OPTIONS = (
-    Option("output", plain, "dataset to write, instead of [output] path", "FILE"),
+    Option("output", plain, "dataset to write, instead of [output] path", "FILE", group="output"),
     Option(
         "study",
         plain,
         "import this module and ask its function at every point, which runs its code; `name` in the file must be the "
         "same or absent [registered studies alone]",
         "MODULE:FUNCTION",
+        group="answer",
     ),
     WORKERS,
-    Option("scheduler", plain, "run on the dask cluster whose scheduler listens there", "ADDRESS"),
+    Option("scheduler", plain, "run on the dask cluster whose scheduler listens there", "ADDRESS", group="running"),
     CSV,
     OVERWRITE._replace(help="replace an existing dataset, and drop points of another sweep"),
-    Option("dry-run", switch, "print the number of points and the estimated memory, run nothing"),
+    Option("dry-run", switch, "print the number of points and the estimated memory, run nothing", group="running"),
     JSON,
     QUIET,
     NO_PROGRESS,

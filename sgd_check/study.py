@@ -39,9 +39,11 @@ exit codes: 0 done, 1 the run failed or its answer is not where it was to be (wh
 usage, 130 interrupted (what was computed is kept and named)
 """
 
-START = Option("start", positive, "squared overlap of a neuron at the start, times d", "S", "4")
-SEEDS = Option("seeds", positive_integer, "runs of each point, at least 2 [10 to 32, by study]", "N")
-SEED = START_SEED._replace(help="first seed of the samples")
+START = Option(
+    "start", positive, "squared overlap of a neuron at the start, times d", "S", "4", group="problem details"
+)
+SEEDS = Option("seeds", positive_integer, "runs of each point, at least 2 [10 to 32, by study]", "N", group="answer")
+SEED = START_SEED._replace(help="first seed of the samples", group="answer")
 
 STUDIES = {
     "sample-complexity": StudyCommand(
@@ -62,6 +64,7 @@ STUDIES = {
                 positive,
                 "step size in units of d^(-k/2), smoothed: of d^(-k/2+(2k-2)e) [0.1; smoothed: 0.05]",
                 "C",
+                group="answer",
             ),
             START,
             SEEDS,
@@ -76,14 +79,16 @@ STUDIES = {
             BETA._replace(help="decay of the teacher's coefficients, above 1/2"),
             DIRECTIONS._replace(help="directions and neurons of SGD", default="16"),
             DIMENSION._replace(help="dimension of SGD", default="48"),
-            Option("targets", integers, "numbers of wanted directions [up to six to P^0.75]", "P,P"),
-            Option("rate", positive, "step size in units of the last wanted a_p d^(-k/2)", "C", "0.5"),
+            Option("targets", integers, "numbers of wanted directions [up to six to P^0.75]", "P,P", group="answer"),
+            Option("rate", positive, "step size in units of the last wanted a_p d^(-k/2)", "C", "0.5", group="answer"),
             START,
-            Option("initial-norm", positive, "norm of the starting weights of SGD", "S0", "0.1"),
+            Option(
+                "initial-norm", positive, "norm of the starting weights of SGD", "S0", "0.1", group="problem details"
+            ),
             SEEDS,
             SEED,
-            Option("large-directions", positive_integer, "P of theory alone", "P", "4096"),
-            Option("large-dimension", positive_integer, "d of theory alone", "D", "16384"),
+            Option("large-directions", positive_integer, "P of theory alone", "P", "4096", group="answer details"),
+            Option("large-dimension", positive_integer, "d of theory alone", "D", "16384", group="answer details"),
         ),
     ),
     "step-size": StudyCommand(
@@ -94,7 +99,7 @@ STUDIES = {
             EXPONENT,
             DIMENSION._replace(help="", default="64"),
             START,
-            Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA"),
+            Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA", group="answer"),
             SEEDS,
             SEED,
         ),
@@ -106,10 +111,14 @@ STUDIES = {
             Option("cut", positive, "M", "M", "4"),
             Option("dimensions", integers, "d of samples that are reused", "D,D,...", "200,400"),
             Option("ratios", numbers, "samples over d", "R,R,...", "0.5,1,2,3,4,5,6"),
-            Option("rate", positive, "step size of descent on all samples", "ETA", "0.1"),
-            Option("steps", positive_integer, "steps of descent", "N", "1200"),
-            Option("online-dimensions", integers, "d of online SGD", "D,D,...", "100,1000,10000"),
-            Option("online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02"),
+            Option("rate", positive, "step size of descent on all samples", "ETA", "0.1", group="answer"),
+            Option("steps", positive_integer, "steps of descent", "N", "1200", group="answer"),
+            Option(
+                "online-dimensions", integers, "d of online SGD", "D,D,...", "100,1000,10000", group="answer details"
+            ),
+            Option(
+                "online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02", group="answer details"
+            ),
             SEEDS,
             SEED,
         ),
@@ -120,10 +129,12 @@ STUDIES = {
         (
             EXPONENT._replace(default="3"),
             DIMENSION._replace(help="", default="16"),
-            Option("rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3"),
-            Option("repetitions", positive_integer, "comparisons of each case", "N", "20"),
+            Option(
+                "rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3", group="answer"
+            ),
+            Option("repetitions", positive_integer, "comparisons of each case", "N", "20", group="answer"),
             SEEDS._replace(help="runs of each comparison, at least 4", default="32"),
-            Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01"),
+            Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01", group="answer details"),
             SEED,
         ),
     ),
@@ -136,10 +147,10 @@ STUDIES = {
             DIRECTIONS._replace(default="8"),
             DIMENSION._replace(default="48"),
             WIDTHS._replace(help="widths, at least four, increasing", default="2,4,8,16,32"),
-            Option("samples", positive_integer, "samples of every run", "N", "100000"),
+            Option("samples", positive_integer, "samples of every run", "N", "100000", group="answer"),
             STARTS_OF_WIDTHS._replace(default="6"),
             SEEDS._replace(help="runs of each start", default="4"),
-            START_SEED._replace(help="first seed of starts and samples"),
+            START_SEED._replace(help="first seed of starts and samples", group="answer"),
         ),
     ),
 }

@@ -1,6 +1,7 @@
 """Options that are declared once: the tables of the commands against the signatures that take them."""
 
 import inspect
+import re
 from importlib import import_module
 from operator import attrgetter
 
@@ -8,7 +9,8 @@ import pytest
 
 import dynamics
 from dynamics import mean_field_study
-from dynamics.commands.options import SOLVER_OPTIONS, switch
+from dynamics import study as sweep_study
+from dynamics.commands.options import GROUPS, SOLVER_OPTIONS, switch
 from dynamics.commands.parsing import UsageError, completed, read_option
 from dynamics.commands.studies import build_parser, options_of
 from dynamics.laws import __main__ as laws
@@ -61,6 +63,41 @@ def test_a_file_of_options_takes_every_option_as_it_is_typed(parser, arguments, 
     path.write_text("quiet = 1\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"^Option --quiet must be true or false in a file, but is 1\.$"):
         completed(parser.values(from_file), options)
+
+
+def listed(text):
+    """Heading of a help text -> the flags below it, in order."""
+    found = {}
+    for line in text.splitlines():
+        if re.fullmatch(r"[a-z -]+:", line):
+            flags = found.setdefault(line[:-1], [])
+        elif flag := re.match(r"  --([a-z-]+)", line):
+            flags.append(flag[1])
+    return {heading: flags for heading, flags in found.items() if flags and heading != "options"}
+
+
+SWEEP = pytest.param(sweep_study.build_parser(), ["study.toml"], sweep_study.OPTIONS, id="sweep")
+
+
+@pytest.mark.parametrize(("parser", "arguments", "options"), [*COMMANDS, SWEEP])
+def test_help_lists_each_option_once_below_the_heading_of_its_group(parser, arguments, options, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args([*arguments, "--help"])
+    text = capsys.readouterr().out
+    names = {heading: [option.name for option in options if option.group == heading] for heading in GROUPS}
+    assert listed(text) == {heading: flags for heading, flags in names.items() if flags}
+    assert [heading for heading in GROUPS if names[heading]] == list(listed(text)), "in the order of the groups"
+    assert "[options]" in text.partition("\n")[0]
+
+
+def test_help_of_a_solve_begins_with_what_is_asked_most(capsys):
+    with pytest.raises(SystemExit):
+        solve.main(["--help"])
+    found = listed(capsys.readouterr().out)
+    assert list(found)[:3] == ["problem", "answer", "output"]
+    assert [found[heading][0] for heading in list(found)[:3]] == ["k", "model", "output"]
+    assert {"rtol", "atol", "method"} <= set(found["answer details"])
+    assert "biases" in found["two-layer networks"]
 
 
 def test_every_choice_of_every_option_is_found_again_without_a_letter_or_its_end():

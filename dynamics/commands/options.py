@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from dynamics.commands.number_files import read_numbers
 from dynamics.integrators import FLOW_METHODS
@@ -174,6 +174,9 @@ WATCHED = (*INTEGRATED, "quadratic")
 OVERLAPS, FLOW, MEAN_FIELD = ("overlaps",), ("overlaps", "network", "correlation"), ("mean-field",)
 NETWORK, CORRELATION = ("network",), ("correlation",)
 STEP_THEORIES = ("finite-d", "infinite-d")
+#: Headings of the help, in their order there: what most users ask comes first.
+Group = Literal["problem", "answer", "output", "running", "two-layer networks", "problem details", "answer details"]
+GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 class Option(NamedTuple):
@@ -197,6 +200,8 @@ class Option(NamedTuple):
     argument: str = ""
     #: Text that the flag alone stands for; None: it must have a value.
     bare: str | None = None
+    #: Heading of the help below which every command lists it.
+    group: Group = "problem"
 
     @property
     def key(self) -> str:
@@ -215,18 +220,19 @@ class Option(NamedTuple):
 
 SPECTRUM = Option(
     "spectrum", non_negative, "decay of the eigenvalues of the inputs' covariance, s_l = l^-alpha [isotropic inputs]",
-    "ALPHA", models=(*OVERLAPS, *NETWORK))  # fmt: skip
+    "ALPHA", models=(*OVERLAPS, *NETWORK), group="problem details")  # fmt: skip
 PROBLEM_OPTIONS = (
     Option("k", positive_integer, "information exponent; the link is then h_k, h_2 for quadratic [4]", "K"),
     Option("activation", plain, "link instead of h_k: a name (he3, relu, erf, tanh, ...) or an expression in z",
            "LINK"),
     Option("teacher-activation", plain, "link of the teacher, if it is not the student's", "LINK",
-           models=(*MEAN_FIELD, *NETWORK, *CORRELATION)),
-    Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N"),
+           models=(*MEAN_FIELD, *NETWORK, *CORRELATION), group="problem details"),
+    Option("order", natural_number, "order of the Hermite truncation of links that are not polynomials", "N",
+           group="problem details"),
     Option("beta", non_negative, "decay of the teacher's coefficients, a_p ~ p^-beta, sum a_p^2 = 1 [1.0]",
            models=WITH_WIDTH),
     Option("ratio", fraction, "ratio of neighbouring coefficients, a_p ~ ratio^p, instead of a power law", "R",
-           models=WITH_WIDTH),
+           models=WITH_WIDTH, group="problem details"),
     Option("directions", positive_integer,
            "number of teacher directions P [16; mean-field, correlation: 1; network: 2; quadratic: 256]", "P"),
     Option("coefficients", numbers,
@@ -237,25 +243,26 @@ PROBLEM_OPTIONS = (
            models=WITH_WIDTH),
     Option("dimension", positive_integer, "input dimension d, quadratic: 1e6 [max(256, P); mean-field: 64]", "D"),
     Option("initial-norm", positive, "norm of the starting weights, sigma_0, quadratic: m^(-1/4) [0.01; network: 1]",
-           "S0", models=WITH_WIDTH),
+           "S0", models=WITH_WIDTH, group="problem details"),
     Option("seed", natural_number, "seed of the random start", default="0"),
     Option("student", plain,
            "stiefel: neurons that stay orthogonal and of one length, which `python -m sgd_check.run` can check",
-           default="homogeneous", choices=("homogeneous", "stiefel"), models=("quadratic",)),
+           default="homogeneous", choices=("homogeneous", "stiefel"), models=("quadratic",),
+           group="problem details"),
     Option("label-noise", non_negative, "standard deviation of the noise on the labels [0]", "TAU",
-           models=(*WITH_WIDTH, *CORRELATION)),
+           models=(*WITH_WIDTH, *CORRELATION), group="problem details"),
     SPECTRUM,
     Option("objective", plain,
            "what is descended; correlation, of one spherical neuron and one direction, chooses the model [squared]",
-           choices=("squared", "correlation")),
+           choices=("squared", "correlation"), group="problem details"),
     Option("smoothing", non_negative,
            "lambda: the correlation is averaged over neurons w + lambda z, z on the unit sphere [0]", "LAMBDA",
-           models=CORRELATION),
+           models=CORRELATION, group="problem details"),
 )  # fmt: skip
 
 #: Options of two-layer networks alone; any of them chooses the model.
 NETWORK_OPTIONS = tuple(
-    option._replace(models=NETWORK)
+    option._replace(models=NETWORK, group="two-layer networks")
     for option in (
         Option("second-layer", plain, "whether the v_i move [trained]", choices=("trained", "fixed")),
         Option("initial-second-layer", word_or_numbers("signs", "pairs"),
@@ -272,35 +279,43 @@ NETWORK_OPTIONS = tuple(
 SOLVER_OPTIONS = (
     Option("model", plain,
            "equations to solve; options of networks choose network, --objective or --smoothing correlation",
-           default="overlaps", choices=MODELS),
+           default="overlaps", choices=MODELS, group="answer"),
     Option("method", plain, "integrator; scipy's are referees", default="auto", choices=FLOW_METHODS,
-           models=INTEGRATED),
-    Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED),
+           models=INTEGRATED, group="answer details"),
+    Option("rtol", tolerance, "wanted relative accuracy", default="1e-08", models=INTEGRATED,
+           group="answer details"),
     Option("atol", positive, "wanted absolute accuracy, in units of 1/sqrt(d) for overlaps", default="1e-10",
-           models=INTEGRATED),
+           models=INTEGRATED, group="answer details"),
     Option("error-estimate", plain,
            "estimate the numerical errors by a second, looser run; auto: for all methods but the referees",
-           default="auto", choices=("auto", "yes", "no"), models=FLOW),
-    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS),
+           default="auto", choices=("auto", "yes", "no"), models=FLOW, group="answer details"),
+    Option("device", plain, "cpu, cuda or cuda:NUMBER: torch carries the stiff method there", "NAME", models=OVERLAPS,
+           group="running"),
     Option("learning-rate", rate_or_share,
            "step of SGD, whose mean effect is then integrated, or of the method gradient-descent; 0.1x is a tenth of "
-           "the limit of stability; time is this times the step [none: the flow]", "ETA", models=FLOW),
+           "the limit of stability; time is this times the step [none: the flow]", "ETA", models=FLOW, group="answer"),
     Option("step-theory", plain,
            "equation for --learning-rate: every term of the mean step, or those left as d grows [finite-d]",
-           choices=STEP_THEORIES, models=FLOW),
-    Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW),
-    Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD),
+           choices=STEP_THEORIES, models=FLOW, group="answer details"),
+    Option("batch-size", positive_integer, "samples per step of SGD, for --learning-rate", "B", "1", models=FLOW,
+           group="answer details"),
+    Option("particles", positive_integer, "number of particles [4096]", "N", models=MEAN_FIELD,
+           group="answer details"),
     Option("quadrature", plain, "how particles stand for the isotropic law; auto: graded for one axis, else random",
-           default="auto", choices=("auto", "graded", "quantiles", "random"), models=MEAN_FIELD),
+           default="auto", choices=("auto", "graded", "quantiles", "random"), models=MEAN_FIELD,
+           group="answer details"),
     Option("t-max", positive,
            "last time [2.5 times the last predicted learned time; mean-field: 20 times that of one neuron alone; "
-           "quadratic: 2.5 times the last predicted alignment]", "T"),
-    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T"),
-    Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150"),
-    Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED),
-    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED),
+           "quadratic: 2.5 times the last predicted alignment]", "T", group="answer"),
+    Option("t-min", positive, "first saved time [a tenth of the first predicted emergence]", "T",
+           group="answer details"),
+    Option("save", save_schedule, "saved times: geometric:COUNT or linear:COUNT", "SCHEDULE", "geometric:150",
+           group="answer"),
+    Option("keep", plain, "what to keep at each time", default="full", choices=("full", "summary"), models=INTEGRATED,
+           group="answer details"),
+    Option("max-runtime", positive, "wall-clock budget in seconds", "SECONDS", models=WATCHED, group="running"),
     Option("checkpoint-every", positive, "seconds between two versions of the file that a run can be resumed from",
-           "SECONDS", "30.0", models=WATCHED),
+           "SECONDS", "30.0", models=WATCHED, group="running"),
 )  # fmt: skip
 
 OPTIONS = (*PROBLEM_OPTIONS, *NETWORK_OPTIONS, *SOLVER_OPTIONS)
@@ -312,20 +327,30 @@ BETA = Option("beta", positive, "decay of the teacher's coefficients", default="
 DIRECTIONS = Option("directions", positive_integer, "P", "P")
 DIMENSION = Option("dimension", positive_integer, "d", "D")
 WIDTHS = Option("widths", integers, "widths, increasing", "M,M,...")
-STARTS = Option("starts", positive_integer, "random starts of each problem", "N", "4")
+STARTS = Option("starts", positive_integer, "random starts of each problem", "N", "4", group="answer")
 STARTS_OF_WIDTHS = STARTS._replace(help="random starts of each width")
 START_SEED = Option("seed", natural_number, "seed of the first random start", default="0")
-COUPLED = Option("coupled", switch, "integrate the exact coupled flow instead of matched pairs")
-WORKERS = Option("workers", positive_integer, "processes, each on one thread [one per core]", "N")
+COUPLED = Option("coupled", switch, "integrate the exact coupled flow instead of matched pairs", group="answer")
+WORKERS = Option("workers", positive_integer, "processes, each on one thread [one per core]", "N", group="running")
 
 # --- files and output of a command -------------------------------------------------------------------------
 
-CONFIG = Option("config", plain, "TOML file of options of this command; flags win over the file", "FILE")
-PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="")
-NO_PLOT = Option("no-plot", switch, "write no figure")
-STYLE = Option("style", plain, "look of the figure", "NAME", "screen", choices=("screen", "paper", "talk"))
-CSV = Option("csv", plain, "also write a table of the result: a row per direction, or whatever it is about", "FILE")
-OVERWRITE = Option("overwrite", switch, "replace existing files")
-JSON = Option("json", switch, "print the result as one JSON object")
-QUIET = Option("quiet", switch, "print nothing but errors")
-NO_PROGRESS = Option("no-progress", switch, "show no progress bar")
+CONFIG = Option(
+    "config", plain, "TOML file of options of this command; flags win over the file", "FILE", group="running"
+)
+PLOT = Option("plot", plain, "figure to write [beside the dataset, ending in .png]", "FILE", bare="", group="output")
+NO_PLOT = Option("no-plot", switch, "write no figure", group="output")
+STYLE = Option(
+    "style", plain, "look of the figure", "NAME", "screen", choices=("screen", "paper", "talk"), group="output"
+)
+CSV = Option(
+    "csv",
+    plain,
+    "also write a table of the result: a row per direction, or whatever it is about",
+    "FILE",
+    group="output",
+)
+OVERWRITE = Option("overwrite", switch, "replace existing files", group="output")
+JSON = Option("json", switch, "print the result as one JSON object", group="output")
+QUIET = Option("quiet", switch, "print nothing but errors", group="output")
+NO_PROGRESS = Option("no-progress", switch, "show no progress bar", group="output")

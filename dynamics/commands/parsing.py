@@ -11,11 +11,13 @@ import tomllib
 import warnings
 from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dynamics.commands.options import STYLE, switch
+from dynamics.commands.options import GROUPS, STYLE, switch
 from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
@@ -54,14 +56,18 @@ class Parser(PlainParser):
     """A parser that takes options of the table."""
 
     def add_options(self, options: Iterable[Option]) -> None:
-        """Add a flag for each option; its text is not read yet, and is None by default."""
-        for option in options:
-            kind: dict[str, Any] = {"metavar": option.metavar}
-            if option.read is switch:
-                kind = {"action": "store_true"}
-            elif option.bare is not None:
-                kind |= {"nargs": "?", "const": option.bare}
-            self.add_argument(f"--{option.name}", dest=option.key, help=option.explanation, **kind)
+        """Add a flag for each option, below the heading of its group; its text is None by default, and not read yet."""
+        ordered = sorted(options, key=lambda option: GROUPS.index(option.group))
+        for heading, members in groupby(ordered, key=attrgetter("group")):
+            group = self.add_argument_group(heading)
+            for option in members:
+                kind: dict[str, Any] = {"metavar": option.metavar}
+                if option.read is switch:
+                    kind = {"action": "store_true"}
+                elif option.bare is not None:
+                    kind |= {"nargs": "?", "const": option.bare}
+                flag = f"--{option.name}"
+                self.note(group.add_argument(flag, dest=option.key, help=option.explanation, **kind))
 
     def values(self, arguments: Sequence[str] | None = None) -> Mapping[str, Any]:
         """Return the parsed arguments by name, read-only."""
@@ -72,7 +78,7 @@ def command_parser(
     module: str,
     description: str,
     epilog: str,
-    options: Iterable[Option] = (),
+    options: Sequence[Option] = (),
     argument: tuple[str, str, str] | None = None,
 ) -> Parser:
     """Return the parser of the command of a module, with options and an argument: its name, metavar and help."""
@@ -80,6 +86,8 @@ def command_parser(
     if argument is not None:
         name, metavar, explanation = argument
         parser.add_argument(name, metavar=metavar, help=explanation)
+    if options:
+        parser.usage = " ".join(["%(prog)s [options]", *(() if argument is None else argument[1:2])])
     parser.add_options(options)
     return parser
 

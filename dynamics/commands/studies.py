@@ -115,7 +115,7 @@ def duration(seconds: float) -> str:
 
 #: Options that a file given by --problem answers itself.
 _OF_THE_PROBLEM = ("k", "dimension", "start")
-DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing")
+DRY_RUN = Option("dry-run", switch, "print the expected work and time, run nothing", group="running")
 
 
 class StudyCommand(NamedTuple):
@@ -146,14 +146,15 @@ def build_parser(catalogue: Catalogue) -> Parser:
     parser = command_parser(catalogue.prog, catalogue.description, catalogue.examples)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
-        one = names.add_parser(name, help=study.help, description=study.help, allow_abbrev=False)
+        usage = f"{parser.prog} {name} [options]"
+        one = names.add_parser(name, usage=usage, help=study.help, description=study.help, allow_abbrev=False)
         one.add_options(options_of(name, study))
     return parser
 
 
 def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
     """Return the options of a study: its settings, and what every study takes."""
-    output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE")
+    output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE", group="output")
     return (*study.options, CONFIG, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET, NO_PROGRESS)
 
 

@@ -81,7 +81,7 @@ LEARNING_STEPS = Option(
     "learning-steps", table.integers,
     "numbers of directions; tells after how many steps and samples of SGD each emerges and is learned, with the "
     "interval of 95 percent of runs, at the answer's learning rate or a tenth of the largest stable one", "P,P,...",
-    models=(*table.HOMOGENEOUS, *CORRELATION))  # fmt: skip
+    models=(*table.HOMOGENEOUS, *CORRELATION), group="answer")  # fmt: skip
 #: Learning rate of SGD for an answer that has none.
 SHARE = "0.1x"
 #: Options of display, which a resumed run has too.
@@ -89,12 +89,12 @@ FIGURES = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
 DISPLAY = (*FIGURES, table.JSON, table.QUIET, table.NO_PROGRESS)
 COMMAND_OPTIONS = (
     table.CONFIG,
-    Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE"),
-    Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE"),
+    Option("resume", plain, "go on with the unfinished run in a file, and complete it", "FILE", group="running"),
+    Option("output", plain, "dataset to write [a free name made of the parameters]", "FILE", group="output"),
     *FIGURES,
     table.OVERWRITE,
     LEARNING_STEPS,
-    Option("dry-run", switch, "print the estimated memory and operations, run nothing"),
+    Option("dry-run", switch, "print the estimated memory and operations, run nothing", group="running"),
     *DISPLAY[len(FIGURES) :],
 )
 ALL_OPTIONS = (*OPTIONS, *COMMAND_OPTIONS)

@@ -45,7 +45,7 @@ def _parents(text: str) -> tuple[int | None, ...]:
     return tuple(None if part.strip() == "-" else natural_number(part) for part in text.split(","))
 
 
-LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA")
+LEARNING_RATE = Option("learning-rate", positive, "step of gradient descent [none: the flow]", "ETA", group="answer")
 
 
 class TokenStudy(NamedTuple):

@@ -169,7 +169,10 @@ class PlainParser(argparse.ArgumentParser):
 
     def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
         """Add an argument, and note its flags."""
-        action = super().add_argument(*names, **settings)
+        return self.note(super().add_argument(*names, **settings))
+
+    def note(self, action: argparse.Action) -> argparse.Action:
+        """Note the flags of an argument, also of one that a group has added, and return it."""
         self._flags |= dict.fromkeys(action.option_strings, action)
         return action
 

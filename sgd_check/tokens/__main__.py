@@ -54,17 +54,20 @@ stdout holds the result, stderr everything else. exit codes: 0 done, whatever th
 was to be, 2 usage, 130 interrupted (what was computed is kept and named)
 """
 OPTIONS = (
-    Option("learning-rate", positive, "step [the prediction's, else 0.25 or a 200th of the first time]", "ETA"),
-    Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N"),
-    Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B"),
-    Option("seeds", positive_integer, "runs, an even number of at least 4 [8]", "N"),
-    START_SEED._replace(help="first seed of the samples [0]", argument="first_seed", default=None),
-    Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01"),
-    Option("device", plain, "where torch computes", None, "auto", ("auto", "cpu", "cuda")),
-    Option("max-runtime", positive, "wall-clock budget of the runs", "SECONDS"),
-    Option("resume", plain, "go on with the runs that this command left in a file", "FILE"),
-    Option("checkpoint-every", positive, "time between two versions of the file of the runs", "SECONDS", "30"),
-    Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE"),
+    Option("learning-rate", positive, "step [the prediction's, else 0.25 or a 200th of the first time]", "ETA",
+           group="answer"),
+    Option("steps", positive_integer, "steps [to 1.15 times the last predicted time]", "N", group="answer"),
+    Option("batch-size", positive_integer, "samples per step; half of the runs have 4 B [4; memory: all]", "B",
+           group="answer details"),
+    Option("seeds", positive_integer, "runs, an even number of at least 4 [8]", "N", group="answer"),
+    START_SEED._replace(help="first seed of the samples [0]", argument="first_seed", default=None, group="answer"),
+    Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01", group="answer details"),
+    Option("device", plain, "where torch computes", None, "auto", ("auto", "cpu", "cuda"), group="running"),
+    Option("max-runtime", positive, "wall-clock budget of the runs", "SECONDS", group="running"),
+    Option("resume", plain, "go on with the runs that this command left in a file", "FILE", group="running"),
+    Option("checkpoint-every", positive, "time between two versions of the file of the runs", "SECONDS", "30",
+           group="running"),
+    Option("output", plain, "file to write [beside FILE, ending in -check.nc]", "FILE", group="output"),
 )  # fmt: skip
 ALL_OPTIONS = (*OPTIONS, CONFIG, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET, NO_PROGRESS)
 #: Options that the file of the runs holds, so that they must not be given with --resume.
