@@ -481,7 +481,8 @@ def plot_loss(
         Flow time t, steps t/η of SGD, or their samples B t/η.
     learning_rate, batch_size : optional
         η > 0, dimensionless, or a share of the limit of stability such as "0.1x", and B ≥ 1: by default those of the
-        answer, or else B = 1. Steps and samples of a flow need η. TypeError or ValueError is raised if it is unknown, not that of the answer, or given for an axis of time.
+        answer, or else B = 1. Steps and samples of a flow need η. TypeError or ValueError is raised if it is unknown,
+        not that of the answer, or given for an axis of time.
 
     Returns
     -------
