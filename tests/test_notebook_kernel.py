@@ -4,6 +4,7 @@ Needs the extra `docs`.
 """
 
 import os
+import re
 import time as clock
 
 import pytest
@@ -33,6 +34,7 @@ class Kernel:
     def run(self, code, *, interrupt=False):
         """Status of the reply ("ok" or the name of an exception), and what went to stdout and stderr."""
         told = {"stdout": "", "stderr": ""}
+        self.traceback = ""
 
         def hear(message):
             if message["msg_type"] == "stream":
@@ -41,6 +43,8 @@ class Kernel:
                     told["sent"] = ""
                     clock.sleep(0.2)
                     self.manager.interrupt_kernel()
+            elif message["msg_type"] == "error":
+                self.traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(message["content"]["traceback"]))
 
         reply = self.client.execute_interactive(code, output_hook=hear, timeout=100)["content"]
         return reply.get("ename", reply["status"]), told["stdout"], told["stderr"]
@@ -83,11 +87,37 @@ def test_an_interrupted_flow_is_kept(kernel):
     assert kernel.run(look) == ("ok", "interrupted True\n", "")
 
 
+def test_a_cell_that_computes_for_long_says_where_its_part_is(kernel):
+    large = "dynamics.Problem(activation='he4', teacher=dynamics.Teacher.power_law(16, 1.0), width=48, dimension=256)"
+    asked = "save_at=dynamics.SaveAt.linear(0.0, 1e6, 200001), method='explicit', progress=False"
+    cell = f"""
+def tell(time_, state):
+    if time_ > 10 and not told:
+        told.append(time_)
+        print("begun", flush=True)
+told, large = [], {large}
+flow = dynamics.solve_overlaps(large, {asked}, trackers=[dynamics.Callback(tell)])
+"""
+    assert kernel.run(cell, interrupt=True)[0] == "SolveInterrupted"
+    last = kernel.traceback.splitlines()[-1]
+    assert last.startswith("SolveInterrupted: The overlaps solve stopped at t = ")
+    assert last.endswith("at a prompt and in a notebook `sys.last_value.dataset`.")
+    look = "import sys; kept = sys.last_value.dataset; print(int(kept.loss.notnull().sum()), float(kept.attrs['end_time']))"
+    status, out, _ = kernel.run(look)
+    count, end = map(float, out.split())
+    assert status == "ok"
+    assert 2 <= count < 200001
+    assert 10 < end < 1e6
+
+
 def test_interrupted_runs_of_sgd_are_kept_and_the_kernel_goes_on(kernel):
     # What it needs is loaded before: an interruption meanwhile is none of runs.
     assert kernel.run("sgd_check.simulate(problem, learning_rate=1e-9, steps=10, seeds=2, progress=False);")[0] == "ok"
     long = "runs = sgd_check.simulate(problem, learning_rate=1e-9, steps=10**9, seeds=2, progress=False)"
-    assert kernel.run(f"print('begun', flush=True); {long}", interrupt=True)[0] == "ok"
-    assert kernel.run("print(runs.attrs['stop_reason'], float(runs.loss[0, 0]) > 0)")[1] == "interrupted True\n"
+    assert kernel.run(f"print('begun', flush=True); {long}", interrupt=True)[0] == "SolveInterrupted"
+    assert (
+        kernel.run("runs = sys.last_value.dataset; print(runs.attrs['stop_reason'], float(runs.loss[0, 0]) > 0)")[1]
+        == "interrupted True\n"
+    )
     again = "print(dynamics.solve_overlaps(problem, progress=False).attrs['stop_reason'])"
     assert kernel.run(again) == ("ok", "reached_end\n", "")

@@ -529,6 +529,13 @@ JUDGE = "comparison"
 #: Measured times, of which an answer's table tells unless it is asked for another.
 _TIMES = ("emergence_time", "aligned_time", "learned_time")
 
+#: Attributes of an answer on how it was computed, which are variables of a sweep where they differ between points.
+BOOKKEEPING = frozenset(
+    "answer git_commit method rtol atol device fallback field_precision stop_message solve_seconds tracker_seconds "
+    "compile_seconds wall_seconds steps_accepted steps_rejected steps_limited_by_stability rhs_evaluations "
+    "divisions".split()
+)
+
 
 def parts_of(result: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
     """Return the datasets of a result by the path of their group, "/" for one that is all."""
@@ -548,7 +555,9 @@ def main_part(result: xr.Dataset | xr.DataTree) -> xr.Dataset:
     return parts.get(f"/{JUDGE}", next(iter(parts.values()), xr.Dataset()))
 
 
-def to_table(answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | None = None) -> pd.DataFrame:
+def to_table(
+    answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | None = None, bookkeeping: bool = False
+) -> pd.DataFrame:
     """Return an answer of any kind as a tidy table: one row per direction, time or whatever `per` names.
 
     Parameters
@@ -561,6 +570,8 @@ def to_table(answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | Non
         (`emergence_time`, or else `aligned_time` or `learned_time`): one row per direction, in simulations per run and
         direction, in sweeps per point and direction. An answer without measured times has the dimensions that most of
         its variables have. An empty sequence asks for one row, of the values without dimensions.
+    bookkeeping : bool, default False
+        Of a sweep, also have columns for what each point was computed with: method, tolerances, counts, seconds, commit.
 
     Returns
     -------
@@ -596,6 +607,8 @@ def to_table(answer: xr.Dataset | xr.DataTree, *, per: str | Sequence[str] | Non
         raise TypeError(msg)
     dataset = main_part(given)
     rows = _natural_rows(dataset) if per is None else _checked_rows(per, dataset)
+    if dataset.attrs.get("answer") == "sweep" and not bookkeeping:
+        dataset = dataset.drop_vars(BOOKKEEPING.intersection(dataset.data_vars))
     dataset = dataset.drop_vars(
         name
         for name, variable in dataset.variables.items()

@@ -61,12 +61,26 @@ def assert_cells(table, dataset, rows):
 
 def test_every_kind_of_file_has_a_natural_table_whose_cells_are_those_of_the_answer(answers):
     for name, answer in answers.items():
-        rows, dataset, table = ROWS.get(name, ["direction"]), main_part(answer), dynamics.to_table(answer)
+        rows, dataset, table = (
+            ROWS.get(name, ["direction"]),
+            main_part(answer),
+            dynamics.to_table(answer, bookkeeping=True),
+        )
         assert list(table.columns[: len(rows)]) == rows, name
         wanted = {key for key, one in dataset.data_vars.items() if one.dims and set(one.dims) <= set(rows)}
         assert wanted <= set(table.columns), name
         assert set(table.columns) <= wanted | set(rows) | set(dataset.coords), name
         assert_cells(table, dataset, rows)
+
+
+def test_a_table_of_a_sweep_tells_how_points_were_computed_only_if_asked(answers):
+    usual, full = (dynamics.to_table(answers["sweep"], bookkeeping=asked) for asked in (False, True))
+    assert {"beta", "direction", "emergence_time", "stop_reason", "end_time", "failure"} <= set(usual.columns)
+    left_out = set(full.columns) - set(usual.columns)
+    assert {"git_commit", "rtol", "atol", "rhs_evaluations", "solve_seconds", "stop_message", "answer"} <= left_out
+    pd.testing.assert_frame_equal(usual, full[list(usual.columns)])
+    flow = answers["overlaps-explicit"]
+    pd.testing.assert_frame_equal(dynamics.to_table(flow), dynamics.to_table(flow, bookkeeping=True))
 
 
 def test_a_table_is_per_whatever_is_asked_for(answers):
