@@ -530,11 +530,11 @@ JUDGE = "comparison"
 _TIMES = ("emergence_time", "aligned_time", "learned_time")
 
 #: Attributes of an answer on how it was computed, which are variables of a sweep where they differ between points.
-BOOKKEEPING = frozenset(
-    "answer git_commit method rtol atol device fallback field_precision stop_message solve_seconds tracker_seconds "
-    "compile_seconds wall_seconds steps_accepted steps_rejected steps_limited_by_stability rhs_evaluations "
-    "divisions".split()
-)
+BOOKKEEPING = {
+    "answer", "git_commit", "method", "rtol", "atol", "device", "fallback", "field_precision", "stop_message",
+    "solve_seconds", "tracker_seconds", "compile_seconds", "wall_seconds", "steps_accepted", "steps_rejected",
+    "steps_limited_by_stability", "rhs_evaluations", "divisions",
+}  # fmt: skip
 
 
 def parts_of(result: xr.Dataset | xr.DataTree) -> dict[str, xr.Dataset]:
@@ -571,7 +571,7 @@ def to_table(
         direction, in sweeps per point and direction. An answer without measured times has the dimensions that most of
         its variables have. An empty sequence asks for one row, of the values without dimensions.
     bookkeeping : bool, default False
-        Of a sweep, also have columns for what each point was computed with: method, tolerances, counts, seconds, commit.
+        Of a sweep, also return columns on how points were computed: method, tolerances, counts, seconds, commit.
 
     Returns
     -------
@@ -584,7 +584,7 @@ def to_table(
     Raises
     ------
     TypeError, ValueError
-        If the answer is of another type, or lacks a dimension.
+        If the answer or `bookkeeping` is of another type, or the answer lacks a dimension.
 
     Examples
     --------
@@ -605,6 +605,7 @@ def to_table(
     if not isinstance(given, (xr.Dataset, xr.DataTree)):
         msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
         raise TypeError(msg)
+    check_switch("bookkeeping", bookkeeping)
     dataset = main_part(given)
     rows = _natural_rows(dataset) if per is None else _checked_rows(per, dataset)
     if dataset.attrs.get("answer") == "sweep" and not bookkeeping:

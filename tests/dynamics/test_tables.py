@@ -108,6 +108,8 @@ def test_what_is_no_answer_or_no_dimension_is_refused_in_a_sentence(answers):
         dynamics.to_table(flow, per="neuron")
     with pytest.raises(TypeError, match=r"^Argument `per` must be a dimension or a sequence of them, but is 3\.$"):
         dynamics.to_table(flow, per=3)
+    with pytest.raises(TypeError, match=r"^Argument `bookkeeping` must be True or False, but is "):
+        dynamics.to_table(flow, bookkeeping="yes")
     with pytest.raises(ValueError, match=r"^Argument `per` must name each dimension once, but is "):
         dynamics.to_table(flow, per=["time", "time"])
 
