@@ -71,7 +71,8 @@ def real_array(values: Any, name: str) -> Array:
     require(not unit, f"Argument `{name}` must be dimensionless, as all quantities here are, but has the unit {unit}.")
     try:
         given = np.asarray(as_numpy(values))
-        objects = given.flat if given.dtype == object else ()
+        # Of a list that mixes them with numbers, numpy makes numbers of truth values.
+        objects = given.flat if given.dtype == object else values if isinstance(values, list | tuple) else ()
         if given.dtype.kind in "bcmMSUV" or any(isinstance(each, NO_NUMBERS) for each in objects):
             raise TypeError
         found = np.asarray(given, dtype=np.float64)

@@ -3,8 +3,8 @@
 Names are found on first use, so that `import sgd_check` loads neither torch nor xarray.
 """
 
-import lazy_loader
+from hermite.unpacked import exported
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = exported(__name__, __file__)
 __all__.remove("__version__")  # that of a module that imports all names is its own
 __all__.remove("tokens")  # a package, whose names are listed there

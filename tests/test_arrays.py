@@ -65,6 +65,7 @@ BAD = {
     "bytes": (b"12", "real numbers"),
     "text as objects": (np.array(["1.0", 0.5], dtype=object), "real numbers"),
     "truth": ([True, False], "real numbers"),
+    "truth among numbers": ([1.0, True], "real numbers"),
     "truth as objects": (np.array([True, 0.5], dtype=object), "real numbers"),
     "complex": ([1.0, 0.5 + 0j], "real numbers"),
     "complex tensor": (torch.tensor([1j, 1.0]).conj(), "real numbers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
+from concurrent.futures import BrokenExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -69,6 +70,18 @@ def test_a_script_from_stdin_and_a_daemonic_child_are_such_hosts(tmp_path):
     )
     done = python("host.py", cwd=tmp_path)
     assert done.stdout == "''\na daemonic process may have no children\n", done.stderr
+
+
+@pytest.mark.parametrize("error", [EOFError, ConnectionResetError])
+def test_an_end_of_the_process_that_workers_are_forked_from_counts_as_theirs(error):
+    def submit(*_):
+        raise error
+
+    with workers.WorkerPool(1, "prediction") as pool:
+        whole, pool._pool = pool._pool, SimpleNamespace(submit=submit)
+        with pytest.raises(BrokenExecutor):
+            pool.submit(int)
+        pool._pool = whole
 
 
 def test_this_process_can_have_workers():

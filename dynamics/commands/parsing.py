@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dynamics.commands.options import GROUPS, STYLE, switch
+from dynamics.commands.options import GROUPS, OPTIONS, STYLE, switch
 from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
@@ -110,8 +110,8 @@ def value_of(option: Option, values: Mapping[str, Any]) -> Any:
     return None if text is None else read_option(option, text)
 
 
-def as_typed(error: BaseException, options: Iterable[Option], **names: str) -> str:
-    """Return the sentence of an error with the flags, and `names`, of the arguments of functions that it names."""
+def as_typed(error: BaseException | str, options: Iterable[Option] = OPTIONS, **names: str) -> str:
+    """Return an error or a text with the flags, and `names`, of the arguments of functions that it names."""
     return renamed(str(error), {option.key: f"--{option.name}" for option in options} | names)
 
 
@@ -360,7 +360,7 @@ def end_with(
     if written is not None and found is not None and not values["quiet"]:
         files = {"output": str(written), figure_key: None if drawn is None else str(drawn), **tables}
         try:
-            tell(found.as_json(files) if values["json"] else found.as_text(files))
+            tell(found.as_json(files) if values["json"] else as_typed(found.as_text(files)))
         except OutputError as error:
             unheard = f"{error}; it is in {shown(str(written))}."
     for sentence in filter(None, (trouble, refused, unlisted, unheard)):

@@ -187,7 +187,8 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     from dynamics.problem import Problem
     from dynamics.runs.storage import StorageError, free_name, load_answer
 
-    output = Path(values["output"]) if values["output"] is not None else free_name(f"study-{values['name']}", ".nc")
+    free = free_name(f"study-{values['name']}", ".nc", replaces=values["overwrite"])
+    output = free if values["output"] is None else Path(values["output"])
     figure = chosen_figure(values, output)
     if not values["dry_run"]:
         check_targets(values, output, figure)

@@ -68,8 +68,8 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
         elif not target.parent.is_dir():
             need = "lie in an existing directory"
         elif _is_taken(target, replaces=overwrite):
-            is_file = target.is_file()
-            need = f"not name {'an existing file (allow it with overwrite)' if is_file else 'a directory or device'}"
+            what = "a link to nothing" if not target.exists() else "a directory or device"
+            need = f"not name {'an existing file (allow it with overwrite)' if target.is_file() else what}"
         else:
             _temporary(target).unlink()
             with suppress(FileNotFoundError):
@@ -135,10 +135,10 @@ def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path
     return target, ""
 
 
-def free_name(stem: str, suffix: str) -> Path:
-    """Return `stem + suffix` in the current directory, numbered -2, -3, … if files of that name exist."""
+def free_name(stem: str, suffix: str, *, replaces: bool = False) -> Path:
+    """Return `stem + suffix`, numbered -2, -3, … if files of that name, or figures, exist and none may be replaced."""
     candidate, number = Path(stem + suffix), 1
-    while candidate.exists() or candidate.with_suffix(".png").exists():
+    while not replaces and (candidate.exists() or candidate.with_suffix(".png").exists()):
         number += 1
         candidate = Path(f"{stem}-{number}{suffix}")
     return candidate

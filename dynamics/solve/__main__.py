@@ -135,7 +135,7 @@ def _run(given: Mapping[str, Any]) -> int:
         require_usage(not given["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
         return _solve(given, _options(given))
     except MemoryError as error:
-        say(f"error: The run needs more memory than there is ({error}); see --dry-run.")
+        say(f"error: The run needs more memory than there is{f' ({error})' if str(error) else ''}; see --dry-run.")
         return EXIT_FAILED
 
 
@@ -177,7 +177,7 @@ def _implied_model(given: Mapping[str, Any]) -> str | None:
 def build_problem(options: Mapping[str, Any]) -> Problem:
     """Return the problem that the options describe; the student is that of the model."""
     from dynamics.problem import Inputs, Problem, Student, Teacher
-    from dynamics.problem.checks import checked_link
+    from dynamics.problem.checks import check_memory, checked_link, flow_numbers
 
     model = options["model"]
     k = options["k"] or (2 if model == QUADRATIC else 4)
@@ -191,7 +191,10 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
     if options["teacher"] is not None:
         teacher = Teacher.polynomial(options["teacher"])
     else:
-        teacher = _teacher(options, options["directions"] or directions)
+        count = options["directions"] or directions
+        if model in table.OVERLAPS and options["width"] is None and options["coefficients"] is None:
+            check_memory("num_directions", count, flow_numbers(usual_width(count), count, full=False, times=0))
+        teacher = _teacher(options, count)
     width = options["width"] or usual_width(teacher.span)
     if model in NETWORK:
         own = {option.key: options[option.key] for option in table.NETWORK_OPTIONS if options[option.key] is not None}
@@ -303,14 +306,15 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     try:
         problem = build_problem(options)
         _check_answer(answer, problem, options)
-        output = Path(given["output"]) if given["output"] is not None else free_name(_stem(problem, options), ".nc")
+        free = free_name(_stem(problem, options), ".nc", replaces=given["overwrite"])
+        output = free if given["output"] is None else Path(given["output"])
         figure = chosen_figure(given, output)
         counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
-        raise UsageError(as_typed(error, OPTIONS, **names)) from None
+        raise UsageError(as_typed(error, **names)) from None
     if given["dry_run"]:
         from dynamics.solve.dispatch import estimate
 
@@ -355,7 +359,7 @@ def _resume(given: Mapping[str, Any]) -> int:
             lambda: resume(file, progress=shown_progress(given), max_runtime=budget), file, figure, given, _find
         )
     except StorageError as error:
-        raise UsageError(as_typed(error, OPTIONS, path="--resume")) from None
+        raise UsageError(as_typed(error, path="--resume")) from None
 
 
 def _finish(
@@ -422,7 +426,7 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
         try:
             dataset = solve()
         except SolveError as error:
-            dataset, code, end = error.dataset, EXIT_FAILED, str(error)
+            dataset, code, end = error.dataset, EXIT_FAILED, as_typed(error)
         except SolveInterrupted as stop:
             dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.message}."
     if code != EXIT_DONE:
@@ -436,7 +440,7 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
     if not given["quiet"]:
         for entry in caught:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
-                say(f"warning: {entry.message}")
+                say(f"warning: {as_typed(str(entry.message))}")
     return dataset, code
 
 

@@ -19,7 +19,7 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.points import MAGIC, SweepPoint, check_options, name_of_study, study_path
-from hermite.arrays import as_scalar
+from hermite.arrays import Matrix, as_scalar
 from hermite.text.messages import shown
 from hermite.version import __version__
 
@@ -51,7 +51,7 @@ class Surveyed(NamedTuple):
 
     #: Number of overlaps and dimension of every point, which order the points and are zero where inputs are not
     #: Gaussian, and entries of the arrays that describe its problem, (points, 3).
-    sizes: NDArray[np.int64]
+    sizes: Matrix
     #: The first and the last point of each link.
     ends: tuple[SweepPoint, ...]
     #: Hash of everything that the answers depend on.
@@ -115,7 +115,7 @@ class Grid:
         shared = {name: _plain(value) for name, value in self.options.items()}
         common = f"{__version__} {name_of_study(self.study)} {MAGIC!r} {json.dumps(shared, sort_keys=True)}"
         digest = hashlib.sha256(common.encode())
-        sizes = np.zeros((len(self), 3), dtype=np.int64)
+        sizes = np.zeros((len(self), 3))  # floats, since products of large widths are no 64-bit integers
         ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
             problem, code = point.problem, point.problem.kind.encode()

@@ -34,6 +34,8 @@ PLAIN_KEYS = ("activation", "width", "dimension", "initial_norm", "seed", "label
 #: What stands for None in a problem on tokens, as on the command line: TOML has no such value.
 NOTHING = "-"
 PROBLEM_KEYS = (*PLAIN_KEYS, "k", "coefficients", "beta", "num_directions", "alpha")
+#: What the equations call some of them.
+SYMBOLS = {"d": "dimension", "m": "width", "P": "num_directions"}
 #: Keys of which a grid is rounded: the integers of the command line, and the settings of SGD.
 INTEGER_KEYS = {option.key for option in OPTIONS if option.read in (natural_number, positive_integer)} | {
     "num_directions",
@@ -172,7 +174,8 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
         fields["activation"] = f"he{given['k']}"
     for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
         if key not in fields:
-            misspelt = [name for name in grid if name not in PROBLEM_KEYS and suggestion(name, [key])]
+            others = [name for name in grid if name not in PROBLEM_KEYS]
+            misspelt = [name for name in others if SYMBOLS.get(name) == key or suggestion(name, [key])]
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
             msg = f"Table [problem] or [grid] must have {needed}, but neither does.{hint}"
             raise UsageError(msg)

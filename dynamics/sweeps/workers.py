@@ -205,10 +205,13 @@ class WorkerPool:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Hand out one task; the first starts the processes."""
-        self._starts = self._starts or [self._pool.submit(find_study, self._study) for _ in range(self._workers)]
-        future = self._pool.submit(function, *arguments)
-        # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
-        self._pool.submit(os.getpid)
+        try:
+            self._starts = self._starts or [self._pool.submit(find_study, self._study) for _ in range(self._workers)]
+            future = self._pool.submit(function, *arguments)
+            # A pool that breaks just then may have lost the task without a word; but it refuses the next one.
+            self._pool.submit(os.getpid)
+        except (ConnectionError, EOFError) as error:  # the process that they are forked from has ended
+            raise BrokenExecutor from error
         return future
 
     def restart(self) -> None:

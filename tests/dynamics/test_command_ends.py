@@ -4,8 +4,10 @@ import errno
 import io
 import os
 import pkgutil
+import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -200,3 +202,53 @@ def test_a_job_that_fails_is_named_with_its_last_line():
 def test_wrong_arguments_are_refused(words, message, capsys):
     assert command.main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(tmp_path):
+    """A process of its own, since the number of a stream is that of the process."""
+    code = "import os; from hermite.text.command_line import _fill_streams; _fill_streams(); print(os.open('x', os.O_CREAT))"
+    for closed, number in (("2>&-", 3), ("<&- 2>&-", 3), ("", 3)):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, check=True,
+        )  # fmt: skip
+        assert int(done.stdout) == number
+
+
+def test_a_link_to_nothing_is_called_so(here, capsys):
+    (here / "run.nc").symlink_to("missing.nc")
+    assert solve.main([*DRY[:-1], "--output", "run.nc"]) == 2
+    assert capsys.readouterr().err == "error: Option --output must not name a link to nothing, but is 'run.nc'.\n"
+
+
+def test_overwrite_without_output_replaces_the_file_of_the_same_parameters(here):
+    for _ in range(2):
+        assert solve.main([*DRY[:-1], "--t-max", "0.1", "--overwrite", "--quiet"]) == 0
+    assert sorted(path.suffix for path in here.iterdir()) == [".nc", ".png", ".toml"]
+
+
+def test_commands_name_options_not_arguments(here, capsys):
+    assert solve.main([*DRY[:-1], "--max-runtime", "1e-9", "--no-plot", "--output", "run.nc"]) == 0
+    assert "The wall-clock budget ran out; raise --max-runtime or save" in capsys.readouterr().out
+
+
+def test_directions_that_memory_does_not_hold_are_refused_by_their_number(capsys):
+    assert solve.main(["--directions", "1e8"]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: Option --directions must leave room in memory, but 100000000 takes"
+    )
+
+
+@pytest.mark.parametrize("package", ["hermite", "dynamics", "sgd_check"])
+def test_packages_in_an_archive_are_refused_in_a_sentence(package, tmp_path):
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in ("hermite/__init__.py", "hermite/unpacked.py", "dynamics/__init__.py", "sgd_check/__init__.py"):
+            archive.write(ROOT / file, file)
+    path = str(tmp_path / "all.zip")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {path!r}); import {package}"], cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: Package 'hermite' must lie in a folder with all of its"
+    )

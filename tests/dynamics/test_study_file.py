@@ -180,6 +180,7 @@ def test_a_scheduler_that_does_not_answer_is_one_sentence(here, monkeypatch, cap
         ("k = 4\n", "", "Table [problem] or [grid] must have `k` or `activation`, but neither does."),
         ("dimension = 16\n", "", "Table [problem] or [grid] must have `dimension`, but neither does."),
         ("width = [2, 4]", "widht = [2, 4]", "must have `width`, but neither does. Did you mean it by 'widht'?"),
+        ("width = [2, 4]", "m = [2, 4]", "must have `width`, but neither does. Did you mean it by 'm'?"),
         ("width = [2, 4]", "width = { geometrc = [2, 4, 2] }", "{'geometrc': [2, 4, 2]}. Did you mean 'geometric'?"),
         ("num_directions = 3\n", "", "`coefficients` or `num_directions` must be given, but neither is."),
         ("num_directions = 3\n", "coefficients = [1.0]\n", "Key `beta` must be absent when `coefficients` is given"),
