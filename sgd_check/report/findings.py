@@ -65,16 +65,18 @@ _TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
 _VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagree.", "undecided": "Undecided."}
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
-_SEEN = "seen from: the least error of a predicted time that this check sees with probability 0.8."
+_SEEN = "seen: the least error of a predicted time that this check sees with probability 0.8."
+#: What a ratio of times is, beside which a table has the median.
+_RATIO = "exp of the mean of ln(time of SGD / theory) over runs, without what is known of the noise of their steps"
 #: Theory -> meaning of the columns of the table of times.
 _COLUMNS = {
-    "flow": f"delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) from its band; "
-    f"{_SEEN}",
-    "finite step": "ratio: SGD over finite step; delay: expected of the mean time against the flow; z: distance of the "
+    "flow": f"ratio: {_RATIO}; delay: expected of the mean time against the flow; z: distance of the mean of ln(ratio) "
+    f"from its band; {_SEEN}",
+    "finite step": f"ratio: {_RATIO}; delay: expected of the mean time against the flow; z: distance of the "
     f"mean of ln(ratio) from its band in standard errors; {_SEEN}",
     "sample": "ratio: SGD over the predicted runs; z is the log-rank statistic, positive if SGD is late.",
 }
-_SHORT = {"SGD, median": "SGD median", "seen from, %": "seen %", "runs without": "censored"}
+_SHORT = {"SGD, median": "SGD median", "seen, %": "seen %", "runs without": "censored"}
 _MEASURED = "SGD, median t ="
 #: Facts of a curve of overlaps -> keys of a direction's row, and the same of an axis of a network's teacher.
 _FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_TIME: "predicted"}
@@ -102,7 +104,7 @@ def comparison_findings(tree: xr.DataTree) -> Findings:
             early = f"{part} stopped early ({str(reason).replace('_', ' ')}). {verdict}"
             verdict = f"Unfinished: {verdict[0].lower() + verdict[1:] if 'stopped early' in reasons else early}"
             break
-    end = "." if of_tokens else "; if the theory is right, it is rejected at that rate."
+    end = "." if of_tokens else "; a check of a right theory ends in disagreement with that probability."
     values = {"verdict": word, "theory": theory, "reasons": attrs["reasons"], "false_alarm_rate": rate}
     values |= {"usable_runs": runs, **({} if of_tokens else {"blown_up_count": blown}), **numbers}
     said = [f"verdict: {word} (false-alarm rate {rate:g}), by {runs} runs{end}"]
@@ -227,7 +229,7 @@ def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
         "ratio": "ratio",
         "± s.e.": "standard_error",
         "delay, %": "expected_delay",
-        "seen from, %": "visible_error",
+        "seen, %": "visible_error",
         "z": "z",
         "runs without": "censored",
     }
@@ -271,7 +273,7 @@ def _learned(tree: xr.DataTree) -> tuple[Rows, Table]:
     }
     rows: Rows = jsonable(records(numbers))
     columns = {"p": "direction", "predicted": "predicted", "SGD, median": "sgd_median"}
-    columns |= {"seen from, %": "visible_error", "z": "z_score", "runs without": "censored"}
+    columns |= {"seen, %": "visible_error", "z": "z_score", "runs without": "censored"}
     note = (
         "z: distance of the mean of ln(ratio) from its band in standard errors, without a number where no learned time "
         "is predicted within the runs."
@@ -374,8 +376,8 @@ def _law_parts(tree: xr.DataTree) -> Parts:
     columns |= {"law": "predicted_overlap_squared", "± allowed": "allowed_deviation"}
     table = Table(
         caption="Squared overlap against its law",
-        rows=renamed([values], columns | {"z": "z_score", "seen from": "visible_error"}),
-        note="z: distance of the mean from what a finite d is allowed, in standard errors; seen from: the least error "
+        rows=renamed([values], columns | {"z": "z_score", "seen": "visible_error"}),
+        note="z: distance of the mean from what a finite d is allowed, in standard errors; seen: the least error "
         "of the law that this check sees with probability 0.8.",
         errors={"mean": "± s.e."},
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import hermite_e
 from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import hermite
@@ -35,6 +36,26 @@ def test_accepted_numbers(link, squares, tolerance):
     first = next(k for k, square in enumerate(squares, 1) if square > 0)
     assert exponent == first
     assert lambda_squared == found[first]
+
+
+def correlation_of_a_fast_fall(k):
+    """Return λ_k² of z exp(-z²), k odd, from the two points z > 0 of each label, by quadrature over the smaller one."""
+    turn, h = math.sqrt(0.5), hermite_e.HermiteE.basis(k) / math.sqrt(math.factorial(k))
+
+    def integrand(z):
+        other = brentq(lambda x: math.log(x / z) - x * x + z * z, turn, 60.0, xtol=1e-14)
+        masses = np.exp([0.5 * z * z, 0.5 * other**2]) / np.abs([1.0 - 2.0 * z * z, 1.0 - 2.0 * other**2])
+        mean = masses @ h(np.array([z, other]))
+        return math.sqrt(2.0 / math.pi) * mean**2 / masses.sum() * (1.0 - 2.0 * z * z) * math.exp(-z * z)
+
+    low = quad(lambda u: integrand(math.exp(-u)) * math.exp(-u), -math.log(0.3), 40.0, limit=500)[0]
+    return low + quad(lambda t: integrand(turn - t * t) * 2.0 * t, 1e-6, math.sqrt(turn - 0.3), limit=500)[0]
+
+
+@pytest.mark.parametrize(("k", "loss"), [(1, 1e-6), (3, 6e-5), (5, 1.5e-3), (7, 0.021)])
+def test_a_link_that_falls_fast_has_a_lower_bound_of_the_stated_size(k, loss):
+    exact = correlation_of_a_fast_fall(k)
+    assert exact - loss <= hermite.label_correlations("z*exp(-z^2)", 7)[k] <= exact
 
 
 @pytest.mark.parametrize("link", ["sign", "step", "heaviside(abs(z) - 1)", "3*sign(z) - 2"])
