@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import lazy_loader
+import lazy_loader  # type: ignore[import-untyped]  # as its authors leave it
 
 
 def exported(package: str, file: str) -> Any:

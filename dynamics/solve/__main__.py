@@ -314,7 +314,7 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
-        raise UsageError(as_typed(error, **names)) from None
+        raise UsageError(as_typed(error, OPTIONS, **names)) from None
     if given["dry_run"]:
         from dynamics.solve.dispatch import estimate
 

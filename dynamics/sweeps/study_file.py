@@ -174,8 +174,8 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
         fields["activation"] = f"he{given['k']}"
     for key, needed in (("activation", "`k` or `activation`"), ("width", "`width`"), ("dimension", "`dimension`")):
         if key not in fields:
-            others = [name for name in grid if name not in PROBLEM_KEYS]
-            misspelt = [name for name in others if SYMBOLS.get(name) == key or suggestion(name, [key])]
+            unknown = [name for name in grid if name not in PROBLEM_KEYS]
+            misspelt = [name for name in unknown if SYMBOLS.get(name) == key or suggestion(name, [key])]
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
             msg = f"Table [problem] or [grid] must have {needed}, but neither does.{hint}"
             raise UsageError(msg)
