@@ -221,6 +221,14 @@ def chosen_style(values: Mapping[str, Any]) -> str:
     return str(read_option(STYLE, values["style"] or STYLE.default))
 
 
+def chosen_output(values: Mapping[str, Any], stem: str) -> Path:
+    """Return the file of the result: that of --output, else `stem`.nc, numbered if it is taken and must stay."""
+    from dynamics.runs.storage import free_name
+
+    given = values["output"]
+    return free_name(stem, ".nc", replaces=values["overwrite"]) if given is None else Path(given)
+
+
 def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     """Return the file of the figure, None for --no-plot; refuse contradictory flags."""
     refuse_both(values, "plot", "no-plot")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from functools import wraps
-from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
@@ -34,6 +33,7 @@ from dynamics.commands.parsing import (
     as_typed,
     check_targets,
     chosen_figure,
+    chosen_output,
     command_parser,
     completed,
     end_with,
@@ -185,10 +185,9 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     values = completed(values, options_of(values["name"], command))
     settings = _settings(command, values)
     from dynamics.problem import Problem
-    from dynamics.runs.storage import StorageError, free_name, load_answer
+    from dynamics.runs.storage import StorageError, load_answer
 
-    free = free_name(f"study-{values['name']}", ".nc", replaces=values["overwrite"])
-    output = free if values["output"] is None else Path(values["output"])
+    output = chosen_output(values, f"study-{values['name']}")
     figure = chosen_figure(values, output)
     if not values["dry_run"]:
         check_targets(values, output, figure)

@@ -19,6 +19,7 @@ from dynamics.commands.parsing import (
     caught_warnings,
     check_targets,
     chosen_figure,
+    chosen_output,
     command_parser,
     completed,
     end_with,
@@ -300,14 +301,11 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
-    from dynamics.runs.storage import free_name
-
     answer = registered(options["model"])
     try:
         problem = build_problem(options)
         _check_answer(answer, problem, options)
-        free = free_name(_stem(problem, options), ".nc", replaces=given["overwrite"])
-        output = free if given["output"] is None else Path(given["output"])
+        output = chosen_output(given, _stem(problem, options))
         figure = chosen_figure(given, output)
         counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
