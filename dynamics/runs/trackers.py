@@ -34,10 +34,11 @@ FIRST_CHUNK_STEPS, FIRST_QUICK_WORK = 1, 1 << 18
 LARGEST_CHUNK_STEPS = 1 << 20
 #: Seconds after which a notebook, which keeps all output, shows a bar that was not asked for.
 NOTEBOOK_DELAY = 1.0
-
-
 #: Columns of a bar on a terminal that does not tell how many it has.
 USUAL_COLUMNS = 80
+#: The last times, up to this factor, from which the cost of the next is told, and the largest power of time that it is.
+OCTAVES, MOST_GROWTH = 4.0, 2.0
+FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
 
 
 class Part(NamedTuple):
@@ -278,10 +279,6 @@ class SecondsLeft:
         return float(last * parts)
 
 
-#: The last times, up to this factor, from which the cost of the next is told, and the largest power of time that it is.
-OCTAVES, MOST_GROWTH = 4.0, 2.0
-
-
 class Progress(Tracker):
     """Progress bar on stderr in log time; by default where that is a terminal or a notebook's."""
 
@@ -331,9 +328,6 @@ class Progress(Tracker):
                 self._bar.refresh()
             self._bar.close()
             self._bar = None
-
-
-FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
 
 
 def _interval(seconds: float) -> str:
