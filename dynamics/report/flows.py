@@ -527,11 +527,11 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
         given[name] = own if value is None else value
     if x == "time":
         return 1.0
-    absent = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
     rate = resolved_rate(Problem.from_dataset(dataset), given["learning_rate"], size)
     if rate is None:
-        raise TypeError(absent)
+        msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
+        raise TypeError(msg)
     steps = 1.0 / rate
     return steps if x == "steps" else size * steps
 
@@ -564,6 +564,10 @@ def draw_fit(ax: Axes, fit: PowerLawFit, asymptotic: float, limit: str, symbol: 
         ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {figures.power(symbol, asymptotic)}")
 
 
+#: Squared overlaps at the start below which the names of curves have room beside it.
+LOW_START = 0.2
+
+
 def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the squared overlap of each direction against time; ticks below mark the predicted emergence times.
 
@@ -578,7 +582,9 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     time = f"{axis_label('time')} (ticks: predicted)"
-    finish_panel(ax, time, axis_label("largest_squared_overlap"), loc="center left")
+    starts_low = np.nanmax(squared[0], initial=0.0) < LOW_START
+    place = "center left" if starts_low else "lower right"  # where there are no curves
+    finish_panel(ax, time, axis_label("largest_squared_overlap"), loc=place)
     return ax
 
 
