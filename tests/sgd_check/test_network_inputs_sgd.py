@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from engine_state import samples_of, weights_of
 from scipy import stats
+from uneven_networks import labels_of, uneven_network
 from wrong_flows import stretched
 
 import dynamics
@@ -21,30 +22,8 @@ POLYNOMIAL = dynamics.Teacher.polynomial("x1 + x1*x2")
 CLASSES = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
 
 
-def network(link="erf", teacher=TEACHER, inputs=CLASSES, dimension=16, width=3, **changes):
-    """Neurons of unequal lengths with signs and biases; everything is trained, at rates of its own."""
-    weights = np.random.default_rng(5).standard_normal((width, dimension))
-    weights *= np.linspace(0.6, 1.3, width)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
-    asked = {
-        "biases": "trained",
-        "initial_second_layer": 0.9 * np.cos(1.0 + 2.0 * np.arange(width)),
-        "initial_biases": 0.4 * np.sin(1.0 + np.arange(width)),
-        "scale": "1/sqrt(m)",
-        "rates": (1.0, 0.5, 0.25),
-        "decay": (0.3, 0.2),
-    }
-    student = dynamics.Student(activation=link, width=width, **(asked | changes))
-    return dynamics.Problem(
-        student=student, teacher=teacher, dimension=dimension, inputs=inputs, initial_weights=weights, label_noise=0.3
-    )
-
-
-def label(problem, z):
-    """f* of whitened samples."""
-    if problem.teacher.target is not None:
-        return problem.teacher.target.value(z[:, : problem.teacher.span])
-    units = problem.teacher.units(problem.teacher_link)
-    return sum(u.coefficient * u.link.value(z[:, : u.direction.size] @ u.direction + u.bias) for u in units)
+def network(link="erf", teacher=TEACHER, inputs=CLASSES, dimension=16):
+    return uneven_network(link, teacher, dimension, inputs=inputs)
 
 
 def step_in_space(problem, state, root, z, labels, rate):
@@ -79,7 +58,7 @@ def test_torch_takes_the_steps_of_numpy_in_space(link, teacher, batch):
         run.advance(np.full(40, 0.02))
     for seed, state in enumerate(starts):
         start = state
-        np.testing.assert_allclose(label(problem, z[0, seed]), labels[0, seed], atol=2.0)  # noise of 0.3
+        np.testing.assert_allclose(labels_of(problem, z[0, seed]), labels[0, seed], atol=2.0)  # noise of 0.3
         for samples, labelled in zip(z[:, seed], labels[:, seed], strict=True):
             state = step_in_space(problem, state, root, samples, labelled, 0.02)  # noqa: PLW2901
         found = *run.layers()[seed], weights_of(run)[seed] / root
@@ -100,7 +79,7 @@ def test_a_batch_of_the_projected_engine_is_numpys_in_space(link, teacher):
     with run.running():
         run.advance(np.array([0.05]))
     z = run._benches[0][0][0][0].reshape(4, 6)
-    expected = step_in_space(problem, start, root, z, label(problem, z), 0.05)
+    expected = step_in_space(problem, start, root, z, labels_of(problem, z), 0.05)
     for ours, theirs in zip((*run.layers()[0], weights_of(run)[0] / root), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-13)
     assert np.abs(expected[2] - start[2]).max() > 1e-3

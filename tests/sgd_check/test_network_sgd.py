@@ -6,11 +6,12 @@ import torch
 from engine_state import drawn_samples, samples_of, weights_of
 from gaussian_rules import gauss_grid
 from processes import interrupt_run
+from uneven_networks import labels_of, uneven_network
 
 import dynamics
 import dynamics.equations
 import sgd_check
-from dynamics.problem import Problem, Student, Teacher
+from dynamics.problem import Problem, Teacher
 from sgd_check.engines import seeded_runs
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.engines.registry import EngineOptions, make_engine
@@ -33,32 +34,12 @@ UNITS = Teacher(
 POLYNOMIAL = Teacher.polynomial("x1 + x1*x2 - 0.3*x2^3 + 0.2")
 
 
-def network(link="erf", teacher=UNITS, dimension=12, first_layer="free", width=3, **changes):
-    """Neurons of unequal lengths with signs and biases; everything is trained, at rates of their own."""
-    weights = np.random.default_rng(5).standard_normal((width, dimension))
-    weights *= np.linspace(0.6, 1.3, width)[:, None] / np.linalg.norm(weights, axis=1, keepdims=True)
-    asked = {
-        "biases": "trained",
-        "initial_second_layer": 0.9 * np.cos(1.0 + 2.0 * np.arange(width)),
-        "initial_biases": 0.4 * np.sin(1.0 + np.arange(width)),
-        "scale": "1/sqrt(m)",
-        "rates": (1.0, 0.5, 0.25),
-        "decay": (0.3, 0.2),
-    }
-    student = Student(activation=link, width=width, first_layer=first_layer, **(asked | changes))
-    return Problem(student=student, teacher=teacher, dimension=dimension, initial_weights=weights, label_noise=0.3)
+def network(link="erf", teacher=UNITS, dimension=12, first_layer="free", **changes):
+    return uneven_network(link, teacher, dimension, first_layer=first_layer, **changes)
 
 
 def engine(problem, name="projected", seeds=(0, 1, 2), batch_size=1, dtype="auto"):
     return make_engine(name, problem, EngineOptions(seeds=tuple(seeds), batch_size=batch_size, dtype=dtype))
-
-
-def labels_of(problem, x):
-    axes = x[..., : problem.teacher.span]
-    if problem.teacher.target is not None:
-        return problem.teacher.target.value(axes)
-    units = problem.teacher.units(problem.teacher_link)
-    return sum(unit.coefficient * unit.link.value(axes @ unit.direction + unit.bias) for unit in units)
 
 
 def sgd_step(problem, state, x, noise, rate):
