@@ -1,4 +1,4 @@
-"""What is quick to load stays so, and packages name what they have."""
+"""Packages load quickly and list their names."""
 
 import pytest
 from processes import python

@@ -22,13 +22,13 @@ class Terminal(io.StringIO):
 
 
 def at_terminal(monkeypatch):
-    """Put a terminal that keeps what is written where stderr is; no fixture could, since each phase has its own."""
+    """Replace stderr by a terminal that keeps what is written. A fixture cannot, since each phase of a test has its own stderr."""
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
     return made
 
 
-def relu(width=3):
+def tanh_problem(width=3):
     return dynamics.Problem(activation="tanh", teacher=dynamics.Teacher([1.0]), width=width, dimension=8, seed=1)
 
 
@@ -73,7 +73,7 @@ def test_the_time_left_of_a_run_that_stands_still_is_not_told():
 def test_the_bar_of_a_flow_has_no_stray_comma(monkeypatch):
     terminal = at_terminal(monkeypatch)
     monkeypatch.setattr(trackers, "CHUNK_SECONDS", 1e-9)
-    dynamics.solve_overlaps(relu(), save_at=dynamics.SaveAt.at([4.0]), progress=None)
+    dynamics.solve_overlaps(tanh_problem(), save_at=dynamics.SaveAt.at([4.0]), progress=None)
     assert re.search(r"\| t = [\d.e+-]+, \d+ steps \[\d\d:\d\d<(\?|\d\d:\d\d)\]", terminal.getvalue())
     assert "| ," not in terminal.getvalue()
 
@@ -93,7 +93,7 @@ def test_a_run_that_has_ended_shows_the_runs_that_estimate_its_error(monkeypatch
 
 def test_every_part_of_a_check_has_a_bar_with_its_name(monkeypatch):
     terminal = at_terminal(monkeypatch)
-    sgd_check.check(relu(1), learning_rate=0.02, steps=400, seeds=8, theory="flow")
+    sgd_check.check(tanh_problem(1), learning_rate=0.02, steps=400, seeds=8, theory="flow")
     named = re.findall(r"([a-z][a-z ]*):\s+\d+%", terminal.getvalue())
     assert list(dict.fromkeys(named)) == ["flow", "runs"]
     counted = [(int(done), int(total)) for done, total in re.findall(r"(\d+)/(\d+) \[", terminal.getvalue())]

@@ -1,4 +1,4 @@
-"""Commands whose words nobody takes, a directory that is gone, the list of commands, and the jobs of `compile`."""
+"""Commands whose output cannot be written or whose directory is removed, the list of commands, and the jobs of `compile`."""
 
 import errno
 import io

@@ -182,7 +182,7 @@ def test_a_film_plays_everywhere_and_shows_the_motion(pairs, tmp_path, style):
     words = ["ffprobe", "-v", "error", "-count_frames", "-show_entries", asked, "-of", "json", str(path)]
     (stream,) = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["streams"]
     width, height = stream["width"], stream["height"]
-    # What players of every kind know: H.264 with halved colours, whose frames have even sides.
+    # All players can show H.264 with halved colours; its frames have even sides.
     assert (stream["codec_name"], stream["pix_fmt"], stream["nb_read_frames"]) == ("h264", "yuv420p", "5")
     assert (abs(width - 1200) <= 2, width % 2, height % 2) == (True, 0, 0)
     words = ["ffmpeg", "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]

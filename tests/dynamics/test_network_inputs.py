@@ -257,7 +257,7 @@ def test_what_is_not_known_is_refused(act, sentence):
 
 
 def test_neurons_apart_in_one_class_alone_are_told_apart():
-    """Two neurons of equal M, length and product with each other, whose parts beyond the teacher lie in two classes."""
+    """Two neurons have equal M and length; their parts beyond the teacher lie in two classes."""
     weights = np.array([[0.3, 0.6, 0.0], [0.3, 0.0, 0.6]])
     student = dynamics.Student(activation="relu", width=2, initial_second_layer=[1.0, 1.0])
     given = {"student": student, "teacher": dynamics.Teacher([1.0]), "dimension": 3}

@@ -1,4 +1,4 @@
-"""Files of numbers: whatever tables are written as means the same numbers, and what is ambiguous is refused."""
+"""Files of numbers: every way to write a table gives the same numbers, and an ambiguous file is refused."""
 
 from __future__ import annotations
 

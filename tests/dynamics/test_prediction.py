@@ -437,7 +437,7 @@ def test_a_neuron_at_the_far_side_ends_with_its_share(link, share):
 
 
 def integrated(link, overlap, coefficient):
-    """The isolated pair by scipy: times and n g(C)/(a g(1)), what it has of the direction."""
+    """Return times of an isolated pair by scipy, and its share n g(C)/(a g(1)) of the direction."""
     powers = np.zeros(6)
     powers[list(link)] = np.square(list(link.values()))
     g, slope, a = np.polynomial.Polynomial(powers), np.polynomial.Polynomial(powers).deriv(), coefficient

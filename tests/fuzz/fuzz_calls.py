@@ -86,7 +86,7 @@ SEEDS = one_of(0, -1, 1.5, [], [1, 1], [-1], [2**32], ["a"], "three", None, True
 MISMATCHED = one_of(SPHERICAL, *(value for name, value in STUDENTS.items() if name != "homogeneous"))
 PROBLEMS = either(bad.no_problem, MISMATCHED)
 
-#: What is wrong of an argument wherever a callable has one of this name.
+#: Name of an argument -> wrong values for it in every callable.
 KINDS: dict[str, Draw] = {
     "activation": bad.link,
     "atol": bad.positive,

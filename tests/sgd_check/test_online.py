@@ -427,7 +427,7 @@ RULE = "Argument `x` must be a vectorised callable (array in, real array of the 
 
 
 def test_functions_of_tensors_are_links_too():
-    """In double precision: what they are in numpy, to rounding."""
+    """In double precision they are those of numpy, to rounding."""
 
     class Leaky(torch.nn.Module):
         def __init__(self):

@@ -201,7 +201,7 @@ def test_a_prediction_for_another_problem_is_refused(tools, simulate, change, wh
         sgd_check.compare(other, simulate())
 
 
-#: A simulation by both engines that differ in what they load, and models of tokens, where a library is missing.
+#: Simulations by two engines, which load different libraries, and of models of tokens.
 WITHOUT = """
 import sys; sys.modules[sys.argv[1]] = None
 import sgd_check; from dynamics.problem import Problem, Teacher
