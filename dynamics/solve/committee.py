@@ -12,7 +12,7 @@ from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
 from dynamics.solve.integration import Integration, integrated
 from dynamics.solve.steps import chosen_method, sgd_step, warn_limit
-from dynamics.theory.learning_rates import learning_rate_limit, needs_flow
+from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import default_committee_schedule
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def solve_committee(
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last = float(schedule.times[-1])
     system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
-    if rate is not None and not needs_flow(problem):
-        warn_limit(step, learning_rate_limit(problem, batch_size=step.batch_size))
+    if rate is not None:
+        warn_limit(step, quick_limit(problem, step.batch_size))
     generic = cast("Any", system)  # it has all that methods ask of the overlap flow
     method = chosen_method(generic, run.method, last)
     return Integration.of(

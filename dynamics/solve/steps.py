@@ -13,8 +13,8 @@ from dynamics.problem.checks import checked_integer, require
 from dynamics.theory.learning_rates import (
     checked_learning_rate,
     descent_limit,
-    learning_rate_limit,
     neurons_decouple,
+    quick_limit,
     resolved_rate,
     warn_descent_limit,
 )
@@ -138,9 +138,8 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
         return None
     if settings.descends:
         return descent_limit(problem)
-    try:
-        noise = learning_rate_limit(problem, batch_size=settings.batch_size)
-    except ValueError:
+    noise = quick_limit(problem, settings.batch_size)
+    if noise is None:
         return None
     # With `inputs`, and where neurons do not decouple, the drift of batches is in the limit itself.
     is_whole = problem.inputs is not None or not neurons_decouple(problem)

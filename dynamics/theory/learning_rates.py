@@ -41,7 +41,7 @@ from dynamics.problem.checks import require, share_of_limit
 from dynamics.problem.student import HOMOGENEOUS
 from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
-from dynamics.theory.stability import fitted_limit, fitted_neurons, network_limit
+from dynamics.theory.stability import fitted_limit, fitted_neurons, narrow_limit, network_limit
 from dynamics.theory.step_noise import means_of
 from hermite.text.messages import shown
 
@@ -190,7 +190,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Parameters
     ----------
     problem : Problem
-        Of SGD on the squared error, with m ≥ P for the homogeneous student where c_1 ≠ 0 or directions are oblique.
+        Of SGD on the squared error.
     batch_size : int
         Number B of samples per step, over which the gradient is averaged.
 
@@ -201,13 +201,14 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         4n²)], n = σ0², above which noise keeps the neurons from every direction; those of the others are the variable
         `rate_limit` of `dynamics.solve_quadratic`. With `inputs` it is that of the mean square of steps of finite size,
         about B c*/tr Σ. For a `Student`, for committees unless m = P and σ(tz) = t^q σ(z) or m = Σ a_p of whole a_p,
-        and where Σ a_p ≠ 1 for the spherical student, it is the smaller one of `dynamics.theory.network_limit`: at the
-        state that the flow reaches, which takes seconds, and at the start.
+        where Σ a_p ≠ 1 for the spherical student, and for m < P of the homogeneous one where c_1 ≠ 0 or directions are
+        oblique, it is the smaller one of two as in `dynamics.theory.network_limit`: at the state that the flow reaches,
+        which takes seconds, and at the start.
 
     Raises
     ------
     TypeError, ValueError
-        If the width is too small, if directions are oblique or c_1 ≠ 0 with `inputs`, of a `Student` with `inputs`, or
+        If directions are oblique or c_1 ≠ 0 with `inputs`, of a `Student` with `inputs`, or
         as `solve_network`.
 
     Notes
@@ -247,12 +248,8 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         )
         if (fitted := fitted_neurons(problem)) is not None:
             return fitted_limit(problem, fitted, size)
-        require(
-            not is_homogeneous(problem),
-            f"Argument `width` must be at least {problem.teacher.num_directions}, the number of directions, for a "
-            f"learning-rate limit of the homogeneous student where its link has c_1 ≠ 0 or its teacher is not "
-            f"orthonormal, but is {problem.width}.",
-        )
+        if is_homogeneous(problem):
+            return narrow_limit(problem, size)
         # Deviations of different neurons move together.
         return min(network_limit(problem, size))
     if problem.inputs is not None:
@@ -273,9 +270,13 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     return size * 2.0 * slope / largest / problem.dimension
 
 
-def needs_flow(problem: Problem) -> bool:
-    """Return whether `learning_rate_limit` integrates the flow of a network."""
-    return not (is_homogeneous(problem) or is_frame(problem)) and fitted_neurons(problem) is None
+def quick_limit(problem: Problem, batch_size: int) -> float | None:
+    """Return `stable_rate` where a formula gives it, None where it takes a flow or is not known."""
+    by_formula = is_frame(problem) or neurons_decouple(problem) or fitted_neurons(problem) is not None
+    try:
+        return stable_rate(problem, batch_size) if by_formula else None
+    except ValueError:
+        return None
 
 
 def neurons_decouple(problem: Problem) -> bool:

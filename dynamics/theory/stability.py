@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from dynamics.equations.interface import FlowSystem
+    from dynamics.problem.schedule import SaveAt
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
@@ -274,6 +276,24 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
     return mean_square_limit(*gradients(problem, fitted), batch_size)
 
 
+def narrow_limit(problem: Problem, batch_size: int) -> float:
+    """Return the limit of the homogeneous student with m < P, the smaller one of those of `NetworkLimit`.
+
+    ValueError is raised where the flow does not get to the end of its default times.
+    """
+    # Imported here because other limits need no compiler.
+    from dynamics.equations.overlaps import OverlapSystem
+    from dynamics.theory.prediction import default_schedule
+
+    system, directions, limits = OverlapSystem(problem), problem.teacher.directions, []
+    for state in (system.initial_state, _end_of_flow(system, default_schedule(problem, None))):
+        C, G, n = system.unpack(state)
+        M = C if directions is None else C @ np.linalg.pinv(directions).T
+        weights = np.sqrt(n)[:, None] * np.hstack([M, _beyond(M, G)])
+        limits.append(mean_square_limit(*_together(problem, Fitted(weights, np.ones(n.size))), batch_size))
+    return min(limits)
+
+
 def fitted_neurons(problem: Problem) -> Fitted | None:
     """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
 
@@ -433,29 +453,45 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
     # Imported here because a limit of named students needs no compiler.
     from dynamics.equations.network.system import NetworkSystem
+
+    system = NetworkSystem(problem)
+    small = LEARNED * system.teacher.square
+    return system.unpack(
+        _end_of_flow(system, default_network_schedule(problem), lambda state: system.loss(state) <= small)
+    )
+
+
+def _end_of_flow(system: FlowSystem, schedule: SaveAt, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
+    """Return the state where the flow has learned its teacher, or at the last time."""
     from dynamics.integrators.methods import FlowMethod
     from dynamics.integrators.stepper import Status
 
-    system, last = NetworkSystem(problem), float(default_network_schedule(problem).times[-1])
+    last = float(schedule.times[-1])
     stepper = FlowMethod(system, "bdf", ATOL, last_time=last).stepper(RTOL)
-    state = system.initial_state
+    state: Array = system.initial_state
     for time in last * np.array(SHARES):
         if stepper.advance(time, MOST_STEPS) is not Status.REACHED:
             msg = f"Argument `problem` must have a flow that goes on to t = {last:.4g} for a learning-rate limit."
             raise ValueError(msg)
         state = stepper.interpolate(time)
-        if system.loss(state) <= LEARNED * system.teacher.square:
+        if is_learned(state):
             break
-    return system.unpack(state)
+    return state
+
+
+def _beyond(M: Array, Q: Array) -> Array:
+    """Return the parts of vectors beyond axes, (m, …), from their overlaps M with these and Q with each other."""
+    rest, axes = np.linalg.eigh(Q - M @ M.T)
+    used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
+    found: Array = axes[:, used] * np.sqrt(rest[used])
+    return found
 
 
 def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> float:
     """Return the limit with deviations about v, b, M and Q; those within the span of neurons count as outside."""
     (v, b, M, Q), student, link = state, cast("Student", problem.student), problem.activation
     of_w, of_v, of_b = np.sqrt(student.learning_rates) * student.output_scale
-    rest, axes = np.linalg.eigh(Q - M @ M.T)
-    used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
-    weights = np.hstack([M, axes[:, used] * np.sqrt(rest[used])])
+    weights = np.hstack([M, _beyond(M, Q)])
     count = v.size * (1 + (of_v > 0.0) + (of_b > 0.0))
     x, probability = points(weights.shape[1], POINTS if count <= MANY_FUNCTIONS else FEW_POINTS)
     z = x @ weights.T + b

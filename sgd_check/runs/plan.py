@@ -208,12 +208,9 @@ def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
 
     None is returned where no formula gives one, and of the spherical student, which cannot blow up.
     """
-    from dynamics.theory.learning_rates import needs_flow, stable_rate
+    from dynamics.theory.learning_rates import quick_limit
 
-    try:
-        return None if is_spherical(problem) or needs_flow(problem) else float(stable_rate(problem, batch_size))
-    except ValueError:
-        return None
+    return None if is_spherical(problem) else quick_limit(problem, batch_size)
 
 
 def _tabulated(learning_rate: object, steps: int) -> Array | float:

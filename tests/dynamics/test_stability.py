@@ -1,6 +1,7 @@
 """The limit of the learning rate against the map of second moments in R^d, and against SGD in weights."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -113,11 +114,11 @@ def test_many_directions_are_put_in_classes():
     assert dynamics.learning_rate_limit(problem) == pytest.approx(mean_square_limit(apart, 999, 1), rel=1e-3)
 
 
-def runs_of_weights(link, a, d, rate, batch, runs=20, steps=4000):
-    """Return E(f − f*)²/E f*² at the end of runs of SGD from the teacher, label noise 0.05; NaN if blown up."""
+def runs_of_weights(link, a, d, rate, batch, start=None, runs=20, steps=4000):
+    """Return E(f − f*)²/E f*² at the end of runs of SGD from the teacher or `start`, label noise 0.05; NaN if blown up."""
     rng, P = np.random.default_rng(1), a.size
-    W = np.zeros((runs, P, d))
-    W[:, np.arange(P), np.arange(P)] = np.sqrt(a)
+    start = np.diag(np.sqrt(a)) if start is None else start
+    W = np.tile(np.pad(start, ((0, 0), (0, d - start.shape[1]))), (runs, 1, 1))
     with np.errstate(all="ignore"):
         for _ in range(steps):
             x = rng.standard_normal((runs, batch, d))
@@ -147,6 +148,38 @@ def test_runs_stay_below_the_limit_and_not_above(link, batch):
     assert np.sum(runs_of_weights(problem.activation, a, d, 1.5 * limit, batch) < 0.5) <= 2
 
 
+@pytest.mark.parametrize(("link", "width"), [("relu", 2), ("gelu", 1)])
+def test_runs_of_fewer_neurons_than_directions_stay_where_their_flow_ends_below_the_limit_and_not_above(link, width):
+    """Seeds are fixed; of 20 runs from the end of the flow all stay at 0.7 times the limit and none at 1.5 times."""
+    a, d = np.array([0.857, 0.429, 0.286]), 48
+    problem = Problem(activation=hermite.expand(link, order=40), teacher=Teacher(a), width=width, dimension=d)
+    with pytest.warns(UserWarning, match="leaves out") if link == "relu" else nullcontext():
+        end = dynamics.solve_overlaps(problem, rtol=1e-4, error_estimate=False).isel(time=-1)
+    C, G = end.teacher_overlap.values, end.student_overlap.values
+    beyond = np.linalg.cholesky(G - C @ C.T + 1e-12 * np.eye(width))
+    start = np.sqrt(end.squared_norm.values)[:, None] * np.hstack([C, beyond])
+    limit = dynamics.learning_rate_limit(problem)
+    for part, staying in ((0.7, 20), (1.5, 0)):
+        assert np.sum(runs_of_weights(problem.activation, a, d, part * limit, 1, start) < 0.5) == staying
+
+
+def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes():
+    """Directions and start turned together: the same limit, up to the sample of three axes."""
+    start = np.eye(1, 50) + np.linspace(-0.2, 0.2, 50)
+    turn = np.eye(50)
+    turn[:2, :2] = [[0.6, 0.8], [-0.8, 0.6]]
+    plain, turned = (
+        dynamics.learning_rate_limit(
+            Problem(activation="tanh", teacher=teacher, width=1, dimension=50, initial_weights=weights)
+        )
+        for teacher, weights in (
+            (Teacher([0.8, 0.5]), start),
+            (Teacher([0.8, 0.5], directions=turn[:2, :2]), start @ turn),
+        )
+    )
+    assert turned == pytest.approx(plain, rel=0.01)
+
+
 @pytest.mark.parametrize("link", ["erf", "tanh"])
 def test_saturating_links_leave_the_teacher_above_the_limit_without_blowing_up(link):
     """The noise floor of one sample per step: below 3 % of E f*² at 0.7 times the limit, above 8 % at 1.5 times."""
@@ -168,7 +201,6 @@ def test_powers_are_told_from_other_links(link, degree):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"width": 1}, "Argument `width` must be at least 2, the number of directions, for a learning-rate limit"),
         ({"inputs": dynamics.Inputs([2.0, 1.0], [3, 5])}, "must have an orthonormal teacher and a link with c_1 = 0"),
     ],
 )
