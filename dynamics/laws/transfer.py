@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time as clock
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +162,6 @@ def transfer_results(
     The loss of a student that has learned nothing bounds them.
     """
     start = float(np.sum(problem.activation.coefficients**2) * np.sum(problem.teacher.coefficients**2))
-    found = asdict(read_transfer(widths, rates, loss, nothing=start))
+    found = read_transfer(widths, rates, loss, nothing=start)
     values: Values = {name: (("width",), found.pop(name)) for name in OVER_WIDTHS}
     return {"final_loss": (("width", "learning_rate", "run"), loss)} | values, found

@@ -309,10 +309,10 @@ def _of_drawn_runs(
     plan = RunPlan.of(problem, rate / size, time)
     if plan is None:
         return unknown._replace(notes=(f"to draw runs for an interval takes longer than a minute: {_ALONE}",))
-    found = drawn_times(problem, plan, place, event, rate / size)
-    times = np.sort(found.drawn if stepped else found.drawn * (time / found.quiet))
+    drawn, quiet = drawn_times(problem, plan, place, event, rate / size)
+    times = np.sort(drawn if stepped else drawn * (time / quiet))
     seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
-    if seen.size < 2 or not math.isfinite(found.quiet):
+    if seen.size < 2 or not math.isfinite(quiet):
         return unknown._replace(notes=(f"drawn runs do not have it by {LONGEST:g} times that time: {_ALONE}",))
     notes = [f"the interval is drawn: {times.size} runs, seed {DRAWN_SEED}"]
     if late := times.size - seen.size:

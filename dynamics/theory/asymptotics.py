@@ -12,7 +12,6 @@ of a difference to the asymptotic exponents is the finite number P of directions
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,12 +36,6 @@ IDEAL_LAWS: dict[str, Callable[[float], float]] = {
 #: Points of a curve, equally spaced in ln r.
 POINTS = 400
 FEWEST_DIRECTIONS = 16
-
-NOTE_DECAY = (
-    "eigenvalues l^-alpha of the inputs: exponents hold for s_1/tr Sigma of at most about 0.01 and many more neurons "
-    "than directions; beyond, those of the sums do"
-)
-NOTE_NO_DECAY = "no exponents: eigenvalues of the inputs along the directions follow no declared power law"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +64,12 @@ class AsymptoticExponents:
     notes: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=64)  # asked for at every point of a sweep
 def asymptotic_exponents(
     information_exponent: int, beta: float | None, *, ratio: float | None = None, alpha: float | None = 0.0
 ) -> AsymptoticExponents:
     r"""Return the exponents of the scaling laws for a power law of decay β, or for geometric coefficients of a ratio r.
 
-    Of inputs with eigenvalues l^(−α) the times grow as p^τ, τ = β + αk/2 in place of β; None are others, without laws.
+    On inputs with eigenvalues l^(−α) times grow as p^τ, τ = β + αk/2; α is None for others, without laws.
 
     .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
        (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
@@ -91,17 +83,26 @@ def asymptotic_exponents(
     >>> asymptotic_exponents(4, 1.0).loss_time, asymptotic_exponents(4, None, ratio=0.8).loss_samples
     (-1.0, -1.0)
     """
-    decouples = information_exponent >= 3
-    k = float(information_exponent) if decouples else np.nan
-    notes = [] if decouples else ["no exponents: below information exponent 3 directions do not decouple"]
-    if (spectrum := _note_on_spectrum(beta, ratio)) is not None:
-        notes.append(spectrum)
-    if alpha != 0.0:
-        notes.append(NOTE_NO_DECAY if alpha is None else NOTE_DECAY)
-    decay = np.nan if alpha is None else alpha
-    power = beta if beta is not None and decouples else np.nan
+    decouples, given = information_exponent >= 3, np.nan if beta is None else beta
+    geometric, decay = beta is None and ratio is not None, np.nan if alpha is None else alpha
+    none, need = "no exponents of the loss: ", "they need beta > 1/2; "
+    growth = (1.0 - 2.0 * given) / given if given else np.nan
+    reasons = {
+        "no exponents: below information exponent 3 directions do not decouple": not decouples,
+        "geometric coefficients: the loss falls as t^-2 and, with a tuned step, as samples^-1; no power law in the "
+        "width, where it falls as ratio^(2m), nor in p": geometric,
+        f"{none}the teacher's coefficients follow no declared power law": beta is None and not geometric,
+        f"{none}equal coefficients emerge on one time scale, apart by their starts alone": given == 0.0,
+        f"{none}{need}below, the weak directions hold the loss, and its learned share grows as t^{growth:.3g} until "
+        "the last of them": 0.0 < given < 0.5,
+        f"{none}{need}at 1/2 every octave of p holds the same share of the loss": given == 0.5,
+        "no exponents: eigenvalues of the inputs along the directions follow no declared power law": alpha is None,
+        "eigenvalues l^-alpha of the inputs: exponents hold for s_1/tr Sigma of at most about 0.01 and many more "
+        "neurons than directions; beyond, those of the sums do": alpha not in (None, 0.0),
+    }
+    k, power = (float(information_exponent), given) if decouples else (np.nan, np.nan)
     b, later = power if power > 0.5 else np.nan, 0.5 * decay * k
-    is_geometric = beta is None and ratio is not None and decouples and alpha is not None
+    is_geometric = geometric and decouples and alpha is not None
     return AsymptoticExponents(
         loss_time=-2.0 if is_geometric else (1 - 2 * b) / (b + later),
         loss_width=1 - 2 * b,
@@ -111,7 +112,7 @@ def asymptotic_exponents(
         emergence_time_direction=power + later,
         emergence_time_dimension=max(1.0 - decay, 0.0) * (k / 2 - 1),
         emergence_samples_dimension=k - 1 if alpha == 0.0 else np.nan,
-        notes=tuple(notes),
+        notes=tuple(reason for reason, holds in reasons.items() if holds),
     )
 
 
@@ -120,27 +121,6 @@ def spectral_decay(problem: Problem) -> float | None:
     if problem.inputs is None:
         return 0.0
     return problem.inputs.alpha if problem.teacher.directions is None else None
-
-
-def _note_on_spectrum(beta: float | None, ratio: float | None) -> str | None:
-    """Return which exponents the teacher's coefficients do not have, and what holds instead; None if they have all."""
-    if beta is None and ratio is not None:
-        return (
-            "geometric coefficients: the loss falls as t^-2 and, with a tuned step, as samples^-1; no power law in the "
-            "width, where it falls as ratio^(2m), nor in p"
-        )
-    if beta is None:
-        return "no exponents of the loss: the teacher's coefficients follow no declared power law"
-    if beta > 0.5:
-        return None
-    if beta == 0.0:
-        return "no exponents of the loss: equal coefficients emerge on one time scale, apart by their starts alone"
-    if beta < 0.5:
-        return (
-            "no exponents of the loss: they need beta > 1/2; below, the weak directions hold the loss, and its learned "
-            f"share grows as t^{(1 - 2 * beta) / beta:.3g} until the last of them"
-        )
-    return "no exponents of the loss: they need beta > 1/2; at 1/2 every octave of p holds the same share of the loss"
 
 
 def ideal_curve(
@@ -160,8 +140,7 @@ def ideal_curve(
     )
     learned = np.geomspace(low, high, points)
     # Rounding must not leave the last direction of a whole number out.
-    loss: Array = tail[np.floor(learned * (1.0 + 1e-12)).astype(np.int64)] / tail[0]
-    return learned, loss
+    return learned, tail[np.floor(learned * (1.0 + 1e-12)).astype(np.int64)] / tail[0]
 
 
 def ideal_exponent(

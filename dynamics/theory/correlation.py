@@ -22,8 +22,6 @@ from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.problem import Problem
     from hermite.arrays import Array
 
@@ -80,35 +78,33 @@ def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
     return Escape(first, first if size >= level else side * float(np.arctanh(level)), slope, scale)
 
 
-def transit_integral(way: Escape, velocity: Callable[[Array], Array]) -> float:
-    """Return ∫ dx/x' along a way, inf where x' vanishes or leads away; `velocity` is x' as a function of C."""
-    from scipy.integrate import quad
-
-    if way.first == way.last:
-        return 0.0
-    if not (np.sign(way.last - way.first) * velocity(way.grid()) > 0.0).all():
-        return float("inf")
-
-    def integrand(u: float) -> float:
-        return float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u))))
-
-    # With all that it has to say, it warns of nothing: next to a zero of x' fewer digits are right.
-    return float(quad(integrand, *way.ends, epsabs=0.0, epsrel=1e-11, limit=500, full_output=True)[0])
-
-
 def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1, *, level: float = EMERGED) -> float:
     """Return when the flow, or the mean of steps at a learning rate, reaches an overlap; inf if never.
 
     Time is η · step. Raises ValueError for a learning rate where the means of a step are not known.
     """
-    way = escape_of(problem, level)
-    means = step_means(problem) if learning_rate > 0.0 else None
+    from scipy.integrate import quad
+
+    way, means = escape_of(problem, level), step_means(problem) if learning_rate > 0.0 else None
 
     def velocity(C: Array) -> Array:
         pull = way.pull(C)
         return pull if means is None else pull - slowing(means, C, pull, learning_rate, batch_size)
 
-    return transit_integral(way, velocity)
+    if way.first == way.last:
+        return 0.0
+    if not (np.sign(way.last - way.first) * velocity(way.grid()) > 0.0).all():
+        return float("inf")
+    # With all that it has to say, it warns of nothing: next to a zero of x' fewer digits are right.
+    found = quad(
+        lambda u: float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u)))),
+        *way.ends,
+        epsabs=0.0,
+        epsrel=1e-11,
+        limit=500,
+        full_output=True,
+    )
+    return float(found[0])
 
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
@@ -144,17 +140,14 @@ def learned_level(problem: Problem) -> float:
 
 def leading_time(problem: Problem) -> float:
     """Return the time that the lowest power of g alone needs, NaN with smoothing, which has several of one size."""
-    C, k = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent
     if problem.smoothing > 0.0:
         return float("nan")
-    slope = signal_slope(problem)
-    rate = float(slope[k - 1]) if slope.size >= k else 0.0
-    C = abs(C) if k % 2 == 0 else C
+    C, k, slope = float(problem.start().teacher_overlap[0, 0]), problem.information_exponent, signal_slope(problem)
+    C, rate = abs(C) if k % 2 == 0 else C, float(slope[k - 1]) if slope.size >= k else 0.0
     if rate <= 0.0 or (C <= 0.0 and k > 1):
         return float("inf")
-    if k <= 2:
-        return (1.0 - C if k == 1 else -np.log(C)) / rate
-    return float(1.0 / (rate * (k - 2) * C ** (k - 2)))
+    alone = 1.0 - C if k == 1 else -np.log(C) if k == 2 else 1.0 / ((k - 2) * C ** (k - 2))
+    return float(alone / rate)
 
 
 def largest_rate(problem: Problem, batch_size: int = 1) -> float:

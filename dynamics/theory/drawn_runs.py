@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,15 +50,6 @@ INTERVALS = 8192
 DIVERGED = 1e3
 
 
-class DrawnTimes(NamedTuple):
-    """Times of an event, in flow time, inf where it is not by `LONGEST` times that of the flow."""
-
-    #: Of runs with noise, (draws,).
-    drawn: Array
-    #: Of the run without noise.
-    quiet: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
     """Sizes of a simulation: runs, flow time of a step, number of steps at most, samples of each, and axes."""
@@ -84,32 +75,28 @@ class RunPlan:
         return None
 
 
-def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> DrawnTimes:
-    """Return drawn times at which a direction, numbered from 0, has the event "emergence" or "learned".
+def drawn_times(
+    problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float
+) -> tuple[Array, float]:
+    """Return times at which a direction, from 0, has the event "emergence" or "learned", which the start has not.
 
-    `noise_rate` is the learning rate over the batch size.
+    They are those of runs with noise, (draws,), and of the run without, in flow time, inf where it does not come by
+    `LONGEST` times that of the flow. `noise_rate` is the learning rate over the batch size.
     """
-    times = np.full(plan.draws + 1, np.inf)
-    runs = _Runs(problem, plan, noise_rate)
-    reached = runs.reached(direction, event)
-    times[reached >= 0.0] = 0.0
-    alive = np.flatnonzero(reached < 0.0)
-    runs.keep(reached < 0.0)
-    before = reached[alive]
+    times, alive, runs = np.full(plan.draws + 1, np.inf), np.arange(plan.draws + 1), _Runs(problem, plan, noise_rate)
+    before = runs.reached(direction, event)
     for number in range(plan.steps):
         stop_if_heard()
-        if not alive.size:
-            break
-        sound = runs.advance()
-        after = runs.reached(direction, event)
+        sound, after = runs.advance(), runs.reached(direction, event)
         passed = sound & (after >= 0.0)
-        share = before[passed] / (before[passed] - after[passed])
-        times[alive[passed]] = plan.step * (number + share)
+        times[alive[passed]] = plan.step * (number + before[passed] / (before[passed] - after[passed]))
         stay = sound & ~passed
         if not stay.all():
             runs.keep(stay)
         alive, before = alive[stay], after[stay]
-    return DrawnTimes(times[1:], float(times[0]))
+        if not alive.size:
+            break
+    return times[1:], float(times[0])
 
 
 class _Runs:
@@ -120,8 +107,7 @@ class _Runs:
         m, r, d = problem.width, problem.teacher.span, problem.dimension
         self._problem, self._plan, self._span = problem, plan, r
         self._a = problem.teacher.coefficients
-        rows = np.eye(r) if problem.teacher.directions is None else problem.teacher.directions
-        self._theta = np.asarray(rows)
+        self._theta = np.eye(r) if problem.teacher.directions is None else problem.teacher.directions
         self._whole = plan.axes == d
         #: Axes in use; those beyond are empty.
         self._used = d if self._whole else start.shape[1]
@@ -186,8 +172,12 @@ class _Runs:
             norm = np.sum(self._W**2, axis=2).max(axis=1)
         sound: NDArray[np.bool_] = norm <= DIVERGED * self._a.sum()
         if new is not None and self._used + plan.samples > plan.axes:
+            # The axes beyond the teacher's are turned, so that the first m of them hold all that neurons have there.
             self._W[~sound] = 0.0
-            self._gather()
+            rest = np.linalg.qr(np.swapaxes(self._W[:, :, r:], 1, 2), mode="r")
+            self._W[:, :, r:] = 0.0
+            self._W[:, :, r : r + m] = np.swapaxes(rest, 1, 2)
+            self._used = r + m
         self._look()
         return sound
 
@@ -210,11 +200,3 @@ class _Runs:
         left = self._problem.dimension - used - np.arange(M)
         np.einsum("rii->ri", new)[...] = np.sqrt(self._rng.chisquare(left, (runs, M)))
         return x, new
-
-    def _gather(self) -> None:
-        """Turn the axes beyond the teacher's, so that the first m of them hold all that neurons have there."""
-        r, m = self._span, self._W.shape[1]
-        rest = np.linalg.qr(np.swapaxes(self._W[:, :, r:], 1, 2), mode="r")
-        self._W[:, :, r:] = 0.0
-        self._W[:, :, r : r + m] = np.swapaxes(rest, 1, 2)
-        self._used = r + m

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,8 +40,6 @@ CLEAR, FALSE_ALARMS = 2.0, 0.05
 FEWEST_WIDTHS = 4
 WINDOW_POWER = 0.75
 
-_UNIFORM_TOLERANCE = 1e-6
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLawFit:
@@ -59,23 +56,11 @@ class PowerLawFit:
     count: int
 
 
-@lru_cache
 def widening(samples: int) -> float:
     """Return the factor of the standard error from this many samples, so that ± 2 of it are Student's 95.4 %."""
-    # By bisection, since scipy.special takes a tenth of a second to load where nothing else needs it.
-    freedom, (low, high) = samples - 1, (0.0, math.pi / 2)
-    while low < (middle := 0.5 * (low + high)) < high:
-        low, high = (middle, high) if _share_within(middle, freedom) < math.erf(math.sqrt(2.0)) else (low, middle)
-    return math.sqrt(freedom) * math.tan(low) / 2.0
+    from scipy.special import stdtrit
 
-
-def _share_within(angle: float, freedom: int) -> float:
-    """Return the share of Student's t with |t| < √freedom tan(angle): Abramowitz & Stegun, 26.7.3 and 26.7.4."""
-    odd, cosine = freedom % 2, math.cos(angle)
-    power = np.arange(odd, freedom - 1, 2)
-    factors = cosine**2 * (power[:-1] + 1) / (power[:-1] + 2)
-    tail = math.sin(angle) * float(np.sum(np.cumprod(np.append(cosine**odd, factors)[: power.size])))
-    return 2.0 / math.pi * (angle + tail) if odd else tail
+    return float(stdtrit(samples - 1, 0.5 + 0.5 * math.erf(math.sqrt(2.0)))) / 2.0
 
 
 def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
@@ -127,26 +112,24 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
         raise TypeError(msg)
     low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
+    px, py, count = px[inside], py[inside], np.count_nonzero(inside)
     require(
-        np.count_nonzero(inside) >= FEWEST_POINTS,
-        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds "
-        f"{np.count_nonzero(inside)}.",
+        count >= FEWEST_POINTS,
+        f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds {count}.",
     )
-    px, py = px[inside], py[inside]
     require(
         (px > 0.0).all() and (py > 0.0).all() and np.isfinite(px).all() and np.isfinite(py).all(),
         "Arguments `x` and `y` must be positive and finite inside the window, but are not.",
     )
-    log_x, log_y, count = np.log(px), np.log(py), px.size
+    log_x = np.log(px)
     grid = np.linspace(log_x[0], log_x[-1], count)
-    if np.max(np.abs(grid - log_x)) > _UNIFORM_TOLERANCE * (grid[1] - grid[0]):
-        log_y = np.interp(grid, log_x, log_y)
-    exponent, intercept = _line(grid, log_y)
+    log_y = np.interp(grid, log_x, np.log(py))
+    exponent, intercept = np.polyfit(grid, log_y, 1)
     blocks = np.array_split(np.arange(count), min(BLOCKS, count // 2))
-    slopes = np.array([_line(np.delete(grid, block), np.delete(log_y, block))[0] for block in blocks])
+    slopes = np.array([np.polyfit(np.delete(grid, block), np.delete(log_y, block), 1)[0] for block in blocks])
     spread = (len(blocks) - 1) / len(blocks) * float(np.sum((slopes - slopes.mean()) ** 2))
     return PowerLawFit(
-        exponent=exponent,
+        exponent=float(exponent),
         standard_error=float(np.sqrt(spread)) * widening(len(blocks)),
         prefactor=float(np.exp(intercept)),
         window=(float(px[0]), float(px[-1])),
@@ -172,9 +155,10 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     )
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
-    if np.count_nonzero(known) < FEWEST_POINTS:
-        nan = float("nan")
-        return PowerLawFit(exponent=nan, standard_error=nan, prefactor=nan, window=(low, high), count=int(known.sum()))
+    if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
+        return PowerLawFit(
+            exponent=np.nan, standard_error=np.nan, prefactor=np.nan, window=(low, high), count=count
+        )
     fit = fit_power_law(px[known], np.exp(np.log(runs[:, known]).mean(axis=0)))
     if len(runs) == 1:
         return fit
@@ -201,7 +185,7 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     equation it is held against are fitted alike.
     """
     values = np.asarray(log_y, dtype=np.float64)
-    spread = np.zeros_like(values) if errors is None else np.asarray(errors, dtype=np.float64)
+    spread = np.asarray(0.0 * values if errors is None else errors, dtype=np.float64)
     kept = np.isfinite(values) & np.isfinite(spread)
     if np.count_nonzero(kept) < 2:
         return Slope(np.nan, np.nan, np.nan)
@@ -252,67 +236,35 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
     """
     time, loss = np.asarray(dataset["time"], dtype=np.float64), np.asarray(dataset["loss"], dtype=np.float64)
     for name in ("learned_time", "emergence_time"):
-        if name not in dataset:
-            continue
-        reached = np.sort(np.asarray(dataset[name], dtype=np.float64).ravel())
-        reached = reached[np.isfinite(reached) & (reached > 0.0) & (reached <= time[-1])]
-        if 0 < reached.size < FEWEST_DIRECTIONS:
-            return None
+        reached = np.sort(np.asarray(dataset[name] if name in dataset else (), dtype=np.float64).ravel())
+        reached = reached[(reached > 0.0) & (reached <= time[-1])]
         if reached.size:
-            low = float(reached[0])
-            high = float(reached[round(reached.size**WINDOW_POWER) - 1])
+            low, high = float(reached[0]), float(reached[round(reached.size**WINDOW_POWER) - 1])
             inside = (time >= low) & (time <= high) & np.isfinite(loss)
-            usable = np.count_nonzero(inside) >= FEWEST_POINTS and bool((loss[inside] > 0.0).all())
-            return (low, high) if usable else None
+            enough = reached.size >= FEWEST_DIRECTIONS and np.count_nonzero(inside) >= FEWEST_POINTS
+            return (low, high) if enough and bool((loss[inside] > 0.0).all()) else None
     return None
 
 
-def _line(x: Array, y: Array) -> tuple[float, float]:
-    """Return slope and intercept of the least-squares line."""
-    centre = x - x.mean()
-    slope = float(np.sum(centre * y) / np.sum(centre**2))
-    return slope, float(y.mean() - slope * x.mean())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Transfer:
-    """How the best step moves with width, arrays over W widths; errors from a widened bootstrap over runs."""
-
-    #: η* and L*, by a parabola in ln η through ln L at the best step of the grid and its neighbours.
-    best_rate: Array
-    best_loss: Array
-    #: δℓ and δη; 0 for the largest width.
-    loss_gap: Array
-    rate_drift: Array
-    #: L(m, η*(M)) / L(m, η*(m)) − 1, the cost of the largest width's best step to a narrower network; 0 for itself.
-    transfer_cost: Array
-    #: The error of η* is relative, the others are absolute.
-    best_rate_error: Array
-    loss_gap_error: Array
-    rate_drift_error: Array
-    transfer_cost_error: Array
-    #: x of δℓ ∝ m^x, y of δη ∝ m^y, and y − x/2, negative where transfer is fast.
-    gap_exponent: float
-    drift_exponent: float
-    excess: float
-    gap_exponent_error: float
-    drift_exponent_error: float
-    excess_error: float
-    #: "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a rate of
-    #: false alarms of 5 % over all widths.
-    verdict: str
-    #: Upper bound, at 95 % over all widths, of `transfer_cost` in units of `loss_gap`: the cost of the step over that
-    #: the width does, drift or not. Of widths whose gap is clear of scatter; NaN if none is.
-    cost_share: float
-
-
-def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> Transfer:
-    """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R).
+def read_transfer(
+    widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf
+) -> dict[str, Any]:
+    """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R), by name.
 
     There are W ≥ 4 widths, E step sizes, both increasing, and R runs of each. A loss is inf after a blow-up and NaN
     where it is not known; none counts above `nothing`, that of a student which has learned nothing. ln L is averaged
-    over runs. A step size of which a run is not known is not the best. Runs are resampled with replacement 400 times,
-    all step sizes of a width together: runs that share a start stay together.
+    over runs. A step size of which a run is not known is not the best.
+
+    Over widths, (W,): `best_rate` η* and `best_loss` L*, by a parabola in ln η through ln L at the best step of the
+    grid and its neighbours; `loss_gap` δℓ and `rate_drift` δη; `transfer_cost` L(m, η*(M))/L(m, η*(m)) − 1, the cost of
+    the largest width's best step to a narrower network. Of all: `gap_exponent` x of δℓ ∝ m^x, `drift_exponent` y of
+    δη ∝ m^y, and their `excess` y − x/2, negative where transfer is fast. All but L* have an error, `…_error`, relative
+    for η*: runs are resampled with replacement 400 times, all step sizes of a width together, so that runs that share
+    a start stay together, and the deviation is widened (`widening`).
+
+    `verdict` is "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a
+    rate of false alarms of 5 % over all widths. `cost_share` is an upper bound, at 95 % over all widths, of the cost of
+    the step over that of the width, of widths whose gap is clear of scatter; NaN if none is.
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
@@ -321,29 +273,29 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
         f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
         f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
     )
-    logs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing)))
-    found: dict[str, Any] = _read(m, eta, logs.mean(axis=2))
-    rng, runs, again = np.random.default_rng(0), L.shape[2], []
-    for _ in range(RESAMPLES if runs > 1 else 0):
-        chosen = rng.integers(runs, size=(m.size, 1, runs))
-        again.append(_read(m, eta, np.take_along_axis(logs, np.broadcast_to(chosen, logs.shape), axis=2).mean(axis=2)))
+    logs, runs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing))), L.shape[2]
+    found, rng, again = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
+    for _ in range(RESAMPLES if runs > 1 else 1):
+        chosen = np.broadcast_to(rng.integers(runs, size=(m.size, 1, runs)), logs.shape)
+        again.append(_read(m, eta, np.take_along_axis(logs, chosen, axis=2).mean(axis=2)))
     # A resampled mean varies (R − 1)/R times as much as the mean.
-    widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else 1.0
-    error: dict[str, Any] = {
-        name: widened * _spread([one[name] for one in again], value) for name, value in found.items()
-    }
-    del error["best_loss"]
-    gap, cost = (found[name][:-1] for name in ("loss_gap", "transfer_cost"))
-    return Transfer(
-        **found | {name: np.exp(found[name]) for name in ("best_rate", "best_loss")},
+    widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else np.nan
+    error = {name: widened * _spread(np.array([one[name] for one in again])) for name in found if name != "best_loss"}
+    gap, cost = found["loss_gap"][:-1], found["transfer_cost"][:-1]
+    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / gap.size)
+    least_gap, largest_cost = gap - far * error["loss_gap"][:-1], cost + far * error["transfer_cost"][:-1]
+    clear = least_gap > 0.0
+    return {
+        **found,
+        **{name: np.exp(found[name]) for name in ("best_rate", "best_loss")},
         **{f"{name}_error": value for name, value in error.items()},
-        verdict=_verdict(found["rate_drift"], error["rate_drift"], found["excess"], error["excess"]),
-        cost_share=_cost_share(cost, error["transfer_cost"][:-1], gap, error["loss_gap"][:-1]),
-    )
+        "verdict": _verdict(found["rate_drift"], error["rate_drift"], found["excess"], error["excess"]),
+        "cost_share": float((largest_cost[clear] / least_gap[clear]).max()) if clear.any() else float("nan"),
+    }
 
 
 def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
-    """Return the fields of `Transfer` that are read off ln L (W, E), with ln η* and ln L* as best rate and loss."""
+    """Return what `read_transfer` reads off ln L (W, E), with ln η* and ln L* as best rate and loss."""
     log_rate, log_loss = np.array([_least(np.log(eta), row) for row in logs]).T
     gap, drift = np.expm1(log_loss - log_loss[-1]), np.abs(log_rate - log_rate[-1])
     x, y = (
@@ -361,43 +313,28 @@ def _read(m: Array, eta: Array, logs: Array) -> dict[str, Any]:
 
 def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
     """Return where a curve is least, and its least value, by a parabola where both neighbours are known."""
-    if not np.isfinite(logs).any():
-        return float("nan"), float("nan")
     at = int(np.argmin(logs))
-    near = slice(at - 1, at + 2)
-    if at in (0, logs.size - 1) or not np.isfinite(logs[near]).all():
-        return float(log_rates[at]), float(logs[at])
-    bend, slope, height = np.polyfit(log_rates[near] - log_rates[at], logs[near], 2)
-    if bend <= 0.0:
-        return float(log_rates[at]), float(logs[at])
-    return float(log_rates[at] - slope / (2.0 * bend)), float(height - slope**2 / (4.0 * bend))
+    near, rate, loss = slice(at - 1, at + 2), float(log_rates[at]), float(logs[at])
+    if 0 < at < logs.size - 1 and np.isfinite(logs[near]).all():
+        bend, slope, height = np.polyfit(log_rates[near] - rate, logs[near], 2)
+        if bend > 0.0:
+            return float(rate - slope / (2.0 * bend)), float(height - slope**2 / (4.0 * bend))
+    return (rate, loss) if np.isfinite(loss) else (np.nan, np.nan)
 
 
-def _spread(values: list[Any], like: Any) -> Any:
+def _spread(values: Array) -> Any:
     """Return the standard deviation over resamples; NaN unless more than half of them are known."""
-    if not values:
-        return like * np.nan
-    stacked = np.ma.masked_invalid(np.stack(values))
-    known = 1.0 - np.ma.getmaskarray(stacked).mean(axis=0)
-    found = np.where(known > 0.5, np.ma.filled(stacked.std(axis=0), np.nan), np.nan)
+    known = np.isfinite(values)
+    deviation = np.ma.masked_array(values, ~known).std(axis=0)
+    found = np.where(known.mean(axis=0) > 0.5, np.ma.filled(deviation, np.nan), np.nan)
     return found if found.ndim else float(found)
 
 
-def _cost_share(cost: Array, cost_error: Array, gap: Array, gap_error: Array) -> float:
-    """Return the largest upper bound of cost / gap, each bound shared among the widths."""
-    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / gap.size)
-    least_gap = gap - far * gap_error
-    clear = least_gap > 0.0
-    if not clear.any():
-        return float("nan")
-    return float(((cost + far * cost_error)[clear] / least_gap[clear]).max())
-
-
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:
-    """Return "no drift", "fast", "not fast" or "undecided", see `Transfer`."""
+    """Return "no drift", "fast", "not fast" or "undecided", see `read_transfer`."""
     known = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
-    clear = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / max(int(np.count_nonzero(known)), 1))
-    if known.any() and (drift[:-1][known] <= clear * error[:-1][known]).all():
+    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / max(int(np.count_nonzero(known)), 1))
+    if known.any() and (drift[:-1][known] <= far * error[:-1][known]).all():
         return "no drift"
     if not np.isfinite(excess_error) or abs(excess) <= CLEAR * excess_error:
         return "undecided"

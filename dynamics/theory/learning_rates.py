@@ -127,11 +127,10 @@ def descent_limit(problem: Problem) -> float:
         s = np.append(axes.eigenvalues[:span], axes.eigenvalues[span:].max(initial=0.0))
     alone = problem.teacher.is_orthonormal and problem.information_exponent >= 3 and float(link.coefficients[0]) == 0.0
     if (alone or learned.size == 1) and (rows is None or axes is None):
-        slope, value = float(link.kernel_derivative(1.0)), 4.0 * link.kernel_at_one
-        own, others = np.ones(learned.size), np.ones(learned.size)
-        if axes is not None:
-            own, others = s[learned], np.array([np.delete(s, p).max() for p in learned])
-        return 2.0 / float(np.max(a[learned] * np.maximum(value * own, slope * others)))
+        own = np.ones(learned.size) if axes is None else s[learned]
+        others = 1.0 if axes is None else np.array([np.delete(s, p).max() for p in learned])
+        pull = np.maximum(4.0 * link.kernel_at_one * own, float(link.kernel_derivative(1.0)) * others)
+        return 2.0 / float(np.max(a[learned] * pull))
     directions = np.eye(span)[learned] if rows is None else rows[learned]
     return 2.0 / _largest_curvature(problem, np.pad(directions, ((0, 0), (0, 1))), a[learned], np.sqrt(s))
 
@@ -163,8 +162,7 @@ def _largest_curvature(problem: Problem, U: Array, a: Array, scale: Array) -> fl
 
     start = np.random.default_rng(0).standard_normal(U.size)
     operator = LinearOperator((U.size, U.size), matvec=product, dtype=np.float64)
-    (largest,) = eigsh(operator, k=1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)
-    return float(largest)
+    return float(eigsh(operator, 1, which="LA", v0=start, tol=1e-6, return_eigenvectors=False)[0])
 
 
 def warn_descent_limit(learning_rate: float, limit: float) -> None:
@@ -285,50 +283,40 @@ def neurons_decouple(problem: Problem) -> bool:
     return is_homogeneous(problem) and teacher.is_orthonormal and (link.order < 1 or link.coefficients[1] == 0.0)
 
 
-class Means(NamedTuple):
-    """Means over z ~ N(0, 1) of products of o = 4σ², α = σ'² and β = z²; E β² = 3."""
-
-    o: float
-    alpha: float
-    oo: float
-    o_alpha: float
-    o_beta: float
-    alpha_alpha: float
-    alpha_beta: float
-
-    @classmethod
-    def of(cls, link: HermiteExpansion) -> Means:
-        """Return those of a link."""
-        powers = ((2, 0, 0), (0, 2, 0), (4, 0, 0), (2, 2, 0), (2, 0, 2), (0, 4, 0), (0, 2, 2))
-        return cls(*(np.array(means_of(link, powers)) * (4.0, 1.0, 16.0, 4.0, 4.0, 1.0, 1.0)))
+def means_of_squares(link: HermiteExpansion) -> tuple[float, ...]:
+    """Return E o, E α, E o², E oα, E oβ, E α² and E αβ, with o = 4σ², α = σ'² and β = z² over z ~ N(0, 1); E β² = 3."""
+    powers = ((2, 0, 0), (0, 2, 0), (4, 0, 0), (2, 2, 0), (2, 0, 2), (0, 4, 0), (0, 2, 2))
+    return tuple(np.array(means_of(link, powers)) * (4.0, 1.0, 16.0, 4.0, 4.0, 1.0, 1.0))
 
 
 class Squares(NamedTuple):
     """Squares D (L, L + classes) of L learned neurons: on the learned axes, and on one axis of every other class.
 
-    `a` (L,) are coefficients, `s` and `counts` (L + classes,) eigenvalues and numbers of axes.
+    `a` (L,) are coefficients, `s` and `counts` (L + classes,) eigenvalues and numbers of axes, and `means` those of
+    `means_of_squares`.
     """
 
     a: Array
     s: Array
     counts: Array
-    means: Means
+    means: tuple[float, ...]
 
     @classmethod
     def of(cls, problem: Problem) -> Squares:
         """Return those of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
         axes, teacher = cast("Axes", problem.input_axes()), problem.teacher
-        speed, learned = axes.eigenvalues[: teacher.span], first_learned(problem)
+        learned = first_learned(problem)
         beyond = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
         others = np.flatnonzero(beyond)
-        s = np.append(speed[learned], axes.eigenvalue[others])
+        s = np.append(axes.eigenvalues[learned], axes.eigenvalue[others])
         counts = np.append(np.ones(learned.size), beyond[others].astype(np.float64))
-        return cls(teacher.coefficients[learned], s, counts, Means.of(problem.activation))
+        return cls(teacher.coefficients[learned], s, counts, means_of_squares(problem.activation))
 
     def decay(self) -> Array:
         """Return κ, 8 a s g(1) on the own axis and 2 a s g'(1) on any other."""
-        found: Array = 2.0 * self.means.alpha * np.outer(self.a, self.s)
-        np.fill_diagonal(found, 2.0 * self.means.o * self.a * self.s[: self.a.size])
+        o, alpha = self.means[:2]
+        found: Array = 2.0 * alpha * np.outer(self.a, self.s)
+        np.fill_diagonal(found, 2.0 * o * self.a * self.s[: self.a.size])
         return found
 
     def noise(self, D: Array) -> Array:
@@ -347,8 +335,7 @@ class Squares(NamedTuple):
         both = 2.0 * (aa - v * v) * cross + (ab * ab - 2.0 * v * ab + v * v) * cross.T
         out[:, :L] = apart + of_p[:, None] + of_l + both
         total = o * o * own.sum() + o * v * (row.sum() + beyond.sum())
-        total = total + (oo - o * o) * own + (oa - o * v) * (row + beyond) + v * (ob - o) * column
-        np.fill_diagonal(out, total)
+        np.fill_diagonal(out, total + (oo - o * o) * own + (oa - o * v) * (row + beyond) + v * (ob - o) * column)
         return self.a[:, None] * self.s**2 * out
 
 
@@ -366,9 +353,8 @@ def largest_growth(squares: Squares, batch_size: int) -> float:
     if kappa.size <= MOST_DENSE:
         matrix = np.array([product(row) for row in np.eye(kappa.size)]).T
         return float(np.abs(np.linalg.eigvals(matrix)).max())
-    operator = LinearOperator((kappa.size, kappa.size), matvec=product, dtype=np.float64)
-    (found,) = eigs(operator, k=1, which="LM", v0=np.ones(kappa.size), tol=1e-10, return_eigenvectors=False)
-    return float(abs(found))
+    operator = LinearOperator((kappa.size,) * 2, matvec=product, dtype=np.float64)
+    return float(abs(eigs(operator, 1, v0=np.ones(kappa.size), tol=1e-10, return_eigenvectors=False)[0]))
 
 
 def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
@@ -377,12 +363,12 @@ def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
     With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ² at p̄, s the eigenvalue along it:
     an overlap of square s/tr Σ grows at a rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
     """
-    k, d = problem.information_exponent, problem.dimension
-    if (axes := problem.input_axes()) is not None:
-        speed = direction_speeds(problem)[targets - 1]
-        growth = problem.teacher.coefficients[targets - 1] * speed * (speed / axes.trace) ** (0.5 * k - 1.0)
-        return np.asarray(rate * growth / float(axes.eigenvalue**2 @ axes.sizes))
-    return np.asarray(rate * problem.teacher.coefficients[targets - 1] * float(d) ** (-0.5 * k))
+    axes, a, power = problem.input_axes(), problem.teacher.coefficients[targets - 1], 0.5 * problem.information_exponent
+    if axes is None:
+        return np.asarray(rate * a * float(problem.dimension) ** -power)
+    speed = direction_speeds(problem)[targets - 1]
+    growth = a * speed * (speed / axes.trace) ** (power - 1.0)
+    return np.asarray(rate * growth / float(axes.eigenvalue**2 @ axes.sizes))
 
 
 def target_losses(problem: Problem, targets: Integers) -> Array:
@@ -391,6 +377,5 @@ def target_losses(problem: Problem, targets: Integers) -> Array:
     .. math:: L_{\bar p} = g(1) \Big( \tfrac14 a_{\bar p}^2 + \sum_{p > \bar p} a_p^2 \Big)
     """
     a = problem.teacher.coefficients
-    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)
-    norm = float(np.sum(problem.activation.coefficients**2))
-    return np.asarray(norm * (left[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2))
+    left = np.append(np.cumsum(a[::-1] ** 2)[::-1], 0.0)[targets] + ((1.0 - LEARNED_SHARE) * a[targets - 1]) ** 2
+    return np.asarray(float(np.sum(problem.activation.coefficients**2)) * left)

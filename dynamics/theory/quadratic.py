@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _SHARES = (np.arange(256) + 0.5) / 256
 #: The power law of the loss is looked for from the time of this direction to that of the m-th over it.
 FIRST_RANK = 3
-#: Iterations of Newton's method, and the relative change at which it ends.
-MOST_ITERATIONS, TOLERANCE = 100, 1e-14
+#: Iterations of Newton's method, which are enough for rounding.
+ITERATIONS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,8 +73,7 @@ def strongest(coefficients: Array, width: int) -> NDArray[np.bool_]:
 def sigmoid_loss(coefficients: Array, width: int, initial_alignment: Array, times: Array) -> Array:
     """Return Σ a_j² (1 − A_j(t)), every A_j of the m strongest growing alone: A_j/(1 − A_j) ∝ e^{4 a_j t}."""
     among = strongest(coefficients, width)
-    with np.errstate(divide="ignore"):
-        a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
+    a, start = coefficients[among], scipy.special.logit(initial_alignment[among])
     left = np.array([np.sum(a**2 * scipy.special.expit(-(start + 4.0 * a * t))) for t in times])
     return np.asarray(left + np.sum(coefficients[~among] ** 2))
 
@@ -107,9 +106,8 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
         time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha
         note = f"asymptotically the loss is t^{time:.3g} + m^{width:.3g}, of directions that align one after the other"
         return QuadraticExponents(loss_time=time, loss_samples=0.5 * time, loss_width=width, note=note)
-    if alpha is None:
-        note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
-    else:
+    note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
+    if alpha is not None:
         note = (
             "no exponents of the loss: they need alpha > 1/2; below, the loss is a staircase that ends at "
             "1 - (m/r)^(1-2 alpha), the share of the directions beyond the m strongest"
@@ -124,9 +122,10 @@ def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, f
     """
     a = np.sort(teacher.coefficients)[::-1]
     last = min(width, a.size) // FIRST_RANK
-    wait = np.log(dimension / width) / 4.0 if dimension > width else np.nan
-    has_window = last > FIRST_RANK
-    return (float(wait / a[FIRST_RANK - 1]), float(wait / a[last - 1])) if has_window else (np.nan, np.nan)
+    if last <= FIRST_RANK or dimension <= width:
+        return np.nan, np.nan
+    wait = np.log(dimension / width) / 4.0
+    return float(wait / a[FIRST_RANK - 1]), float(wait / a[last - 1])
 
 
 # --- SGD on frames ----------------------------------------------------------------------------------------------------
@@ -227,12 +226,8 @@ def _growth_time(a: Array, n: float, alignment: Array) -> Array:
     a, log = a[grows], np.log(a[grows] / n) - np.log(alignment[grows])
     # The right side is concave in t: its tangent of slope 2a meets the line beyond the root, from where Newton's
     # method goes down to it.
-    start = np.maximum(2.0 * n / a, 1.0)
-    t = (log + np.log(start)) / (2.0 * a)
-    for _ in range(MOST_ITERATIONS):
-        step = (4.0 * a * t - log - np.log1p(4.0 * n * t)) / (4.0 * a - 4.0 * n / (1.0 + 4.0 * n * t))
-        t, before = t - step, t
-        if (np.abs(t - before) <= TOLERANCE * before).all():
-            break
+    t = (log + np.log(np.maximum(2.0 * n / a, 1.0))) / (2.0 * a)
+    for _ in range(ITERATIONS):
+        t -= (4.0 * a * t - log - np.log1p(4.0 * n * t)) / (4.0 * a - 4.0 * n / (1.0 + 4.0 * n * t))
     found[grows] = t
     return found

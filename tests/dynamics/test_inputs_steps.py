@@ -13,7 +13,7 @@ import hermite
 from dynamics.integrators import stepper_of
 from dynamics.solve.steps import StepSettings, make_system
 from dynamics.theory import learning_rate_limit
-from dynamics.theory.learning_rates import Means, Squares, descent_limit, largest_growth
+from dynamics.theory.learning_rates import Squares, descent_limit, largest_growth, means_of_squares
 
 CLASSES = dynamics.Inputs([1.5, 0.5, 2.0], [1, 3, 5])
 #: Every kind of mean that a step has, with both parities.
@@ -59,7 +59,7 @@ def growth_of_mean_squares(link, a, s, batch):
 def test_the_limit_is_that_of_the_mean_square(link, a, s, batch, missed):
     """Exactly for one direction and for k ≥ 5; of two the products that are left out are worth some tenths of a per cent."""
     expansion, a, s = hermite.expand(link), np.array(a), np.array(s)
-    limit = 1.0 / largest_growth(Squares(a, s, np.ones(s.size), Means.of(expansion)), batch)
+    limit = 1.0 / largest_growth(Squares(a, s, np.ones(s.size), means_of_squares(expansion)), batch)
     growth = growth_of_mean_squares(expansion, a, s, batch)
     assert growth(limit * (1.0 - missed)) < 1.0 < growth(limit * (1.0 + missed))
 
@@ -69,7 +69,7 @@ def test_the_limit_counts_axes_by_their_eigenvalues():
     many = problem(inputs=dynamics.Inputs([2.0, 0.5], [40, 960]), dimension=1000, width=2)
     apart = problem(inputs=dynamics.Inputs(np.repeat([2.0, 0.5], [40, 960])), dimension=1000, width=2)
     values = np.repeat([2.0, 0.5], [40, 960])
-    alone = Squares(np.array([0.8, 0.6]), values, np.ones(1000), Means.of(many.activation))
+    alone = Squares(np.array([0.8, 0.6]), values, np.ones(1000), means_of_squares(many.activation))
     assert learning_rate_limit(many) == learning_rate_limit(apart)
     assert 1.0 / largest_growth(alone, 1) == pytest.approx(learning_rate_limit(many), rel=1e-9)
     huge = problem(inputs=dynamics.Inputs([2.0, 0.5], [10**8, 10**9]), dimension=11 * 10**8)

@@ -217,17 +217,17 @@ def test_best_steps_gaps_and_drifts_of_parabolas_are_exact(rng):
     m = np.array([4.0, 8.0, 16.0, 32.0, 1e6])
     rates, losses = parabolas(np.exp(1.0 / m), 1.0 + 8.0 / m, rng)
     found = read_transfer(m, rates, losses)
-    np.testing.assert_allclose(found.best_rate, np.exp(1.0 / m), rtol=1e-6)
-    np.testing.assert_allclose(found.loss_gap[:-1], 8.0 / m[:-1], rtol=1e-4)
-    np.testing.assert_allclose(found.rate_drift[:-1], 1.0 / m[:-1], rtol=1e-4)
-    assert found.gap_exponent == pytest.approx(-1.0, abs=1e-4)
-    assert found.drift_exponent == pytest.approx(-1.0, abs=1e-4)
-    assert found.excess == pytest.approx(-0.5, abs=1e-4)
+    np.testing.assert_allclose(found["best_rate"], np.exp(1.0 / m), rtol=1e-6)
+    np.testing.assert_allclose(found["loss_gap"][:-1], 8.0 / m[:-1], rtol=1e-4)
+    np.testing.assert_allclose(found["rate_drift"][:-1], 1.0 / m[:-1], rtol=1e-4)
+    assert found["gap_exponent"] == pytest.approx(-1.0, abs=1e-4)
+    assert found["drift_exponent"] == pytest.approx(-1.0, abs=1e-4)
+    assert found["excess"] == pytest.approx(-0.5, abs=1e-4)
     # No scatter, so no doubt: δη² falls twice as fast as the gap.
-    assert found.verdict == "fast"
+    assert found["verdict"] == "fast"
     # What the other step costs is the parabola itself, up to the interpolation between points of the grid.
-    np.testing.assert_allclose(found.transfer_cost[:-1], np.expm1(1.0 / m[:-1] ** 2), atol=0.03)
-    assert found.cost_share == pytest.approx((found.transfer_cost[:-1] / found.loss_gap[:-1]).max())
+    np.testing.assert_allclose(found["transfer_cost"][:-1], np.expm1(1.0 / m[:-1] ** 2), atol=0.03)
+    assert found["cost_share"] == pytest.approx((found["transfer_cost"][:-1] / found["loss_gap"][:-1]).max())
 
 
 def test_runs_that_blew_up_count_as_having_learned_nothing(rng):
@@ -236,12 +236,12 @@ def test_runs_that_blew_up_count_as_having_learned_nothing(rng):
     losses[:, 12:] = np.inf
     losses[1, 7, 0] = np.inf
     found = read_transfer(m, rates, losses, nothing=1.0)
-    assert np.isfinite(found.best_loss).all()
-    assert found.best_loss[1] > found.best_loss[0]
+    assert np.isfinite(found["best_loss"]).all()
+    assert found["best_loss"][1] > found["best_loss"][0]
     losses[2, 7, 3] = np.nan
     unknown = read_transfer(m, rates, losses, nothing=1.0)
-    assert unknown.best_rate[2] != pytest.approx(1.0, rel=1e-3)
+    assert unknown["best_rate"][2] != pytest.approx(1.0, rel=1e-3)
     losses[:] = np.nan
-    assert np.isnan(read_transfer(m, rates, losses, nothing=1.0).best_rate).all()
+    assert np.isnan(read_transfer(m, rates, losses, nothing=1.0)["best_rate"]).all()
     with pytest.raises(ValueError, match="of at least 4 widths"):
         read_transfer(m[:3], rates, losses[:3])
