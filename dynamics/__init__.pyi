@@ -1,8 +1,8 @@
 from . import tokens as tokens
 from .laws.chaos import propagation_of_chaos as propagation_of_chaos
-from .laws.finite_size import finite_size as finite_size
-from .laws.frontier import compute_frontier as compute_frontier
 from .laws.quadratic import quadratic_laws as quadratic_laws
+from .laws.scaling import compute_frontier as compute_frontier
+from .laws.scaling import finite_size as finite_size
 from .laws.scaling import scaling_study as scaling_study
 from .laws.transfer import transfer_study as transfer_study
 from .problem.inputs import Inputs as Inputs

@@ -75,7 +75,7 @@ STUDIES = {
         ),
     ),
     "finite-size": StudyCommand(
-        "dynamics.laws.finite_size:finite_size.prepare",
+        "dynamics.laws.scaling:finite_size.prepare",
         "the exponent of the loss in time against the number of directions",
         (
             EXPONENT,
@@ -87,7 +87,7 @@ STUDIES = {
         ),
     ),
     "compute-frontier": StudyCommand(
-        "dynamics.laws.frontier:compute_frontier.prepare",
+        "dynamics.laws.scaling:compute_frontier.prepare",
         "loss against compute over widths and its frontier, the experiment of arXiv:2504.19983",
         (
             EXPONENT,

@@ -1,4 +1,4 @@
-"""Study of all scaling laws of one teacher: loss in time, samples, width and compute, emergence times in p and d.
+"""Studies of the laws of one teacher: all of them, the compute frontier, and how an exponent nears its limit.
 
 Each law as measured on the answers of several random starts, beside the sum formula for the same starts, the idealised
 sum at this P, and the asymptotic exponent. The answers are those of matched pairs, without time stepping, or of the
@@ -7,6 +7,7 @@ exact coupled flow.
 
 from __future__ import annotations
 
+import time as clock
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from dynamics.commands.studies import duration, study_function
 from dynamics.laws.scaling_laws import (
+    SOURCES,
     frontier_laws,
     law_coordinates,
     law_values,
@@ -34,26 +36,42 @@ from dynamics.laws.study import (
     solve_family,
 )
 from dynamics.problem import Inputs, Problem, Teacher
-from dynamics.problem.checks import LARGEST_INTEGER, checked_integer, checked_number
+from dynamics.problem.checks import (
+    LARGEST_INTEGER,
+    checked_increasing,
+    checked_integer,
+    checked_list,
+    checked_number,
+    require,
+)
 from dynamics.sweeps.workers import checked_workers
-from dynamics.theory.asymptotics import FEWEST_DIRECTIONS
-from dynamics.theory.learning_rates import descent_limit
+from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
+from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import xarray as xr
 
     from dynamics.laws.scaling_laws import ScalingLaw
     from dynamics.laws.study import Family
+    from dynamics.problem.schedule import SaveAt
 
 #: Neurons per direction, where the width is not varied.
 WIDTH_FACTOR = 3
-TIMES = 400
+#: Saved times of a loss curve, of those of the frontier, and of those of a growing number of directions.
+TIMES, FRONTIER_TIMES, SIZE_TIMES = 400, 300, 150
 #: Decay of the eigenvalues up to which overlaps at the start get small as the dimension grows.
 STEEPEST_SPECTRUM = 1.0
-#: Processor time of a pair on inputs with a spectrum, d = 2048.
-PAIR_SECONDS = 0.055
+#: Seconds of a pair on inputs with a spectrum, d = 2048; and without time stepping, on two cores, of a pair at all
+#: times and at one.
+SPECTRUM_SECONDS, PAIR_SECONDS, PAIR_TIME_SECONDS = 0.055, 2e-6, 1.5e-8
 #: Step size of descent in units of its limit of stability, and that of tuned steps: they change no exponent.
 STEP_SHARE, TUNED_RATE = 0.25, 0.1
+#: Largest width of the coupled flow by default, and curves of a frontier.
+LARGEST_WIDTH = 256
+ROUTES = ("coupled flow", "matched pairs", "sum formula")
+FEWEST_WIDTHS = 3
 
 
 class Sizes(NamedTuple):
@@ -95,7 +113,7 @@ class ScalingStudy(PreparedStudy):
             how = "coupled flows"
         elif self.problem.inputs is not None:
             pairs = sum(min(one.width, one.num_directions) for one in problems)
-            how = f"problems by {pairs} matched pairs, about {duration(PAIR_SECONDS * pairs)}"
+            how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
         return f"{len(problems)} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
 
     def run(self) -> xr.Dataset:
@@ -224,3 +242,220 @@ def _of_widths(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
 
 def _of_dimensions(found: list[xr.Dataset], _: float) -> list[ScalingLaw]:
     return [times_against_dimension(found)]
+
+
+# --- compute frontier -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Frontier(PreparedStudy):
+    """The study, prepared: `problem` is of the largest width and the first start."""
+
+    answer = "compute-frontier"
+    title = "Loss against compute over widths"
+
+    widths: list[int]
+    seeds: range
+
+    def _family(self, widths: Sequence[int], seeds: Sequence[int], save_at: SaveAt | None) -> Family:
+        """Return the problems of some widths and starts, the narrow ones first, with their times."""
+        return [(replace(self.problem, width=m, seed=seed), save_at) for m in widths for seed in seeds]
+
+    @property
+    def coupled_widths(self) -> list[int]:
+        """Widths that the coupled flow is solved for."""
+        return [m for m in self.widths if self.settings["coupled"] and m <= self.settings["largest_width"]]
+
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+        pairs = sum(min(m, self.problem.num_directions) for m in self.widths) * len(self.seeds)
+        text = f"{len(self.widths)} widths of {len(self.seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
+        if self.coupled_widths:
+            seconds = sum(1.5 * max(m / 16.0, 1.0) ** 1.45 for m in self.coupled_widths)
+            text += f" Coupled flow of {len(self.coupled_widths)} widths: about {duration(seconds)} on two cores."
+        return text
+
+    def run(self) -> xr.Dataset:
+        """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
+        started, rate, first = clock.perf_counter(), self.settings["learning_rate"], self.seeds[:1]
+        save_at = common_times([one for one, _ in self._family(self.widths, first, None)], FRONTIER_TIMES)
+        pairs = solve_family(self._family(self.widths, self.seeds, save_at), progress=self.progress)
+        if pairs.stop_reason == "interrupted":
+            raise KeyboardInterrupt
+        laws = list(frontier_laws(pairs.datasets, rate))
+        pair_seconds = clock.perf_counter() - started
+        flows = solve_family(self._family(self.coupled_widths, first, save_at), coupled=True, progress=self.progress)
+        if len(flows.datasets) >= FEWEST_WIDTHS:
+            laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
+        # Loss curves are those of the first start.
+        loss = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan)
+        for at, one in enumerate(pairs.datasets[:: len(self.seeds)]):
+            loss[1, at], loss[2, at] = one["loss"], one["predicted_loss"]
+        spent = np.full(len(self.widths), np.nan)
+        for at, one in enumerate(flows.datasets):
+            loss[0, at], spent[at] = one["loss"], flows.seconds[at]
+        own = {"width": np.array(self.widths), "time": save_at.times, "curve_of": np.array(ROUTES)}
+        return self.dataset(
+            law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
+            law_coordinates(laws) | own,
+            beta=self.problem.teacher.beta,
+            **self.settings,
+            stop_reason=flows.stop_reason,
+            pair_seconds=pair_seconds,
+            wall_seconds=clock.perf_counter() - started,
+        )
+
+
+@study_function
+def compute_frontier(
+    *,
+    information_exponent: int = 4,
+    beta: float = 0.8,
+    directions: int = 1024,
+    dimension: int = 2048,
+    widths: Sequence[int] = (16, 32, 64, 128, 256, 512, 1024, 2048),
+    learning_rate: float = 0.1,
+    starts: int = 4,
+    seed: int = 0,
+    coupled: bool = False,
+    largest_width: int | None = None,
+    progress: bool | None = None,
+) -> Frontier:
+    r"""Measure loss against compute over widths, and its frontier.
+
+    .. math:: L^*(c) = \min_m L_m(\eta c / m) \propto c^{(1-2\beta)/(1+\beta)}, \qquad m^*(c) \propto c^{1/(1+\beta)}
+
+    asymptotically, with c = m · steps and t = η · step.
+
+    Parameters
+    ----------
+    information_exponent, beta : int, float
+        k ≥ 3 of the link h_k, and β; exponents exist for β > ½.
+    directions, dimension, widths : int, int, sequence of int
+        P ≥ 16, d ≥ P, and at least three increasing widths m.
+    learning_rate : float
+        Step η of population gradient descent, which is taken as its flow: it only scales compute.
+    starts, seed : int
+        Random starts of every width, for matched pairs and the sum formula, and the seed of the first.
+    coupled, largest_width : bool, int, optional
+        Integrate the exact coupled flow of the first start too, up to this width, by default 256.
+
+    Returns
+    -------
+    Dataset
+        `loss` (curve_of, width, time) of the first start, `exponent` (law, source) with `exponent_error`, the points of
+        the frontiers as `abscissa` and `ordinate`, and `solve_time` (width), the seconds of each coupled flow.
+
+    References
+    ----------
+    Ren, Nichani, Wu, Lee, arXiv 2504.19983.
+    """
+    chosen = checked_increasing(widths, "widths", minimum=1, fewest=FEWEST_WIDTHS)
+    check_coupled(coupled, largest_width=largest_width)
+    problem = checked_problem(
+        information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed, fewest=FEWEST_DIRECTIONS
+    )
+    seeds = checked_starts(starts, problem.seed)
+    rate = checked_number(learning_rate, "learning_rate", positive=True)
+    limit = descent_limit(problem)
+    warn_descent_limit(rate, limit)
+    largest = LARGEST_WIDTH if largest_width is None else largest_width
+    settings: dict[str, Any] = {
+        "learning_rate": rate,
+        "descent_limit": limit,
+        "starts": len(seeds),
+        "coupled": coupled,
+        "largest_width": checked_integer(largest, "largest_width", minimum=1),
+    }
+    return Frontier(settings, problem, progress, chosen, seeds)
+
+
+# --- number of directions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FiniteSize(PreparedStudy):
+    """The study, prepared: the problems of every β and P, of which the smallest stands for all in the dataset."""
+
+    answer = "finite-size"
+    title = "Exponent of the loss in time against the number of directions"
+
+    problems: dict[tuple[float, int], list[Problem]]
+
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+        pairs = sum(one.num_directions for starts in self.problems.values() for one in starts)
+        seconds = pairs * (PAIR_SECONDS + SIZE_TIMES * PAIR_TIME_SECONDS)
+        return f"{pairs:.2g} matched pairs at {SIZE_TIMES} times, without time stepping: about {duration(seconds)}."
+
+    def run(self) -> xr.Dataset:
+        """Solve all problems and fit each size; the rest after an interruption is NaN."""
+        betas, sizes = self.settings["betas"], self.settings["sizes"]
+        exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
+        reason, started = "reached_end", clock.perf_counter()
+        for (beta, count), starts in self.problems.items():
+            shared = common_times(starts[:1], SIZE_TIMES)
+            answers = solve_family([(one, shared) for one in starts], progress=self.progress)
+            if answers.stop_reason == "interrupted":
+                reason = "interrupted"
+                break
+            law, at = loss_against_time(answers.datasets), (betas.index(beta), sizes.index(count))
+            fits = (law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time"))
+            exponent[at] = [*(fit.exponent for fit in fits), law.asymptotic]
+            error[at] = [*(fit.standard_error for fit in fits), 0.0]
+        where = ("beta", "num_directions")
+        return self.dataset(
+            {"exponent": (where, exponent), "exponent_error": (where, error)},
+            {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
+            stop_reason=reason,
+            wall_seconds=clock.perf_counter() - started,
+            dimension=self.problem.dimension,
+            starts=self.settings["starts"],
+        )
+
+
+@study_function
+def finite_size(
+    *,
+    information_exponent: int = 4,
+    betas: Sequence[float] = (0.8, 1.0, 1.5),
+    sizes: Sequence[int] = (64, 256, 1024, 4096, 16384, 65536, 262144, 1048576),
+    dimension: int = 16777216,
+    starts: int = 4,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> FiniteSize:
+    r"""Fit L ∝ t^x at a growing number of directions P, to see how x nears (1−2β)/β.
+
+    Parameters
+    ----------
+    information_exponent, betas : int, sequence of float
+        k ≥ 3 of the link h_k, and decays β > ½.
+    sizes : sequence of int
+        Numbers of directions P ≥ 16, increasing; m = 3 P neurons learn each.
+    dimension : int
+        d, at least the largest P.
+    starts, seed : int
+        Random starts of every size, and the seed of the first.
+
+    Returns
+    -------
+    Dataset
+        `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
+        of the sum formula, of the idealised sum (`dynamics.theory.asymptotics`), and asymptotic.
+    """
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
+    decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
+    for beta in decays:
+        need = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
+        require(beta > 0.5, need)
+    counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
+    d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
+    problems = {}
+    for count in counts:
+        for beta in decays:
+            teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
+            first = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d)
+            problems[beta, count] = [replace(first, seed=one) for one in seeds]
+    settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
+    return FiniteSize(settings, next(iter(problems.values()))[0], progress, problems)

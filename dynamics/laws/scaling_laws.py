@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from dynamics.runs.dataset import Values
     from hermite.arrays import Array
+
+    #: Datasets, and for some a rate -> a law.
+    Reading = Callable[..., "ScalingLaw"]
 
 #: Power of the number of directions at which windows in direction and width begin.
 FIRST_POWER = 0.25
@@ -77,26 +80,45 @@ def over_starts(
     if len(starts) < 2:
         return laws
     rest = [[one for s, datasets in enumerate(starts) if s != r for one in datasets] for r in range(len(starts))]
-    # One tuple per law: its readings without each start.
     without = zip(*map(read, rest), strict=True)
     return tuple(_jackknifed(law, others) for law, others in zip(laws, without, strict=True))
 
 
 def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
     """Return a law with the errors told by the same law without each start; as it is where one of these fails."""
-
-    def wider(fit: PowerLawFit, others: Sequence[PowerLawFit]) -> PowerLawFit:
-        exponents = np.array([one.exponent for one in others])
+    wider = {}
+    for name in ("fit", "finite_size"):
+        fit, exponents = getattr(law, name), np.array([getattr(one, name).exponent for one in without])
         error = float(np.sqrt((exponents.size - 1) * exponents.var())) * widening(exponents.size)
-        return replace(fit, standard_error=error) if np.isfinite(error) else fit
-
-    return replace(
-        law,
-        fit=wider(law.fit, [one.fit for one in without]),
-        finite_size=wider(law.finite_size, [one.finite_size for one in without]),
-    )
+        wider[name] = replace(fit, standard_error=error) if np.isfinite(error) else fit
+    return replace(law, **wider)
 
 
+def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) -> Callable[[Reading], Reading]:
+    """Let a reading of one law have its errors by `over_starts`, of the starts into which datasets fall."""
+
+    def decorated(read: Reading) -> Reading:
+        @wraps(read)
+        def law(datasets: Sequence[xr.Dataset], *rate: float) -> ScalingLaw:
+            return over_starts(lambda found: (read(found, *rate),), starts(datasets))[0]
+
+        return law
+
+    return decorated
+
+
+def _one_each(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
+    """Return every dataset as a start."""
+    return [[one] for one in datasets]
+
+
+def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
+    """Return the datasets in one group per seed."""
+    seeds = [_stored(one, "seed") for one in datasets]
+    return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
+
+
+@_law_of(_one_each)
 def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit L ∝ t^s ("loss-time") by one dataset with `loss(time)` per start, all at the same times.
 
@@ -112,10 +134,6 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     >>> law.asymptotic, round(law.finite_size.exponent, 1)
     (-1.0, -1.1)
     """
-    return over_starts(_loss_against_time, [[one] for one in datasets])[0]
-
-
-def _loss_against_time(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     time = np.asarray(datasets[0]["time"].values)
     require(
         all(np.array_equal(one["time"].values, time) for one in datasets),
@@ -128,22 +146,23 @@ def _loss_against_time(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
     limit = stored_exponents(datasets[0]).loss_time
-    return (fitted_law("loss-time", time[positive], loss, predicted, (low, high), limit, ranks=ranks),)
+    return fitted_law("loss-time", time[positive], loss, predicted, (low, high), limit, ranks=ranks)
 
 
 def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
     """Fit L ∝ n^s at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     law = loss_against_time(datasets)
-
-    def stretched(fit: PowerLawFit) -> PowerLawFit:
-        low, high = fit.window
-        return replace(fit, prefactor=fit.prefactor * rate**fit.exponent, window=(low / rate, high / rate))
-
-    fit, finite_size = stretched(law.fit), stretched(law.finite_size)
+    fit, finite_size = (
+        replace(
+            each, prefactor=each.prefactor * rate**each.exponent, window=(each.window[0] / rate, each.window[1] / rate)
+        )
+        for each in (law.fit, law.finite_size)
+    )
     return replace(law, name="loss-samples", x=law.x / rate, fit=fit, finite_size=finite_size)
 
 
+@_law_of(_one_each)
 def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
     r"""Fit L ∝ n^s ("loss-samples-tuned") at a step size tuned to the last wanted direction p̄, by a dataset per start.
 
@@ -155,10 +174,6 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     L, which is exact, and the slope inverted.
     """
     checked_number(rate, "rate", positive=True)
-    return over_starts(partial(_loss_against_tuned_samples, rate=rate), [[one] for one in datasets])[0]
-
-
-def _loss_against_tuned_samples(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw]:
     problem = Problem.from_dataset(datasets[0])
     first, last = middle_ranks(problem.num_directions)
     targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
@@ -170,7 +185,7 @@ def _loss_against_tuned_samples(datasets: Sequence[xr.Dataset], *, rate: float) 
 
     found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
     x = _log_mean(found)
-    law = ScalingLaw(
+    return ScalingLaw(
         name="loss-samples-tuned",
         x=x,
         measured=levels[None, :],
@@ -180,23 +195,19 @@ def _loss_against_tuned_samples(datasets: Sequence[xr.Dataset], *, rate: float) 
         asymptotic=stored_exponents(datasets[0]).loss_samples,
         ranks=(float(targets[0]), float(targets[-1])),
     )
-    return (law,)
 
 
+@_law_of(_one_each)
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
 
     Directions that do not emerge at every start enter no fit.
     """
-    return over_starts(_times_against_direction, [[one] for one in datasets])[0]
-
-
-def _times_against_direction(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     measured = np.stack([one["emergence_time"].values for one in datasets])
     predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
     p = datasets[0]["direction"].values.astype(np.float64)
     limit = stored_exponents(datasets[0]).emergence_time_direction
-    return (fitted_law("time-direction", p, measured, predicted, middle_ranks(p.size), limit),)
+    return fitted_law("time-direction", p, measured, predicted, middle_ranks(p.size), limit)
 
 
 def fitted_law(
@@ -239,16 +250,10 @@ def _log_mean(values: Array) -> Array:
 
 def _inverse(levels: Array, samples: Array, shown: Array) -> PowerLawFit:
     """Return the law of L against n, with the window in n, from a fit of n against L."""
-    fit = fit_runs(levels[::-1], samples[:, ::-1])
-    known = shown[np.isfinite(shown)]
-    exponent = 1.0 / fit.exponent
-    return PowerLawFit(
-        exponent=exponent,
-        standard_error=fit.standard_error * exponent**2,
-        prefactor=fit.prefactor**-exponent,
-        window=(float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan),
-        count=fit.count,
-    )
+    fit, known = fit_runs(levels[::-1], samples[:, ::-1]), shown[np.isfinite(shown)]
+    exponent, window = 1.0 / fit.exponent, (float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan)
+    error, prefactor = fit.standard_error * exponent**2, fit.prefactor**-exponent
+    return replace(fit, exponent=exponent, standard_error=error, prefactor=prefactor, window=window)
 
 
 def _resampled(x: Array, from_x: Array, y: Array) -> Array:
@@ -256,38 +261,31 @@ def _resampled(x: Array, from_x: Array, y: Array) -> Array:
     known = np.isfinite(from_x)
     if not known.any():
         return np.full_like(x, np.nan)
-    at = np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan)
-    return np.asarray(np.exp(at))
+    return np.exp(np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan))
 
 
+@_law_of(_by_start)
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
     The datasets answer problems that differ in width and seed alone, one per width and start.
     """
-    return over_starts(_loss_against_width, _by_start(datasets))[0]
-
-
-def _loss_against_width(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     widths, loss = _table(datasets, "width", lambda one: float(one["loss"][-1]))
     _, predicted = _table(datasets, "width", lambda one: float(sum_formula_of(one)[-1]))
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
     limit = stored_exponents(datasets[0]).loss_width
-    return (fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks),)
+    return fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks)
 
 
+@_law_of(_by_start)
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T ∝ d^s ("time-dimension") over all dimensions.
 
     The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
     directions up to P^0.75 that emerge in every dataset, later than at its start.
     """
-    return over_starts(_times_against_dimension, _by_start(datasets))[0]
-
-
-def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw]:
     names = ("emergence_time", "predicted_emergence_time")
     times = np.stack([one[name].values for name in names for one in datasets])
     kept = (np.isfinite(times) & (times > 0.0)).all(axis=0)
@@ -298,10 +296,10 @@ def _times_against_dimension(datasets: Sequence[xr.Dataset]) -> tuple[ScalingLaw
 
     (dimensions, measured), (_, predicted) = (_table(datasets, "dimension", mean_time(name)) for name in names)
     limit = stored_exponents(datasets[0]).emergence_time_dimension
-    return (fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit),)
+    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit)
 
 
-def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ScalingLaw]:
+def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ...]:
     r"""Fit the compute frontier: the least loss at given compute m · steps, and the width that has it.
 
     .. math:: L^*(c) = \min_m L_m(\eta c / m)
@@ -313,13 +311,12 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
     rate = checked_number(learning_rate, "learning_rate", positive=True)
     widths = sorted({float(_stored(one, "width")) for one in datasets})
     require(len(widths) >= 3, f"Argument `datasets` must hold at least three widths, but holds {widths}.")
-    loss, width = over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
-    return loss, width
+    return over_starts(partial(_frontier_laws, rate=rate), _by_start(datasets))
 
 
-def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ScalingLaw]:
-    ends = [one["time"].values[one["time"].values > 0.0][[0, -1]] * _stored(one, "width") for one in datasets]
-    compute = np.geomspace(np.min(ends) / rate, np.max(ends) / rate, FRONTIER_POINTS)
+def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ...]:
+    spans = [one["time"].values[one["time"].values > 0.0][[0, -1]] * _stored(one, "width") for one in datasets]
+    compute = np.geomspace(np.min(spans) / rate, np.max(spans) / rate, FRONTIER_POINTS)
     widths, loss, width = _frontier(datasets, compute, rate, lambda one: one["loss"].values)
     _, sums, best = _frontier(datasets, compute, rate, sum_formula_of)
     most = min(widths[-2], middle_ranks(datasets[0].sizes["direction"])[1])
@@ -327,11 +324,10 @@ def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[Scal
     # Early on all widths are alike, and which of them is best means nothing.
     first = np.flatnonzero((best == widths[0]).any(axis=0))
     inside[: first[-1] if first.size else 0] = False
-    at = np.flatnonzero(inside)
     window, ranks = (np.nan, np.nan), (np.nan, np.nan)
-    if at.size:
-        window = (float(compute[at[0]]), float(compute[at[-1]]))
-        ranks = (float(best[:, at[0]].mean()), float(best[:, at[-1]].mean()))
+    if inside.any():
+        ends = np.flatnonzero(inside)[[0, -1]]
+        window, ranks = tuple(compute[ends].tolist()), tuple(best[:, ends].mean(axis=0).tolist())
     limits = stored_exponents(datasets[0])
     return (
         fitted_law("loss-compute", compute, loss, sums, window, limits.loss_compute, ranks=ranks),
@@ -360,12 +356,6 @@ def _frontier(
     least = losses.min(axis=1)
     known = np.isfinite(least)
     return widths, np.where(known, least, np.nan), np.where(known, widths[losses.argmin(axis=1)], np.nan)
-
-
-def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
-    """Return the datasets in one group per seed."""
-    seeds = [_stored(one, "seed") for one in datasets]
-    return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
 def _table(

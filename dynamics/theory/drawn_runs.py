@@ -75,9 +75,7 @@ class RunPlan:
         return None
 
 
-def drawn_times(
-    problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float
-) -> tuple[Array, float]:
+def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:
     """Return times at which a direction, from 0, has the event "emergence" or "learned", which the start has not.
 
     They are those of runs with noise, (draws,), and of the run without, in flow time, inf where it does not come by

@@ -112,7 +112,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
         raise TypeError(msg)
     low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
-    px, py, count = px[inside], py[inside], np.count_nonzero(inside)
+    px, py, count = px[inside], py[inside], int(np.count_nonzero(inside))
     require(
         count >= FEWEST_POINTS,
         f"Argument `window` must hold at least {FEWEST_POINTS} points, but [{low:g}, {high:g}] holds {count}.",
@@ -156,9 +156,7 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
     if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
-        return PowerLawFit(
-            exponent=np.nan, standard_error=np.nan, prefactor=np.nan, window=(low, high), count=count
-        )
+        return PowerLawFit(exponent=np.nan, standard_error=np.nan, prefactor=np.nan, window=(low, high), count=count)
     fit = fit_power_law(px[known], np.exp(np.log(runs[:, known]).mean(axis=0)))
     if len(runs) == 1:
         return fit
@@ -236,7 +234,7 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
     """
     time, loss = np.asarray(dataset["time"], dtype=np.float64), np.asarray(dataset["loss"], dtype=np.float64)
     for name in ("learned_time", "emergence_time"):
-        reached = np.sort(np.asarray(dataset[name] if name in dataset else (), dtype=np.float64).ravel())
+        reached = np.sort(np.asarray(dataset.get(name, ()), dtype=np.float64).ravel())
         reached = reached[(reached > 0.0) & (reached <= time[-1])]
         if reached.size:
             low, high = float(reached[0]), float(reached[round(reached.size**WINDOW_POWER) - 1])
@@ -246,9 +244,7 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
     return None
 
 
-def read_transfer(
-    widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf
-) -> dict[str, Any]:
+def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> dict[str, Any]:
     """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R), by name.
 
     There are W ≥ 4 widths, E step sizes, both increasing, and R runs of each. A loss is inf after a blow-up and NaN

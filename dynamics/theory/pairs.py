@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 LARGEST_MATRIX = 1 << 24
 _CHUNK = 1 << 17
 _QUANTILE_KNOTS = 1000
-#: Directions that a note lists.
-_LISTED = 5
 #: ξ of the largest C below 1 that float64 tells from 1, and how far the other side's equivalent may lie below.
 _LARGEST, _LOWER = 36.0, 20.0
 #: Times the interval of a time is halved: to rounding.
@@ -197,12 +195,7 @@ def _overlap_from_normal(normal: Array, dimension: int) -> Array:
     square = np.where(
         z < 1.0, betaincinv(0.5, half, erf(z / np.sqrt(2.0))), betainccinv(0.5, half, erfc(z / np.sqrt(2.0)))
     )
-    spline = CubicSpline(z, np.log(square) - 2.0 * np.log(z))
-    overlap: Array = np.empty_like(normal)
-    for begin in range(0, normal.size, 1 << 18):
-        part = normal[begin : begin + (1 << 18)]
-        overlap[begin : begin + (1 << 18)] = part * np.exp(0.5 * spline(part))
-    return overlap
+    return np.asarray(normal * np.exp(0.5 * CubicSpline(z, np.log(square) - 2.0 * np.log(z))(normal)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,19 +211,16 @@ class FarSide:
         mixed = link.parity == "none" and link.information_exponent in range(4, link.order, 2)
         return cls(link.coefficients) if mixed else None
 
-    def _table(self, sign: int, lowest: float = 0.0) -> TransitTable:
-        return transit_table(self.coefficients, sign, lowest)
-
     @property
     def share(self) -> float:
         """r: the part of the direction of a neuron at rest on this side, in units of g(1)."""
-        table = self._table(-1)
+        table = transit_table(self.coefficients, -1, 0.0)
         return max(float(table.end_signal / table.norm), 0.0)
 
     @property
     def emerges(self) -> bool:
         """Whether a neuron on this side reaches C² = ½."""
-        return bool(self._table(-1).barrier > 0.0)
+        return bool(transit_table(self.coefficients, -1, 0.0).barrier > 0.0)
 
     @property
     def learns(self) -> bool:
@@ -248,7 +238,8 @@ class FarSide:
             found[there] = -_NEVER * overlap[there]
         elif there.any():
             xi = np.minimum(logit_of_square(overlap[there]), _LARGEST)
-            far, near = self._table(-1, float(xi.min())), self._table(1, float(xi.min()) - _LOWER)
+            lowest = float(xi.min())
+            far, near = (transit_table(self.coefficients, *at) for at in ((-1, lowest), (1, lowest - _LOWER)))
             same = near.logit_at(far.remaining(xi))
             # From beyond the place of rest it returns to that, and has emerged all along.
             found[there] = np.where(xi < far.barrier, np.exp(-0.5 * np.logaddexp(0.0, -same)), -overlap[there])
@@ -260,7 +251,7 @@ class FarSide:
         `ratio` is a / n_0 at the start; shape of both.
         """
         xi = np.minimum(logit_of_square(overlap), _LARGEST)
-        table = self._table(-1, float(xi.min()))
+        table = transit_table(self.coefficients, -1, float(xi.min()))
         origin = table.remaining(xi)
 
         def has_half(tau: Array) -> NDArray[np.bool_]:
@@ -299,10 +290,11 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
         m, d, seed = problem.width, problem.dimension, problem.seed
-        if side is None:
-            found = [draw_matched_overlaps(a, m, d, k, seed)]
-        else:
-            found = list(draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed))
+        found = (
+            (draw_matched_overlaps(a, m, d, k, seed),)
+            if side is None
+            else draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)
+        )
         drawn = [Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
         return drawn[0], drawn[-1], True
     start = problem.start()
@@ -320,7 +312,7 @@ def side_notes(side: FarSide, first: Pairs, learning: Pairs) -> list[str]:
     if there.size == 0:
         return []
     left = int(np.count_nonzero(learning.overlap[there] < 0.0))
-    listed = ", ".join(str(p + 1) for p in there[:_LISTED]) + (", ..." if there.size > _LISTED else "")
+    listed = ", ".join(str(p + 1) for p in there[:5]) + (", ..." if there.size > 5 else "")
     where, does = ("at -theta", "emerges there") if side.emerges else ("on the side of -theta", "never emerges")
     note = (
         f"the link has no parity: a neuron {where} has {side.share:.2g} of a direction and leaves "
@@ -342,45 +334,32 @@ def leading_order(link: HermiteExpansion, strength: Array | float, overlap: Arra
     return np.where(np.isnan(time), np.inf, time)
 
 
-class _OfOneTable(NamedTuple):
-    """Pairs of one problem whose times are in one table."""
-
-    #: Number of the problem, and the directions.
-    which: int
-    here: Integers
-    #: ξ at the start, a, and a / n_0.
-    xi: Array
-    a: Array
-    ratio: Array
-
-
-def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[tuple[Array, Array]]:
-    """Return emergence and learned times of the pairs of each problem; inf without a pair."""
-    found = [(np.full(pairs.overlap.size, np.inf), np.full(pairs.overlap.size, np.inf)) for _, pairs in asked]
-    by_table: dict[TransitTable, list[_OfOneTable]] = {}
-    for which, (problem, pairs) in enumerate(asked):
+def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[Array]:
+    """Return emergence and learned times, (2, P), of the pairs of each problem; inf without a pair."""
+    found = [np.full((2, pairs.overlap.size), np.inf) for _, pairs in asked]
+    #: Pairs whose times are in one table: where the times go, ξ at the start, a, and a / n_0.
+    by_table: dict[TransitTable, list[tuple[Array, Integers, Array, Array, Array]]] = {}
+    for (problem, pairs), times in zip(asked, found, strict=True):
         a = problem.teacher.coefficients
         # The branches of an even link are alike, and small problems pay by the call.
         branch = np.sign(np.abs(pairs.overlap) if problem.activation.parity == "even" else pairs.overlap)
         for sign in (1, -1):
             here = np.flatnonzero(branch == sign)
-            if here.size == 0:
-                continue
-            xi = logit_of_square(pairs.overlap[here])
-            table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
-            own = _OfOneTable(which, here, xi, a[here], a[here] / pairs.squared_norm[here])
-            by_table.setdefault(table, []).append(own)
+            if here.size:
+                xi = logit_of_square(pairs.overlap[here])
+                table = transit_table(problem.activation.coefficients, sign, float(xi.min()))
+                part = (times, here, xi, a[here], a[here] / pairs.squared_norm[here])
+                by_table.setdefault(table, []).append(part)
     for table, parts in by_table.items():
-        xi, ratio = (np.concatenate(same) for same in zip(*((part.xi, part.ratio) for part in parts), strict=True))
-        wait, after = np.empty_like(xi), np.empty_like(xi)
+        xi, a, ratio = (np.concatenate([part[n] for part in parts]) for n in (2, 3, 4))
+        both = np.empty((2, xi.size))
         for begin in range(0, xi.size, _CHUNK):
             some = slice(begin, begin + _CHUNK)
-            wait[some] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
-            after[some] = table.learned_after(xi[some], ratio[some])
-        ends = np.cumsum([part.xi.size for part in parts])[:-1]
-        for part, own_wait, own_after in zip(parts, np.split(wait, ends), np.split(after, ends), strict=True):
-            emergence, learned = found[part.which]
-            emergence[part.here], learned[part.here] = own_wait / part.a, own_after / part.a
+            both[0, some] = np.where(xi[some] >= 0.0, 0.0, table.passage(xi[some], np.zeros_like(xi[some])))
+            both[1, some] = table.learned_after(xi[some], ratio[some])
+        ends = np.cumsum([part[1].size for part in parts])[:-1]
+        for (times, here, *_), own in zip(parts, np.split(both / a, ends, axis=1), strict=True):
+            times[:, here] = own
     return found
 
 
@@ -402,22 +381,19 @@ class WhitenedPair:
 
     def times(self, rtol: float = RTOL) -> tuple[float, float]:
         """Return the times of C² = ½, 0 if there already, and of n g(C)/g(1) = a/2; inf if never."""
-        state = np.append(0.0, self.weight)
-        n = self.overlap(state)[1]
-        rate = self.coefficient * self.speed * self.link.kernel_at_one
-        begun = self._first(
-            lambda y: self.overlap(y)[0] ** 2 - EMERGENCE_LEVEL,
-            *(0.0, state, EMERGENCE_FACTOR * self.leading_order(), rtol),
-        )
-        if begun is None:
-            return np.inf, np.inf
-        grown = LEARNING_FACTOR * (1.0 + max(np.log(self.coefficient / n), 0.0)) / rate
+        start, a, whole = np.append(0.0, self.weight), self.coefficient, self.link.kernel_at_one
+
+        def emerged(state: Array) -> float:
+            return self.overlap(state)[0] ** 2 - EMERGENCE_LEVEL
 
         def mass(state: Array) -> float:
             C, n = self.overlap(state)
-            kernel = float(self.link.kernel(C)) / self.link.kernel_at_one
-            return n * kernel - LEARNED_SHARE * self.coefficient
+            return n * float(self.link.kernel(C)) / whole - LEARNED_SHARE * a
 
+        begun = self._first(emerged, 0.0, start, EMERGENCE_FACTOR * self.leading_order(), rtol)
+        if begun is None:
+            return np.inf, np.inf
+        grown = LEARNING_FACTOR * (1.0 + max(np.log(a / self.overlap(start)[1]), 0.0)) / (a * self.speed * whole)
         learned = self._first(mass, *begun, begun[0] + grown, rtol)
         return begun[0], np.inf if learned is None else learned[0]
 
@@ -452,11 +428,10 @@ class WhitenedPair:
         if event(state) >= 0.0:
             return time, state
 
-        def passed(_time: float, y: Array) -> float:
+        def stops(_time: float, y: Array) -> float:
             return event(y)
 
-        stops: Any = passed
-        stops.terminal = True
+        stops.terminal = True  # type: ignore[attr-defined]
         size = ATOL * np.append(1.0, np.full(state.size - 1, np.sqrt(self.overlap(state)[1])))
         # A step that is tried and refused may go to Φ > 0, where weights of large eigenvalues overflow.
         with np.errstate(over="ignore", invalid="ignore"):

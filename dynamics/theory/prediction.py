@@ -14,7 +14,7 @@ Wᵀ) W of phase retrieval. It is the flow itself until overlaps are so large th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -38,7 +38,7 @@ from dynamics.theory.pairs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -85,7 +85,7 @@ ALONE_FACTOR = 250.0
 SMALLEST_OVERLAP = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class EmergencePrediction:
     """The neuron that learns each of P directions, and when, shape (P,); times are flow times, dimensionless.
 
@@ -99,6 +99,11 @@ class EmergencePrediction:
     matched_overlap: Array
     #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
+    #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
+    #: the side of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
+    learning_neuron: Integers
+    learning_overlap: Array
+    learning_squared_norm: Array
     #: T_p = 1 / (k (k − 2) c_k² a_p s_p |C_0|^(k−2)), s_p = 1 for isotropic inputs; inf for none. For k ≤ 2 as
     #: `leading_escape`.
     leading_order_time: Array
@@ -108,11 +113,7 @@ class EmergencePrediction:
     #: never, NaN where no formula holds, where the linearised flow does not come to it, or where the link has no degree
     #: from 3 on.
     predicted_learned_time: Array
-    #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
-    #: the side of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
-    learning_neuron: Integers
-    learning_overlap: Array
-    learning_squared_norm: Array
+    _: KW_ONLY
     #: r of `dynamics.theory.pairs`: the part of a direction that a neuron at −θ has; None for all or nothing.
     far_side_share: float | None = None
     #: Times of the steps of the sum formula, where they are not those at which directions are learned: for k ≤ 2, when
@@ -157,46 +158,28 @@ def _predict_pairs(problems: list[Problem]) -> list[EmergencePrediction]:
     matched = [matched_pairs(problem, side) for problem, side in zip(problems, sides, strict=True)]
     times = pair_times([(problem, first) for problem, (first, _, _) in zip(problems, matched, strict=True)])
     later = [k for k, (first, learning, _) in enumerate(matched) if learning is not first]
-    times_of_later = dict(zip(later, pair_times([(problems[k], matched[k][1]) for k in later]), strict=True))
+    for k, own in zip(later, pair_times([(problems[k], matched[k][1]) for k in later]), strict=True):
+        times[k][1] = own[1]
     found = []
-    for k, (problem, side, (first, learning, drawn)) in enumerate(zip(problems, sides, matched, strict=True)):
-        emergence, learned = times[k]
-        _, learned = times_of_later.get(k, (emergence, learned))
+    for problem, side, (first, learning, drawn), both in zip(problems, sides, matched, times, strict=True):
         notes = [NOTE_DRAWN] if drawn else []
-        share = None if side is None else side.share
-        if side is not None:
-            notes += side_notes(side, first, learning)
+        notes += [] if side is None else side_notes(side, first, learning)
         leading = leading_order(problem.activation, problem.teacher.coefficients, first.overlap)
-        found.append(_of_pairs(problem, first, learning, (leading, emergence, learned), notes, far_side_share=share))
+        share = None if side is None else side.share
+        found.append(_of_pairs(problem, first, learning, [leading, *both], notes, far_side_share=share))
     return found
 
 
 def _of_pairs(
-    problem: Problem, first: Pairs, learning: Pairs, times: tuple[Array, Array, Array], notes: list[str], **others: Any
+    problem: Problem, first: Pairs, learning: Pairs, times: Sequence[Array], notes: list[str], **others: Any
 ) -> EmergencePrediction:
     """Return a prediction from pairs and their times, of the leading order, of emergence and of learning."""
     leading, emergence, learned = times
     if problem.activation.coefficients[0] != 0.0:
-        learned = np.full(learned.size, np.nan)
-        notes = [*notes, NOTE_CONSTANT]
+        learned, notes = np.full(learned.size, np.nan), [*notes, NOTE_CONSTANT]
     if not problem.teacher.is_orthonormal:
         notes = [*notes, NOTE_DIRECTIONS]
-    return _prediction(first, learning, (leading, emergence, learned), notes=tuple(notes), **others)
-
-
-def _prediction(first: Pairs, learning: Pairs, times: tuple[Array, Array, Array], **others: Any) -> EmergencePrediction:
-    return EmergencePrediction(
-        matched_neuron=first.neuron,
-        matched_overlap=first.overlap,
-        matched_squared_norm=first.squared_norm,
-        learning_neuron=learning.neuron,
-        learning_overlap=learning.overlap,
-        learning_squared_norm=learning.squared_norm,
-        leading_order_time=times[0],
-        predicted_emergence_time=times[1],
-        predicted_learned_time=times[2],
-        **others,
-    )
+    return EmergencePrediction(*first, *learning, leading, emergence, learned, notes=tuple(notes), **others)
 
 
 def _predict_whitened(problem: Problem) -> EmergencePrediction:
@@ -211,10 +194,8 @@ def _predict_whitened(problem: Problem) -> EmergencePrediction:
     for p in np.flatnonzero(neuron >= 0).tolist():
         pair = whitened_pair(problem, axes, weights, int(neuron[p]), p)
         times[:, p] = pair.leading_order(), *pair.times()
-    pairs = Pairs.of(start, neuron)
-    leading, emergence, learned = times
-    notes, theory = ([NOTE_PAIRS], PAIRS) if k > 2 else ([NOTE_NO_TIMES], LINEARISED)
-    return _of_pairs(problem, pairs, pairs, (leading, emergence, learned), notes, theory=theory)
+    pairs, (note, theory) = Pairs.of(start, neuron), (NOTE_PAIRS, PAIRS) if k > 2 else (NOTE_NO_TIMES, LINEARISED)
+    return _of_pairs(problem, pairs, pairs, list(times), [note], theory=theory)
 
 
 def _predict_linearised(problem: Problem) -> EmergencePrediction:
@@ -224,28 +205,21 @@ def _predict_linearised(problem: Problem) -> EmergencePrediction:
     start = problem.start()
     nearest = np.argmax(start.teacher_overlap == overlap, axis=0)
     pairs = Pairs(np.full(overlap.size, -1, dtype=np.int64), overlap, start.squared_norm[nearest])
-    is_cut = bool(np.isnan([emergence, carried]).any())
-    return _prediction(
-        pairs,
-        pairs,
-        (leading, emergence, learned),
-        carried_time=carried,
-        notes=(NOTE_LINEAR, NOTE_TOO_LONG) if is_cut else (NOTE_LINEAR,),
-        theory=LINEARISED,
-    )
+    notes = (NOTE_LINEAR, NOTE_TOO_LONG) if np.isnan([emergence, carried]).any() else (NOTE_LINEAR,)
+    times = (leading, emergence, learned)
+    return EmergencePrediction(*pairs, *pairs, *times, carried_time=carried, notes=notes, theory=LINEARISED)
 
 
 def _predict_correlation(problem: Problem) -> EmergencePrediction:
     """Return when the overlap reaches C² = ½, and the learned mass g_3(C)/g_3(1) = a/2, in the flow."""
     from dynamics.theory.correlation import leading_time, learned_level, mean_time
 
-    level = learned_level(problem)
+    level, leading = learned_level(problem), leading_time(problem)
     # Infinite where no overlap has that mass, NaN where the link has no learned mass.
     learned = mean_time(problem, level=level) if level < 1.0 else level
-    leading, emergence, learned_at = np.array([[leading_time(problem)], [mean_time(problem)], [learned]])
     only = Pairs(np.zeros(1, dtype=np.int64), problem.start().teacher_overlap[0].copy(), np.ones(1))
-    notes = (NOTE_LEADING,) if np.isnan(leading[0]) else ()
-    return _prediction(only, only, (leading, emergence, learned_at), notes=notes)
+    times = np.array([[leading], [mean_time(problem)], [learned]])
+    return EmergencePrediction(*only, *only, *times, notes=(NOTE_LEADING,) if np.isnan(leading) else ())
 
 
 def sum_formula_loss(
@@ -316,18 +290,14 @@ def check_decouples(problem: Problem) -> None:
 def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -> SaveAt:
     """Return the schedule used when none is given; see `dynamics.solve_overlaps`."""
     if prediction is not None:
-        learned = np.where(
-            np.isfinite(prediction.predicted_learned_time),
-            prediction.predicted_learned_time,
-            prediction.predicted_emergence_time,
-        )
-        finite = np.isfinite(learned)
-        if finite.any():
-            emerged = float(prediction.predicted_emergence_time[finite].min())
+        learned, emergence = prediction.predicted_learned_time, prediction.predicted_emergence_time
+        learned = np.where(np.isfinite(learned), learned, emergence)
+        if (finite := np.isfinite(learned)).any():
+            emerged = float(emergence[finite].min())
             # Weight that the start carries counts as learned before the direction has emerged.
             last = LAST_LEARNED_FACTOR * max(float(learned[finite].max()), emerged)
-            first = 0.1 * emerged
-            return SaveAt.geometric(max(first, 1e-3 * last / DEFAULT_COUNT, 1e-12), max(last, 1e-9), DEFAULT_COUNT)
+            first = max(0.1 * emerged, 1e-3 * last / DEFAULT_COUNT, 1e-12)
+            return SaveAt.geometric(first, max(last, 1e-9), DEFAULT_COUNT)
     a_min = float((problem.teacher.coefficients * direction_speeds(problem)).min())
     slope = float(problem.activation.kernel_derivative(1.0))
     growth = np.log(problem.dimension) + abs(np.log(float(np.min(problem.start().squared_norm))))
@@ -379,11 +349,10 @@ def leading_escape(problem: Problem) -> tuple[Array, Array]:
     size = np.abs(overlap) if k == 2 else overlap
     nearest = overlap[np.argmax(size, axis=0), np.arange(a.size)]
     strength = float(problem.activation.coefficients[k]) ** 2
-    if k == 2:
-        with np.errstate(divide="ignore"):
-            return nearest, -np.log(np.abs(nearest)) / (2.0 * strength * a)
-    pull = a if problem.teacher.is_orthonormal else problem.teacher.gram() @ a
     with np.errstate(divide="ignore"):
+        if k == 2:
+            return nearest, -np.log(np.abs(nearest)) / (2.0 * strength * a)
+        pull = a if problem.teacher.is_orthonormal else problem.teacher.gram() @ a
         return nearest, np.where(pull > 0.0, (1.0 - nearest) / (strength * pull), np.inf)
 
 
