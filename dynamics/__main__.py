@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from dynamics.commands.parsing import EXIT_DONE, UsageError, command_parser, exit_code_of, tell
 from hermite.text.command_line import PROGRAM, TYPED, run_program
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 #: Name in `feature-emergence NAME` -> module and purpose; the names of commands that sample SGD begin with `check`.
 TABLE = {

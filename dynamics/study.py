@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time as clock
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -33,8 +34,6 @@ from dynamics.commands.parsing import (
 from hermite.text.command_line import run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import xarray as xr
 
     from dynamics.sweeps.grid import Grid

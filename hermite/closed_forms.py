@@ -17,20 +17,18 @@ With u_j = E[f(z) He_j(z)] = sqrt(j!) c_j, and E[f He_j] = E[f^(j)] by parts:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.formulas import Expression, variable
 from hermite.text.messages import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hermite.arrays import Array
-
     Family: TypeAlias = Callable[[tuple[Any, ...], int, "Arithmetic"], "Parts"]
 
 _DIGITS = (60, 120, 240, 480, 960)

@@ -13,16 +13,17 @@ from __future__ import annotations
 import math
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hermite import polynomials
-from hermite.arrays import as_integer, as_numpy, as_scalar, real_array
+from hermite.arrays import Array, as_integer, as_numpy, as_scalar, real_array
 from hermite.closed_forms import ExactSource, GivenTerms
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.formulas import (
@@ -39,12 +40,6 @@ from hermite.text.formulas import (
 from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-
-    from hermite.arrays import Array
-
     Function = Callable[[Array], Array]
 
 _STEP = 2.0**-10

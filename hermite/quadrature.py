@@ -10,6 +10,7 @@ panels close in on them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +20,6 @@ from hermite import polynomials
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Function = Callable[[Array], Array]
 
 _HALF_WIDTHS = (16.0, 24.0, 32.0, 38.0)

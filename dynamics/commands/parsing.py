@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from dynamics.commands.options import GROUPS, OPTIONS, STYLE, switch
+from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, switch
 from hermite.text import command_line
 from hermite.text.command_line import (
     EXIT_DONE,
@@ -35,11 +36,8 @@ from hermite.text.command_line import (
 from hermite.text.messages import not_a_choice, renamed, shown, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     from matplotlib.figure import Figure
 
-    from dynamics.commands.options import Option
 
 #: Names that commands take from here.
 __all__ = ["EXIT_DONE", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_USAGE", "OutputError", "UsageError", "exit_code_of",

@@ -7,6 +7,7 @@ is imported before the command line is parsed.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -46,8 +47,6 @@ from dynamics.commands.parsing import (
 from hermite.text.command_line import flag_suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import xarray as xr
 
 P = ParamSpec("P")

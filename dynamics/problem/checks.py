@@ -10,17 +10,15 @@ import os
 from collections.abc import Iterable, Mapping, Set
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hermite import HermiteExpansion
 from hermite.arrays import Array, as_integer, as_scalar, real_column
 from hermite.text import messages
 from hermite.text.messages import not_a_choice, renamed, shown
-
-if TYPE_CHECKING:
-    from hermite import HermiteExpansion
 
 #: Condition, sentence and kind of an error, ValueError by default, which is raised unless the condition holds.
 require = messages.require

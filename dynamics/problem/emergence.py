@@ -15,17 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 from hermite.polynomials import kernel_value
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
 
 #: Squared overlap, between 0 and 1, at which a direction has emerged.
 EMERGENCE_LEVEL = 0.5

@@ -7,9 +7,11 @@ the others changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     Frozen,
@@ -20,14 +22,7 @@ from dynamics.problem.checks import (
     read_only,
     require,
 )
-from hermite.arrays import real_column
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike
-
-    from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers, real_column
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
 MOST_WEIGHTS = 1 << 24

@@ -7,11 +7,13 @@ Its arguments are read back from the dataset of a result, or of one point of a s
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
@@ -53,17 +55,9 @@ from dynamics.problem.student import (
     stored_link,
 )
 from dynamics.problem.teacher import Teacher, teacher_formulas
-from hermite.arrays import real_array
+from hermite import HermiteExpansion
+from hermite.arrays import Array, real_array
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from numpy.typing import ArrayLike
-
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-
 
 #: The functions that a problem may descend.
 SQUARED, CORRELATION = "squared", "correlation"

@@ -11,16 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import check_memory, read_only, require
-from hermite.arrays import real_array
+from hermite.arrays import Array, Integers, real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from dynamics.problem.teacher import Teacher
-    from hermite.arrays import Array, Integers
 
     Overlaps = tuple[Array, Array, Array]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
@@ -16,16 +18,9 @@ from dynamics.problem.checks import (
     float_vector,
     require,
 )
-from hermite.arrays import real_column
+from hermite import HermiteExpansion
+from hermite.arrays import Array, real_column
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
 
 #: Kinds of students: those with a name, and a `Student`.
 HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME, NETWORK = "homogeneous", "committee", "spherical", "stiefel", "network"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,11 +26,9 @@ from dynamics.problem.checks import (
     require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
+from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from hermite import HermiteExpansion
 
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12

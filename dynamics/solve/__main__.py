@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -28,7 +29,7 @@ from dynamics.commands.parsing import (
     value_of,
 )
 from dynamics.cores import find_blas
-from dynamics.solve.registry import registered
+from dynamics.solve.registry import Answer, registered
 from hermite.text.command_line import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -45,15 +46,12 @@ from hermite.text.command_line import (
 from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import xarray as xr
 
     from dynamics.problem import Problem, Teacher
     from dynamics.problem.schedule import SaveAt
     from dynamics.report.findings import Findings
     from dynamics.runs.run_file import RunFile
-    from dynamics.solve.registry import Answer
 
 EXAMPLES = """\
 examples:

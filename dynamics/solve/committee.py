@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
@@ -10,13 +10,10 @@ from dynamics.problem.checks import check_choice
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, integrated
+from dynamics.solve.integration import Integration, Run, integrated
 from dynamics.solve.steps import chosen_method, sgd_step, warn_limit
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import default_committee_schedule
-
-if TYPE_CHECKING:
-    from dynamics.solve.integration import Run
 
 __all__ = ["solve_committee"]
 

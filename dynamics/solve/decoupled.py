@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import check_problem
+from dynamics.problem import Problem, check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
 from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
 from dynamics.theory.prediction import PAIRS, check_decouples, default_schedule, predict, sum_formula_loss
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import xarray as xr
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
 
 
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:

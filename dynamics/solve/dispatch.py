@@ -6,25 +6,22 @@
 from __future__ import annotations
 
 import inspect
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from dynamics.problem.checks import flow_numbers
-from dynamics.problem.question import OWN, check_question
-from dynamics.problem.schedule import DEFAULT_COUNT
+from dynamics.problem.question import OWN, Question, check_question
+from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
 from dynamics.solve.registry import ANSWERS, answer_of, answers_that
 from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
     import xarray as xr
 
     from dynamics.problem import Problem
-    from dynamics.problem.question import Question
-    from dynamics.problem.schedule import SaveAt
     from dynamics.runs.trackers import Tracker
     from dynamics.solve.system import System
 

@@ -12,6 +12,7 @@ by flow, because the processor has the code and data of one phase in its caches.
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -24,38 +25,26 @@ import numpy as np
 from dynamics.cores import one_blas_thread
 from dynamics.equations.degrees import DEGREES
 from dynamics.equations.interface import takes_stacks
-from dynamics.integrators import check_method, stepper_of
+from dynamics.integrators import Stepper, check_method, stepper_of
 from dynamics.integrators.stepper import end_threads, leaping
-from dynamics.problem import check_problem
+from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
-from dynamics.problem.schedule import checked_schedule
-from dynamics.runs.dataset import dataset_arrays
-from dynamics.runs.loop import LOOSER, UnwatchedRun, observer_of, results_of
-from dynamics.runs.result import StopReason, checked_outcome, joined, run_attributes, stack_records
-from dynamics.runs.run_file import as_run_file
-from dynamics.runs.trackers import all_trackers
-from dynamics.runs.variables import VARIABLES
-from dynamics.solve.registry import registered
+from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs.dataset import DatasetArrays, dataset_arrays
+from dynamics.runs.loop import LOOSER, LooserRun, UnwatchedRun, observer_of, results_of
+from dynamics.runs.result import RunResult, StopReason, checked_outcome, joined, run_attributes, stack_records
+from dynamics.runs.run_file import RunFile, as_run_file
+from dynamics.runs.trackers import Soundness, Tracker, all_trackers
+from dynamics.runs.variables import VARIABLES, Variable
+from dynamics.solve.registry import Answer, registered
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    import os
-
     import xarray as xr
 
     from dynamics.equations import System
-    from dynamics.integrators import Stepper
-    from dynamics.problem import Problem
-    from dynamics.problem.schedule import SaveAt
-    from dynamics.runs.dataset import DatasetArrays
-    from dynamics.runs.loop import LooserRun
-    from dynamics.runs.result import RunResult
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Soundness, Tracker
-    from dynamics.runs.variables import Variable
-    from dynamics.solve.registry import Answer
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
 
 
 #: Largest share of a mean that is taken to be left when the order of a link is doubled.

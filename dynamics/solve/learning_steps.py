@@ -20,6 +20,7 @@ from dynamics.problem.checks import require
 from dynamics.theory import (
     DRAWN_SEED,
     LONGEST,
+    EmergencePrediction,
     RunPlan,
     drawn_times,
     escape_bias,
@@ -30,15 +31,14 @@ from dynamics.theory import (
     rivals_of_pairs,
 )
 from dynamics.theory.learning_rates import resolved_rate
+from hermite.arrays import Array
 from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import rounded, with_error
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.theory import EmergencePrediction
     from dynamics.theory.step_noise import EscapeBias
-    from hermite.arrays import Array
 
 __all__ = ["LearningSteps", "learning_steps"]
 

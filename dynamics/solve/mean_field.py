@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.equations.mean_field import (
     DEFAULT_PARTICLES,
     SHARES,
+    MeanFieldSystem,
     check_axes,
     checked_particles,
     checked_quadrature,
@@ -22,17 +25,11 @@ from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, PlainMethod, integrated
+from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike
-
-    from dynamics.equations.mean_field import MeanFieldSystem
     from dynamics.problem import Problem
-    from dynamics.solve.integration import Run
-    from hermite.arrays import Array
 
 __all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]
 

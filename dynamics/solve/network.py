@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -10,7 +11,7 @@ from dynamics.cores import blas_threads_for
 from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
-from dynamics.solve.integration import Integration, integrated
+from dynamics.solve.integration import Integration, Run, integrated
 from dynamics.solve.steps import (
     STEP_OPTIONS,
     StepSettings,
@@ -22,11 +23,8 @@ from dynamics.solve.steps import (
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Problem, Student
-    from dynamics.solve.integration import Run
 
 __all__ = ["solve_network"]
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynamics.cores import blas_threads_for
-from dynamics.problem import is_correlation
+from dynamics.problem import Problem, is_correlation
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, integrated
+from dynamics.solve.integration import Integration, Run, integrated
 from dynamics.solve.steps import (
     STEP_OPTIONS,
+    StepSettings,
     checked_step,
     chosen_method,
     limit_of,
@@ -27,13 +29,8 @@ from dynamics.solve.steps import (
 from dynamics.theory.prediction import PAIRS, default_schedule, predict, sum_formula_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dynamics.equations.interface import FlowSystem
-    from dynamics.problem import Problem
     from dynamics.problem.schedule import SaveAt
-    from dynamics.solve.integration import Run
-    from dynamics.solve.steps import StepSettings
 
 __all__ = ["solve_overlaps"]
 

@@ -5,18 +5,20 @@ Its stepper takes exact jumps, the last of which ends where it is asked to.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.quadratic import LARGEST_GROWTH, Course, jumps_needed
 from dynamics.integrators.stepper import Status, check_inside, check_stored
-from dynamics.problem import is_frame
+from dynamics.problem import Problem, is_frame
 from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
-from dynamics.solve.integration import STORED, Integration, integrated
+from dynamics.solve.integration import STORED, Integration, Run, integrated
 from dynamics.theory.learning_rates import learning_rate_limit
 from dynamics.theory.quadratic import (
     check_quadratic,
@@ -28,16 +30,10 @@ from dynamics.theory.quadratic import (
     steps_to_align,
     strongest,
 )
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
     from dynamics.integrators import Stepper
-    from dynamics.problem import Problem
-    from dynamics.solve.integration import Run
-    from hermite.arrays import Array
 
 
 class JumpStepper:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +10,14 @@ import numpy as np
 from dynamics.problem import Problem, Teacher, check_fields, is_network
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_seeds, require
 from dynamics.runs.dataset import make_dataset
-from dynamics.theory.recovery import AUTO, LABELS, make_estimator
+from dynamics.theory.recovery import AUTO, LABELS, Estimator, make_estimator
+from hermite.arrays import Array
 from hermite.expansion import callable_name
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import xarray as xr
 
-    from dynamics.theory.recovery import Estimator
-    from hermite.arrays import Array
 
 REFERENCES = (
     "Lu, Li, arXiv:1702.06435; Mondelli, Montanari, arXiv:1708.05932; Damian, Pillaud-Vivien, Lee, Bruna, "

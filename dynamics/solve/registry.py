@@ -10,13 +10,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
-from dynamics.problem.question import OWN
-
-if TYPE_CHECKING:
-    from dynamics.problem.question import Question
+from dynamics.problem.question import OWN, Question
 
 __all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
 

@@ -8,38 +8,35 @@ One spherical neuron and one direction are also learned by their correlation, wi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.mean_field import checked_particles, warn_of_mixture
-from dynamics.problem import check_problem, is_correlation
+from dynamics.problem import Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.start import ARRAYS_OF_START
 from dynamics.problem.student import SPHERICAL
 from dynamics.runs.dataset import make_dataset, no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
-from dynamics.solve.integration import Integration, PlainMethod, integrated
+from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
 from dynamics.solve.mean_field import LOSS_LEVELS, default_mean_field_schedule, solve_mean_field
 from dynamics.solve.steps import StepSettings, chosen_method, sgd_step
 from dynamics.theory.prediction import default_schedule, predict, sum_formula_loss
+from hermite.arrays import Array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.equations.correlation import CorrelationSystem
     from dynamics.equations.spherical import LinearisedCoupling, SphericalSystem
     from dynamics.equations.spherical_step import SphericalStepSystem
-    from dynamics.problem import Problem
-    from dynamics.solve.integration import Run
-    from hermite.arrays import Array
 
 
 @integrated("spherical", method="explicit")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.equations import interface
 from dynamics.problem.checks import check_type, checked_integers, require
@@ -17,16 +18,12 @@ from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
-from dynamics.solve.integration import Integration, PlainMethod, integrated
-from hermite.arrays import as_scalar, real_array
+from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
+from hermite.arrays import Array, Integers, as_scalar, real_array
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from dynamics.integrators import Stepper
-    from dynamics.solve.integration import Run
-    from hermite.arrays import Array, Integers
 
 __all__ = ["StoredSystem", "System", "solve_system", "stored_again"]
 

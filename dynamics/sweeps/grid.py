@@ -5,31 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.problem import Inputs, Problem
 from dynamics.problem.checks import checked_integer, require
-from dynamics.problem.question import check_question
+from dynamics.problem.question import Question, check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
-from dynamics.sweeps.points import MAGIC, SweepPoint, check_options, name_of_study, study_path
+from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
 from hermite.arrays import Matrix, as_scalar
 from hermite.text.messages import shown
 from hermite.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from dynamics.problem.question import Question
-    from dynamics.sweeps.points import Study
 
 #: More points than a sweep could ever answer.
 MOST_POINTS = 10**6

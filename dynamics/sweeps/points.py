@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,19 +34,15 @@ from numpy.typing import NDArray
 
 from dynamics.cores import one_core
 from dynamics.problem.checks import require
-from dynamics.runs.dataset import DatasetArrays
+from dynamics.runs.dataset import DatasetArrays, Labelled
 from dynamics.runs.storage import StorageError, save
-from dynamics.solve.registry import ANSWERS, answers_that
+from dynamics.solve.registry import ANSWERS, Answer, answers_that
 from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
     import xarray as xr
 
     from dynamics.problem.question import Question
-    from dynamics.runs.dataset import Labelled
-    from dynamics.solve.registry import Answer
 
     Study = str | Callable[..., Any]
 

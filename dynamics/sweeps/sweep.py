@@ -9,17 +9,20 @@ variables that are small.
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import tempfile
 import warnings
+from collections.abc import Callable, Iterable, Mapping
 from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import netCDF4
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.cores import one_core
 from dynamics.problem.checks import check_switch, require
@@ -29,10 +32,12 @@ from dynamics.runs.result import SolveInterrupted
 from dynamics.runs.storage import COMPRESSION, ONE_THREAD, check_target, load, remove_torn, write_file
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.runs.variables import VARIABLES
-from dynamics.sweeps.grid import make_grid
+from dynamics.sweeps.grid import Grid, make_grid
 from dynamics.sweeps.points import (
     PointAnswer,
     PointDirectory,
+    Points,
+    PointsVariable,
     answer_of_many,
     answered_points,
     compile_study,
@@ -43,16 +48,9 @@ from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, be
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Executor
-
     import xarray as xr
-    from numpy.typing import NDArray
 
     from dynamics.problem.question import Question
-    from dynamics.sweeps.grid import Grid
-    from dynamics.sweeps.points import Points, PointsVariable
 
 
 #: Attributes that say where a result comes from; all others become variables over the grid.

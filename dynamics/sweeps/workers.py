@@ -12,28 +12,24 @@ import sys
 import threading
 import warnings
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from multiprocessing import current_process, forkserver, get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores
 from dynamics.problem.checks import checked_integer, require
-from dynamics.sweeps.points import PointAnswer, SweepPoint, answer_points, find_study
+from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import BaseContext
-    from types import TracebackType
-
-    from dynamics.sweeps.points import Study
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256

@@ -10,22 +10,19 @@ integrals of h_k are exact: ∫_a^b h_k γ = (h_(k-1) γ(a) - h_(k-1) γ(b)) / �
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from hermite import polynomials
-from hermite.arrays import Array, as_integer
+from hermite.arrays import Array, Integers, as_integer
 from hermite.expansion import HermiteExpansion, expand
 from hermite.quadrature import finite_values
 from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hermite.arrays import Integers
-
     Function = Callable[[Array], Array]
 
 #: Largest degree looked at: 2√24 + 6, as far as h_24 must be followed, is within what `expand` has looked at.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -22,13 +22,8 @@ from hermite import polynomials
 from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
-from hermite.text.formulas import named_axes, parse_several
+from hermite.text.formulas import Expression, named_axes, parse_several
 from hermite.text.messages import not_a_choice, require, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hermite.text.formulas import Expression
 
 MOST_AXES = 3
 #: Points, shape (n, axes), to values, shape (n,).

@@ -16,18 +16,15 @@ import ast
 import math
 import operator
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
+from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.messages import require, shown, suggestion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hermite.arrays import Array
 
 #: A sympy expression; the alias keeps sympy out of the import of this module.
 Expression: TypeAlias = Any
