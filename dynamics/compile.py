@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, command_parser, exit_code_of, tell
 from hermite.text.command_line import run_program
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -159,12 +160,10 @@ def _run(options: Any) -> int:
     asked = [name for name in found if name in words] if options.here else []
     chosen = asked or [name for name in found if any(word in name for word in words)]
     if not chosen:
-        msg = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
-        raise UsageError(msg)
+        refuse(f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}.", UsageError)
     workers = available_cores() if options.workers is None else options.workers
     if workers < 1:
-        msg = f"Argument --workers must be at least 1, but is {workers}."
-        raise UsageError(msg)
+        refuse(f"Argument --workers must be at least 1, but is {workers}.", UsageError)
     if options.list:
         tell("\n".join(chosen))
         return EXIT_DONE

@@ -37,7 +37,7 @@ from hermite.text.formulas import (
     read_series,
     series_as_text,
 )
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -137,8 +137,9 @@ class HermiteExpansion:
             # A Gaussian that grows almost as fast as it may has a norm, yet no finite support in floats.
             square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
             if square is None:
-                msg = f"The norm of {self.name} must be computable, but neither quadrature nor a closed form gives it."
-                raise ValueError(msg) from None
+                refuse(
+                    f"The norm of {self.name} must be computable, but neither quadrature nor a closed form gives it."
+                )
             norm_squared = float(square.floats(0)[0])
             return norm_squared, math.sqrt(max(norm_squared - float(np.sum(self.coefficients**2)), 0.0))
         return result.norm_squared, result.residual_norm(self.coefficients)
@@ -194,8 +195,7 @@ class HermiteExpansion:
     def link_coefficients(self) -> tuple[float, ...]:
         """Return all coefficients of a polynomial link, also those beyond `order`; TypeError for another link."""
         if not isinstance(self.link, SeriesLink):
-            msg = f"The link must be a polynomial to have finitely many coefficients, but is {self.name}."
-            raise TypeError(msg)
+            refuse(f"The link must be a polynomial to have finitely many coefficients, but is {self.name}.", TypeError)
         return self.link.coefficients
 
     def value(self, z: ArrayLike) -> Array:
@@ -225,8 +225,7 @@ class HermiteExpansion:
         """
         count = as_integer(n)
         if count is None:
-            msg = f"Argument `n` must be an integer, but is {shown(n)}."
-            raise TypeError(msg)
+            refuse(f"Argument `n` must be an integer, but is {shown(n)}.", TypeError)
         require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
         return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
 
@@ -551,17 +550,18 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         expression = normalise(x)
         return _from_expression(expression, str(expression), str(expression), wanted)
     if isinstance(x, type):
-        msg = f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}()."
-        raise TypeError(msg)
+        refuse(
+            f"Argument `x` must be a function, but is a class; an object of it may be one: {x.__name__}().", TypeError
+        )
     if isinstance(x, np.vectorize) and x.otypes is None:  # the type of its first value would be that of all
         x = np.vectorize(x.pyfunc, otypes=[float])
     if callable(x):
         return _by_quadrature(callable_name(x), None, CallableLink(x), wanted)
-    msg = (
+    return refuse(
         "Argument `x` must be a name, a dict {degree: coefficient}, a formula, a vectorised callable "
-        f"or an expansion, but is of type {type(x).__name__}."
+        f"or an expansion, but is of type {type(x).__name__}.",
+        TypeError,
     )
-    raise TypeError(msg)
 
 
 def _check_order(order: int | None) -> int | None:
@@ -570,8 +570,7 @@ def _check_order(order: int | None) -> int | None:
         return None
     value = as_integer(order)
     if value is None:
-        msg = f"Argument `order` must be an integer or None, but is {shown(order)}."
-        raise TypeError(msg)
+        refuse(f"Argument `order` must be an integer or None, but is {shown(order)}.", TypeError)
     require(0 <= value <= MAX_DEGREE, f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}.")
     return value
 
@@ -607,8 +606,7 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
     for key, number in given.items():
         degree = as_integer(key)
         if degree is None or not 0 <= degree <= MAX_DEGREE:
-            msg = f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}."
-            raise ValueError(msg)
+            refuse(f"Argument `x` must have degrees from 0 to {MAX_DEGREE} as keys, but has {key!r}.")
         require(degree not in terms, f"Argument `x` must give each degree once, but gives {degree} twice.")
         terms[degree] = _coefficient(degree, number)
     terms = {degree: number for degree, number in sorted(terms.items()) if number != 0}
@@ -650,8 +648,9 @@ def _coefficient(degree: int, number: object) -> object:
         exact = number if number.is_real and not number.has(sympy.Float) else None
         number = complex(number).real if number.is_real else math.nan
     elif not isinstance(number, float | np.floating):
-        msg = f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}."
-        raise TypeError(msg)
+        refuse(
+            f"Argument `x` must have real numbers as coefficients, but has {number!r} at degree {degree}.", TypeError
+        )
     try:
         value = float(number if exact is None else exact)  # type: ignore[arg-type]
     except OverflowError:

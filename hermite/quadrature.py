@@ -18,6 +18,7 @@ import numpy as np
 
 from hermite import polynomials
 from hermite.arrays import Array
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -174,11 +175,10 @@ def _support(function: Function) -> float:
         if size <= _TAIL * scale:
             return half_width
         scale = max(scale, size)
-    msg = (
+    return refuse(
         "Argument `x` must have a finite second moment under N(0, 1), but σ(z) exp(-z²/4) has not decayed "
         f"at |z| = {_HALF_WIDTHS[-1]:g}."
     )
-    raise ValueError(msg)
 
 
 def finite_values(function: Function, z: Array) -> Array:
@@ -188,6 +188,5 @@ def finite_values(function: Function, z: Array) -> Array:
     bad = ~np.isfinite(values)
     if bad.any():
         where = z[bad][np.argmin(np.abs(z[bad]))]
-        msg = f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {where:.4g}."
-        raise ValueError(msg)
+        refuse(f"Argument `x` must be finite for every real z, but is {values[bad][0]} near z = {where:.4g}.")
     return values

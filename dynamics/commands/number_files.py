@@ -11,7 +11,7 @@ from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 #: Bytes of a file of numbers; coefficients of a million directions have a fifth.
 MOST_BYTES = 10**8
@@ -41,8 +41,7 @@ def _read(name: str) -> bytes:
             content = file.read(MOST_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:  # no home, or a name that no file can have
         reason = getattr(error, "strerror", None) or "it is no name of a file"
-        msg = f"must name a file of numbers that can be read, but is {shown(name)}: {reason}"
-        raise ValueError(msg) from None
+        refuse(f"must name a file of numbers that can be read, but is {shown(name)}: {reason}")
     require(len(content) <= MOST_BYTES, f"must name a file of at most {MOST_BYTES} bytes, but is {shown(name)}")
     return content
 
@@ -56,8 +55,7 @@ def _of_numpy(content: bytes, name: str) -> list[float]:
     try:
         values = real_array(read_array(BytesIO(content)), "x")  # objects would be unpickled, and are refused
     except (EOFError, MemoryError, OSError, TypeError, ValueError):
-        msg = f"must name an array of real numbers, but {shown(name)} is another file of numpy"
-        raise ValueError(msg) from None
+        refuse(f"must name an array of real numbers, but {shown(name)} is another file of numpy")
     need = f"must name an array with one row or column, but that of {shown(name)} has shape {values.shape}"
     require(values.size == max((1, *values.shape)), need)
     require(np.isfinite(values).all(), f"must name an array of finite numbers, but {shown(name)} has others")

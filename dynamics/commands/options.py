@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, get_args
 from dynamics.commands.number_files import read_numbers
 from dynamics.integrators import FLOW_METHODS
 from hermite.text import messages
-from hermite.text.messages import cut, shown, suggestion
+from hermite.text.messages import cut, refuse, shown, suggestion
 
 #: Condition and the end of a sentence -> ValueError unless the condition holds.
 require = messages.require
@@ -40,8 +40,7 @@ def real(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        msg = f"must be a number, but is {shown(text)}"
-        raise ValueError(msg) from None
+        refuse(f"must be a number, but is {shown(text)}")
     require(math.isfinite(value), f"must be finite, but is {cut(text)}")
     return value
 

@@ -33,7 +33,7 @@ from hermite.text.command_line import (
     say,
     tell,
 )
-from hermite.text.messages import not_a_choice, renamed, shown, suggestion
+from hermite.text.messages import not_a_choice, refuse, renamed, shown, suggestion
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,8 +154,7 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
         with Path(path).open("rb") as stream:
             content = stream.read(MOST_TOML_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        msg = f"{need} ({getattr(error, 'strerror', error)})."
-        raise UsageError(msg) from None
+        refuse(f"{need} ({getattr(error, 'strerror', error)}).", UsageError)
     require_usage(
         len(content) <= MOST_TOML_BYTES,
         f"{what} must name a file of at most {MOST_TOML_BYTES} bytes, but {shown(path)} has more.",
@@ -163,8 +162,7 @@ def read_toml(path: str, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:  # of these are TOMLDecodeError and UnicodeDecodeError
-        msg = f"{what} must name a TOML file, but {shown(path)} is not ({shown(str(error))})."
-        raise UsageError(msg) from None
+        refuse(f"{what} must name a TOML file, but {shown(path)} is not ({shown(str(error))}).", UsageError)
 
 
 def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[str, Any]:
@@ -175,8 +173,11 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
     names = {option.name: option for option in options if option.name != "config"}
     for name in stored:
         if name.replace("_", "-") not in names:
-            msg = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
-            raise UsageError(msg + suggestion(name.replace("_", "-"), list(names)))
+            refuse(
+                f"File {values['config']!r} must hold options of this command only, but has {name!r}."
+                + suggestion(name.replace("_", "-"), list(names)),
+                UsageError,
+            )
     found = dict(values)
     for name, value in stored.items():
         option = names[name.replace("_", "-")]
@@ -194,8 +195,7 @@ def _as_flag(option: Option, value: Any) -> Any:
     try:
         return ",".join(map(str, value)) if isinstance(value, list) else str(value)
     except RecursionError:  # of tables within tables without an end
-        msg = f"Option --{option.name} must be a value in a file, but is {shown(value)}."
-        raise UsageError(msg) from None
+        refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", UsageError)
 
 
 def check_names_a_file(what: str, path: Path) -> None:

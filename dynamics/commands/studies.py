@@ -45,6 +45,7 @@ from dynamics.commands.parsing import (
     shown_progress,
 )
 from hermite.text.command_line import flag_suggestion
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -172,8 +173,11 @@ def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[st
         hint = flag_suggestion(flag, own)
         known = {name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()}
         if takers := [name for name, flags in known.items() if flag in flags]:
-            msg = f"Option {flag} must be absent for {found.name}, but is given; it is one of {', '.join(takers)}."
-            raise UsageError(msg + hint)
+            refuse(
+                f"Option {flag} must be absent for {found.name}, but is given; it is one of {', '.join(takers)}."
+                + hint,
+                UsageError,
+            )
         msg = f"unrecognized arguments: {' '.join(unknown)}"
         raise UsageError(f"{msg}.{hint}" if hint else msg)
     return MappingProxyType(vars(found))

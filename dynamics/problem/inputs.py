@@ -23,6 +23,7 @@ from dynamics.problem.checks import (
     require,
 )
 from hermite.arrays import Array, Integers, real_column
+from hermite.text.messages import refuse
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
 MOST_WEIGHTS = 1 << 24
@@ -193,8 +194,7 @@ class Inputs(Frozen):
         if stored["alpha"] is not None:
             return cls.power_law(stored["alpha"])
         if eigenvalue is None or count is None:
-            msg = "inputs that are no power law have eigenvalues"
-            raise KeyError(msg)
+            refuse("inputs that are no power law have eigenvalues", KeyError)
         known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
         return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
 

@@ -57,7 +57,7 @@ from dynamics.problem.student import (
 from dynamics.problem.teacher import Teacher, teacher_formulas
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_array
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 #: The functions that a problem may descend.
 SQUARED, CORRELATION = "squared", "correlation"
@@ -263,8 +263,7 @@ class Problem:
         ValueError is raised if the student is one of those with a name.
         """
         if not isinstance(self.student, Student):
-            msg = f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}."
-            raise ValueError(msg)
+            refuse(f"Argument `student` must be a Student to have layers of its own, but is {self.student!r}.")
         biases = self.student.start_of_biases(np.random.default_rng([self.seed, BIASES_DRAWN]))
         return NetworkStart(self.student.start_of_second_layer(), biases, self.reduced_weights())
 
@@ -600,14 +599,12 @@ def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collectio
     `fields` are those of `DECLARED_FIELDS` that the theory takes; any other must have its usual value.
     """
     if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     check_fields(problem, fields, "here")
     if problem.kind != student:
         wanted, found = ("a Student" if each == NETWORK else f"the {each} student" for each in (student, problem.kind))
         solver = f"`dynamics.{STUDENTS[problem.kind][0]}`"
-        msg = f"Argument `problem` must have {wanted} here, but has {found}, whose overlaps {solver} integrates."
-        raise ValueError(msg)
+        refuse(f"Argument `problem` must have {wanted} here, but has {found}, whose overlaps {solver} integrates.")
 
 
 def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
@@ -674,8 +671,7 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
         msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
         raise ValueError(msg) from error
     names = ", ".join(f"{name}=…" for name in several)
-    msg = f"Argument `dataset` must be one point of its sweep, as found.sel({names}) is, but is not."
-    raise ValueError(msg)
+    return refuse(f"Argument `dataset` must be one point of its sweep, as found.sel({names}) is, but is not.")
 
 
 def _axes_of_problem(dataset: Any) -> list[str]:

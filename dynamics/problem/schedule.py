@@ -21,6 +21,7 @@ from dynamics.problem.checks import (
     require,
 )
 from hermite.arrays import Array, real_column
+from hermite.text.messages import refuse
 
 DEFAULT_COUNT = 150
 #: Arrays of the size of the schedule that are held while it is made and checked.
@@ -54,8 +55,7 @@ class SaveAt:
         )
         if (fallen := np.flatnonzero(np.diff(times) <= 0)).size:
             at = fallen[0]
-            msg = f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}."
-            raise ValueError(msg)
+            refuse(f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}.")
         object.__setattr__(self, "times", read_only(times))
 
     @classmethod

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import check_memory, read_only, require
 from hermite.arrays import Array, Integers, real_array
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     from dynamics.problem.teacher import Teacher
@@ -170,8 +170,7 @@ def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int
 def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
     if not isinstance(overlaps, Sequence | np.ndarray):
-        msg = f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}."
-        raise TypeError(msg)
+        refuse(f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
     require(
         len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
     )

@@ -20,7 +20,7 @@ from dynamics.problem.checks import (
 )
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_column
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 #: Kinds of students: those with a name, and a `Student`.
 HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME, NETWORK = "homogeneous", "committee", "spherical", "stiefel", "network"
@@ -272,8 +272,7 @@ def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     """Return one number per neuron, shape (m,), read-only."""
     found = float_vector(values, name, width, "neurons")
     if np.abs(found).max() > LARGEST_SETTING:
-        msg = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")
     return found
 
 
@@ -283,8 +282,9 @@ def _checked_numbers(name: str, values: object, symbols: tuple[str, ...]) -> tup
     if getattr(values, "ndim", None):
         given = real_column(values, name).tolist()
     if not isinstance(given, (tuple, list)) or len(given) != count:
-        msg = f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}."
-        raise TypeError(msg)
+        refuse(
+            f"Argument `{name}` must hold {count} numbers ({', '.join(symbols)}), but is {shown(values)}.", TypeError
+        )
     numbers = (checked_real(value, name) for value in given)
     return tuple(checked_number(number, name, positive=False, maximum=LARGEST_SETTING) for number in numbers)
 

@@ -28,7 +28,7 @@ from dynamics.problem.checks import (
 from dynamics.problem.emergence import EMERGENCE_LEVEL
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
 RATIO_TOLERANCE = 1e-12
@@ -431,8 +431,7 @@ def geometric_ratio(coefficients: ArrayLike) -> float | None:
 def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion, ...]:
     """Return one expansion per unit."""
     if isinstance(links, (str, bytes, dict)) or not isinstance(links, Iterable):
-        msg = f"Argument `links` must be a list with one link per unit, but is {shown(links)}."
-        raise TypeError(msg)
+        refuse(f"Argument `links` must be a list with one link per unit, but is {shown(links)}.", TypeError)
     found = tuple(checked_link(link, "links") for link in links)
     require(
         len(found) == count, f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."

@@ -43,7 +43,7 @@ from hermite.text.command_line import (
     stop_if_heard,
     tell,
 )
-from hermite.text.messages import suggestion
+from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -249,8 +249,11 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
     resolve_name(f"{answer.function.partition(':')[0]}:check")(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
     if answer.methods and method not in menu:
-        msg = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
-        raise UsageError(msg + suggestion(method, menu))
+        refuse(
+            f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
+            + suggestion(method, menu),
+            UsageError,
+        )
     if method == "sundials":
         from dynamics.integrators import check_method
 

@@ -16,7 +16,7 @@ from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
 from dynamics.runs.storage import StorageError
 from dynamics.solve.registry import ANSWERS, answer_of, answers_that
-from hermite.text.messages import suggestion
+from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,8 +65,10 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     for name in arguments:
         if name not in known:
             hint = suggestion(name, known, mark="`")
-            msg = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}.{hint}"
-            raise TypeError(msg)
+            refuse(
+                f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}.{hint}",
+                TypeError,
+            )
     dataset: xr.Dataset = solve(problem, **arguments)
     return dataset
 
@@ -116,16 +118,19 @@ def resume(
     resumable = {answer.name: answer for answer in answers_that("resume")}
     if begun is None or begun.answer not in resumable:
         found = None if begun is None else begun.answer
-        msg = f"File {str(file.target)!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."
-        raise StorageError(msg)
+        refuse(
+            f"File {str(file.target)!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}.",
+            StorageError,
+        )
     problem = begun.problem
     if begun.answer == OWN:
         from dynamics.solve.system import stored_again
 
         problem = stored_again(system, problem, str(file.target))
     elif system is not None:
-        msg = f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
-        raise ValueError(msg)
+        refuse(
+            f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
+        )
     try:
         dataset: xr.Dataset = resumable[begun.answer].solve()(
             problem,

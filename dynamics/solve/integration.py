@@ -40,6 +40,7 @@ from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.registry import Answer, registered
 from hermite import HermiteExpansion
 from hermite.arrays import Array
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -107,8 +108,7 @@ def integrated(
             try:
                 bound = signature.bind(*arguments, **named)
             except TypeError as error:
-                msg = f"{build.__name__}() {error}"
-                raise TypeError(msg) from None
+                refuse(f"{build.__name__}() {error}", TypeError)
             bound.apply_defaults()
             given = dict(bound.arguments)
             problem = given.pop(question)

@@ -33,7 +33,7 @@ from dynamics.theory import (
 from dynamics.theory.learning_rates import resolved_rate
 from hermite.arrays import Array
 from hermite.text.formulas import clean, table_of_pairs
-from hermite.text.messages import rounded, with_error
+from hermite.text.messages import refuse, rounded, with_error
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -251,8 +251,7 @@ def _place(answer: object, direction: int, event: str) -> int:
     import xarray as xr
 
     if not isinstance(answer, xr.Dataset):
-        msg = f"Argument `answer` must be a Dataset, but is {type(answer).__name__}."
-        raise TypeError(msg)
+        refuse(f"Argument `answer` must be a Dataset, but is {type(answer).__name__}.", TypeError)
     name = _EVENTS[event]
     require(
         name in answer and answer[name].dims == ("direction",),
@@ -278,8 +277,7 @@ def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tupl
     size = 1 if given["batch_size"] is None else checked_integer(given["batch_size"], "batch_size", minimum=1)
     rate = resolved_rate(Problem.from_dataset(answer), given["learning_rate"], size)
     if rate is None:
-        msg = "Argument `learning_rate` must be given for an answer that has none, but is absent."
-        raise TypeError(msg)
+        refuse("Argument `learning_rate` must be given for an answer that has none, but is absent.", TypeError)
     return rate, size, stepped
 
 

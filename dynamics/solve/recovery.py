@@ -13,7 +13,7 @@ from dynamics.runs.dataset import make_dataset
 from dynamics.theory.recovery import AUTO, LABELS, Estimator, make_estimator
 from hermite.arrays import Array
 from hermite.expansion import callable_name
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -143,8 +143,7 @@ def predict_recovery(
 def single_direction(problem: object) -> Problem:
     """Return a problem whose labels are σ(θ·x) + τξ, or say in one sentence why those of another are not."""
     if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     check_fields(problem, FIELDS_OF_STUDENT, "here")
     teacher = problem.teacher
     require(

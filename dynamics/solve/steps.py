@@ -19,7 +19,7 @@ from dynamics.theory.learning_rates import (
     warn_descent_limit,
 )
 from dynamics.theory.step_noise import escape_bias
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
@@ -77,8 +77,10 @@ def checked_step(
         f"Argument `batch_size` must be 1 unless `learning_rate` is given {other}, but is {size}.",
     )
     if step_theory is not None and step_theory not in STEP_THEORIES:
-        msg = f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
-        raise ValueError(msg + suggestion(step_theory, STEP_THEORIES))
+        refuse(
+            f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
+            + suggestion(step_theory, STEP_THEORIES)
+        )
     require(
         stochastic or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given {other}, but is {shown(step_theory)}.",

@@ -20,7 +20,7 @@ from dynamics.runs.storage import StorageError
 from dynamics.runs.variables import VARIABLES, Variable
 from dynamics.solve.integration import Integration, PlainMethod, Run, integrated
 from hermite.arrays import Array, Integers, as_scalar, real_array
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     from dynamics.integrators import Stepper
@@ -198,8 +198,7 @@ def _check(system: object) -> None:
     """Refuse what is no system, and fields that files cannot hold."""
     if not isinstance(system, System):
         found = system.__name__ if isinstance(system, type) else type(system).__name__
-        msg = f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}."
-        raise TypeError(msg)
+        refuse(f"Argument `system` must be an instance of a subclass of dynamics.System, but is {found}.", TypeError)
     system.parameters()
 
 
@@ -266,17 +265,19 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
     then = stored.parameters()
     if not isinstance(system, System):
         given = "none is given" if system is None else f"{shown(system)} is given"
-        msg = (
+        refuse(
             f"File {place!r} must be resumed with its system, `dynamics.resume(path, system=…)` of the class "
-            f"{then.get('system')}, since files hold no code, but {given}."
+            f"{then.get('system')}, since files hold no code, but {given}.",
+            StorageError,
         )
-        raise StorageError(msg)
     now = json.loads(json.dumps(system.parameters()))
     # An imported script has another module name.
     if [now["fields"], _class_in(now)] != [then.get("fields"), _class_in(then)]:
         given = f"{_class_in(now)} with {shown(now['fields'])}"
-        msg = f"Argument `system` must have the class and the fields that are stored in {place!r}, but is {given}."
-        raise StorageError(msg)
+        refuse(
+            f"Argument `system` must have the class and the fields that are stored in {place!r}, but is {given}.",
+            StorageError,
+        )
     return system
 
 
@@ -335,8 +336,7 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tup
         raise TypeError(msg) from error
     if not np.isfinite(values).all():
         at = int(np.argmax(~np.isfinite(values)))
-        msg = f"`field` of {equations.named} must be finite at the start, but is {values[at]} at position {at}."
-        raise ValueError(msg)
+        refuse(f"`field` of {equations.named} must be finite at the start, but is {values[at]} at position {at}.")
     stepper, further = stepper_of(equations, method, **settings)
     return stepper, seconds + further
 
@@ -352,8 +352,7 @@ def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -
         need = (
             f"write the {count} numbers of `out`" if name == "field" else f"write {count} numbers, as `event_times` say"
         )
-        msg = f"`{name}` of {named} must {need}, but writes {found}."
-        raise ValueError(msg)
+        refuse(f"`{name}` of {named} must {need}, but writes {found}.")
     return whole[:count]
 
 
@@ -385,8 +384,7 @@ def _vector(values: ArrayLike, name: str) -> Array:
     require(found.ndim == 1, f"{name} must have one dimension, but has shape {found.shape}.")
     if not np.isfinite(found).all():
         at = int(np.argmax(~np.isfinite(found)))
-        msg = f"{name} must be finite, but is {found[at]} at position {at}."
-        raise ValueError(msg)
+        refuse(f"{name} must be finite, but is {found[at]} at position {at}.")
     return found.copy()
 
 
@@ -394,16 +392,14 @@ def _array(values: ArrayLike, name: str) -> Array:
     try:
         return real_array(values, name)
     except TypeError:
-        msg = f"{name} must be an array of real numbers, but is {shown(values)}."
-        raise TypeError(msg) from None
+        refuse(f"{name} must be an array of real numbers, but is {shown(values)}.", TypeError)
 
 
 def _integers(values: Any, name: str) -> Integers:
     try:
         found = checked_integers(values, name, "integers")
     except (TypeError, ValueError):
-        msg = f"{name} must hold integers of at least 0, but is {shown(values)}."
-        raise TypeError(msg) from None
+        refuse(f"{name} must hold integers of at least 0, but is {shown(values)}.", TypeError)
     return np.array(found, dtype=np.int64)
 
 
@@ -441,8 +437,7 @@ def _lengths(
     found = system.observe(start.copy())
     if not isinstance(found, Mapping) or set(found) != set(observables):
         given = list(found) if isinstance(found, Mapping) else found
-        msg = f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(given)}."
-        raise ValueError(msg)
+        refuse(f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(given)}.")
     shapes = {name: _array(found[name], f"`{name}` that {named} observes").shape for name in observables}
     for name, (dims, array) in system.arrays().items():
         observables, shapes = {name: dims, **observables}, {name: array.shape, **shapes}
@@ -479,11 +474,10 @@ def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int
         return None
     if len(dims) > 1 or dims[0] not in lengths or dims[0] == "time":
         known = ", ".join(repr(dim) for dim in lengths if dim != "time") or "none"
-        msg = (
+        refuse(
             f"`event_times` of {named} must give `{name}` no dim or one that an observable or a coordinate has "
             f"({known}), but give it {dims}."
         )
-        raise ValueError(msg)
     return lengths[dims[0]]
 
 
@@ -517,5 +511,6 @@ def _plain(value: Any, name: str) -> Any:
         return [_plain(entry, name) for entry in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(entry, name) for key, entry in value.items()}
-    msg = f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}."
-    raise TypeError(msg)
+    return refuse(
+        f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}.", TypeError
+    )

@@ -21,7 +21,7 @@ from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
 from hermite.arrays import Matrix, as_scalar
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 from hermite.version import __version__
 
 #: More points than a sweep could ever answer.
@@ -84,8 +84,7 @@ class Grid:
         try:
             return SweepPoint(index, changed_problem(self.problem, asked), self.options | own)
         except (TypeError, ValueError) as error:
-            msg = f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}"
-            raise type(error)(msg) from None
+            refuse(f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}", type(error))
 
     def _chosen(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values of the axes at a point: those of its problem, and those of its options."""

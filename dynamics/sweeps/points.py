@@ -37,7 +37,7 @@ from dynamics.problem.checks import require
 from dynamics.runs.dataset import DatasetArrays, Labelled
 from dynamics.runs.storage import StorageError, save
 from dynamics.solve.registry import ANSWERS, Answer, answers_that
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,14 +58,15 @@ def study_path(study: object) -> Study:
     if callable(study):
         return study
     if not isinstance(study, str):
-        msg = f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}."
-        raise TypeError(msg)
+        refuse(
+            f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}.",
+            TypeError,
+        )
     path = registered_path(study) or (study if ":" in study else None)
     if path is None:
         names = [*STUDIES, *_installed()]
         menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
-        msg = f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}"
-        raise ValueError(msg)
+        refuse(f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}")
     return path
 
 
@@ -87,8 +88,7 @@ def find_study(path: Study) -> Callable[..., Any]:
         found = getattr(import_module(module), name)
     except (Exception, SystemExit) as error:  # a module can end in any way while it is imported
         why = " ".join(str(error).split()) or type(error).__name__
-        msg = f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({why})."
-        raise ValueError(msg) from None
+        refuse(f"Argument `study` must name a function 'module:function' that exists, but is {shown(path)} ({why}).")
     require(callable(found), f"Argument `study` must name a function, but {path!r} is {type(found).__name__}.")
     return found  # type: ignore[no-any-return]
 
@@ -121,11 +121,10 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
     for name in options:
         if name not in known:
             hint = suggestion(name, [*known, *keys], mark="`")
-            msg = (
+            refuse(
                 f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "
                 f"but hold `{name}`.{hint}"
             )
-            raise ValueError(msg)
     for parameter in parameters:
         require(
             parameter.default is not parameter.empty or parameter.name not in known or parameter.name in options,
@@ -279,8 +278,7 @@ def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Data
     silent = {"progress": False} if "progress" in inspect.signature(function).parameters else {}
     dataset: object = function(problem, **(silent | dict(options)))
     if not isinstance(dataset, xr.Dataset):
-        msg = f"A study must return a Dataset, but returned {type(dataset).__name__}."
-        raise TypeError(msg)
+        refuse(f"A study must return a Dataset, but returned {type(dataset).__name__}.", TypeError)
     return dataset
 
 
@@ -334,11 +332,11 @@ class PointDirectory:
         if stored and _digest_in(stored) != digest:
             if not overwrite:
                 self._lock.close()
-                msg = (
+                refuse(
                     f"Directory {str(self.path)!r} must hold points of this sweep, but holds those of another one "
-                    "(allow it to be emptied with overwrite)."
+                    "(allow it to be emptied with overwrite).",
+                    StorageError,
                 )
-                raise StorageError(msg)
             for file in self.files().values():
                 file.unlink()
             stored = ""
@@ -424,8 +422,7 @@ def _lock_file(handle: Any, path: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         handle.close()
-        msg = f"Directory {str(path)!r} must not be in use by another process, but is."
-        raise StorageError(msg) from None
+        refuse(f"Directory {str(path)!r} must not be in use by another process, but is.", StorageError)
     except OSError:  # a file system without locks
         return
 

@@ -25,7 +25,7 @@ from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.grid import MOST_POINTS
 from dynamics.sweeps.points import registered_path
 from hermite.arrays import Array
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
 TABLES = ("problem", "grid", "study", "output")
 #: Fields of a problem that are plain values in a file.
@@ -93,8 +93,11 @@ def _kind(table: dict[str, Any]) -> Any:
         return None
     known = [name for name in KINDS if name not in (GAUSSIAN, OWN)]
     if kind not in known:
-        msg = f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
-        raise UsageError(msg + suggestion(kind, known))
+        refuse(
+            f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
+            + suggestion(kind, known),
+            UsageError,
+        )
     return resolve_name(KINDS[kind])
 
 
@@ -124,15 +127,13 @@ def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]])
             return question
         except (TypeError, ValueError) as error:
             refused = str(error)
-    msg = f"Table [problem] must describe a problem, but does not: {refused}"
-    raise UsageError(msg)
+    return refuse(f"Table [problem] must describe a problem, but does not: {refused}", UsageError)
 
 
 def _check_name(name: object, trusted: str | None) -> None:
     """Refuse a name that is not registered and that the user has not trusted."""
     if not isinstance(name, str):
-        msg = f"Key `name` of [study] must be text, but is {shown(name)}."
-        raise UsageError(msg)
+        refuse(f"Key `name` of [study] must be text, but is {shown(name)}.", UsageError)
     require_usage(
         trusted is None or name == trusted,
         f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}.",
@@ -148,8 +149,11 @@ def _tables(path: str) -> dict[str, dict[str, Any]]:
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
         if name not in TABLES or not isinstance(table, dict):
-            msg = f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
-            raise UsageError(msg + suggestion(name, TABLES))
+            refuse(
+                f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
+                + suggestion(name, TABLES),
+                UsageError,
+            )
     return {name: stored.get(name, {}) for name in TABLES}
 
 
@@ -157,8 +161,7 @@ def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) 
     for key in entries:
         if key not in known:
             menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
-            msg = f"Key `{key}` of [{table}] must be {menu}, but is not."
-            raise UsageError(msg + suggestion(key, known))
+            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not." + suggestion(key, known), UsageError)
 
 
 def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
@@ -177,14 +180,12 @@ def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
             unknown = [name for name in grid if name not in PROBLEM_KEYS]
             misspelt = [name for name in unknown if SYMBOLS.get(name) == key or suggestion(name, [key])]
             hint = f" Did you mean it by {misspelt[0]!r}?" if misspelt else ""
-            msg = f"Table [problem] or [grid] must have {needed}, but neither does.{hint}"
-            raise UsageError(msg)
+            refuse(f"Table [problem] or [grid] must have {needed}, but neither does.{hint}", UsageError)
     try:
         inputs = Inputs.power_law(given["alpha"]) if "alpha" in given else None
         return Problem(teacher=_teacher(given), inputs=inputs, **fields)
     except (TypeError, ValueError) as error:
-        msg = f"Table [problem] must describe a problem, but does not: {error}"
-        raise UsageError(msg) from None
+        refuse(f"Table [problem] must describe a problem, but does not: {error}", UsageError)
 
 
 def _teacher(given: dict[str, Any]) -> Teacher:
@@ -212,11 +213,14 @@ def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
                 return list(found.tolist())
         except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             pass
-    msg = (
-        f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
-        f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
+    return refuse(
+        (
+            f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
+            f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
+        )
+        + _kind_suggestion(value, ("range", *SPACINGS)),
+        UsageError,
     )
-    raise UsageError(msg + _kind_suggestion(value, ("range", *SPACINGS)))
 
 
 def _option(key: str, value: Any) -> Any:
@@ -229,13 +233,15 @@ def _option(key: str, value: Any) -> Any:
             try:
                 return SAVE_AT[kind](*numbers)
             except (TypeError, ValueError) as error:
-                msg = f"Key `save_at` must be a schedule, but is none: {error}"
-                raise UsageError(msg) from None
-    msg = (
-        "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
-        f"{{at = [times]}}, but is {shown(value)}."
+                refuse(f"Key `save_at` must be a schedule, but is none: {error}", UsageError)
+    return refuse(
+        (
+            "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
+            f"{{at = [times]}}, but is {shown(value)}."
+        )
+        + _kind_suggestion(value, SAVE_AT),
+        UsageError,
     )
-    raise UsageError(msg + _kind_suggestion(value, SAVE_AT))
 
 
 def _kind_suggestion(value: object, kinds: Iterable[str]) -> str:

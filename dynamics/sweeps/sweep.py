@@ -45,7 +45,7 @@ from dynamics.sweeps.points import (
     opened_points,
 )
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, checked_workers, run_points
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -416,8 +416,10 @@ def sweep(
             _answer(points, target, executor, count, progress, overwrite=overwrite)
         except KeyboardInterrupt:
             kept = points_directory(target)
-            msg = f"{_interruption(kept, points)}, which are kept in {str(kept)!r}: the same call goes on."
-            raise KeyboardInterrupt(msg) from None
+            refuse(
+                f"{_interruption(kept, points)}, which are kept in {str(kept)!r}: the same call goes on.",
+                KeyboardInterrupt,
+            )
         import xarray as xr
 
         return xr.open_dataset(target, engine="netcdf4")
@@ -537,8 +539,7 @@ def begin_points(grid: Grid) -> None:
     with one_core():
         refusals = {compile_study(grid.study, point.problem, point.options) for point in grid.surveyed.ends}
     if len(refusals) == 1 and (refusal := refusals.pop()):
-        msg = f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}"
-        raise ValueError(msg)
+        refuse(f"Problem and options must suit the study {name_of_study(grid.study)}, but do not: {refusal}")
 
 
 def _check_pickles(grid: Grid) -> None:
@@ -546,8 +547,7 @@ def _check_pickles(grid: Grid) -> None:
     try:
         pickle.dumps((grid.study, point.problem, point.options))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
-        msg = (
+        refuse(
             "Study, problem and options must be such that they can be pickled for worker processes, a study a function "
             f"at the top of a module, but are not ({error}); with workers=0 or threads as executor they need not be."
         )
-        raise ValueError(msg) from None

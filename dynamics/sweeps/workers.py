@@ -30,6 +30,7 @@ from dynamics.problem.checks import checked_integer, require
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
+from hermite.text.messages import refuse
 
 #: Points or bundles that an executor of the caller is given at once: it does not say how many workers it has.
 GIVEN_WINDOW = 256
@@ -160,8 +161,7 @@ class GivenExecutor:
 
     def restart(self) -> None:
         """Say that the executor is broken."""
-        msg = "Argument `executor` must outlive the sweep, but one of its workers died and broke it."
-        raise RuntimeError(msg)
+        refuse("Argument `executor` must outlive the sweep, but one of its workers died and broke it.", RuntimeError)
 
     def __enter__(self) -> Self:
         return self
@@ -324,8 +324,10 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
         try:
             client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            msg = f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__})."
-            raise ConnectionError(msg) from None
+            refuse(
+                f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__}).",
+                ConnectionError,
+            )
         with client:
             yield client.get_executor()
         return

@@ -20,7 +20,7 @@ from hermite import polynomials
 from hermite.arrays import Array, Integers, as_integer
 from hermite.expansion import HermiteExpansion, expand
 from hermite.quadrature import finite_values
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -106,11 +106,10 @@ def generative_exponent(link: object) -> GenerativeExponent:
         if found.size:
             exponent = int(found[0]) + 1
             return GenerativeExponent(exponent, float(squares[exponent]))
-    msg = (
+    return refuse(
         f"Argument `link` must have a generative exponent of at most {HIGHEST_DEGREE}, but λ_k² of {expansion.name!r} "
         f"is at most {THRESHOLD:g} up to there: it is constant, or its labels tell next to nothing."
     )
-    raise ValueError(msg)
 
 
 def coefficient_shares(expansion: HermiteExpansion) -> Array:

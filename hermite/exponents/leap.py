@@ -23,7 +23,7 @@ from hermite.arrays import Array, as_integer
 from hermite.expansion import callable_name, compile_formula, expand
 from hermite.exponents.generative import coefficient_shares, generative_exponent, interval_moments
 from hermite.text.formulas import Expression, named_axes, parse_several
-from hermite.text.messages import not_a_choice, require, shown
+from hermite.text.messages import not_a_choice, refuse, require, shown
 
 MOST_AXES = 3
 #: Points, shape (n, axes), to values, shape (n,).
@@ -175,8 +175,7 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     if not steps:
         name = shown(f if isinstance(f, str) else callable_name(f))
         reason = f"{name} is constant" if _is_settled(label, known) else f"no λ_k² of {name} is above {THRESHOLD:g}"
-        msg = f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but {reason}."
-        raise ValueError(msg)
+        refuse(f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but {reason}.")
     return Leap(max(step.degree for step in steps), tuple(steps), kind, settled or exact)
 
 
@@ -185,8 +184,7 @@ def _checked_axes(axes: Any) -> int | None:
         return None
     number = as_integer(axes)
     if number is None:
-        msg = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
-        raise TypeError(msg)
+        refuse(f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}.", TypeError)
     require(1 <= number <= MOST_AXES, f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}.")
     return number
 
@@ -290,11 +288,11 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     if isinstance(f, str):
         return _from_text(f, axes)
     if not callable(f):
-        msg = (
+        refuse(
             "Argument `f` must be a formula in z1, z2 and z3, a vectorised callable or, for one direction, what "
-            f"`hermite.expand` takes, but is of type {type(f).__name__}."
+            f"`hermite.expand` takes, but is of type {type(f).__name__}.",
+            TypeError,
         )
-        raise TypeError(msg)
     required, name = _required_arguments(f), callable_name(f)
     has_count = axes is not None or (required is not None and required >= 2)
     require(has_count, f"Argument `axes` must be given for a callable of one array, but is not for {name!r}.")

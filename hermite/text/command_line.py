@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from hermite.text.messages import require, suggestion
+from hermite.text.messages import refuse, require, suggestion
 
 #: The signals of Ctrl-C, of a scheduler or `kill`, and of a terminal that is closed.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -335,5 +335,4 @@ def tell(text: str) -> None:
         sys.stdout.flush()
     except OSError as error:
         sys.stdout = None  # or the interpreter would try again at its end
-        msg = f"stdout must take the result, but does not ({error.strerror})"
-        raise OutputError(msg) from None
+        refuse(f"stdout must take the result, but does not ({error.strerror})", OutputError)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
-from hermite.text.messages import require, shown, suggestion
+from hermite.text.messages import refuse, require, shown, suggestion
 
 #: A sympy expression; the alias keeps sympy out of the import of this module.
 Expression: TypeAlias = Any
@@ -199,8 +199,7 @@ def parse(text: str) -> Expression:
     """
     expression = _Walker().read(text).expression
     if not expression.free_symbols:
-        msg = f"Argument `x` must contain the variable z, but is {shown(text)}{_Walker.hint(text)}"
-        raise ValueError(msg)
+        refuse(f"Argument `x` must contain the variable z, but is {shown(text)}{_Walker.hint(text)}")
     return expression
 
 

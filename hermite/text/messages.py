@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import NoReturn
 
 #: Characters of a value that a message repeats.
 MOST_CHARACTERS = 200
@@ -25,6 +26,11 @@ def require(condition: object, sentence: str, error: type[Exception] = ValueErro
     """Raise an error with a sentence unless a condition holds."""
     if not condition:
         raise error(sentence)
+
+
+def refuse(sentence: str, error: type[BaseException] = ValueError) -> NoReturn:
+    """Raise an error with a sentence, which replaces an error that is being handled."""
+    raise error(sentence) from None
 
 
 def shown(value: object) -> str:
