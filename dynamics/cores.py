@@ -14,9 +14,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ WITH_SMALL_KERNELS = {"skylakex", "cooperlake", "sapphirerapids"}
 #: How often the bodies of "runs", "one core" and "one thread" are entered now.
 _entered: Counter[str] = Counter()
 _limit: Any = None
-_loading, _counting = threading.Lock(), threading.Lock()
+_counting = threading.Lock()
 
 
 def available_cores() -> int:
@@ -66,23 +63,6 @@ def one_of_the_runs() -> Iterator[None]:
 def runs_at_once() -> int:
     """Return how many runs share the cores now, 1 at least."""
     return max(_entered["runs"], 1)
-
-
-def _load_blas() -> None:
-    """Load the BLAS that kernels call, scipy's, without the package around it, which takes 0.1 s longer."""
-    import scipy
-
-    name = "scipy.linalg.cython_blas"
-    with _loading:
-        if name in sys.modules:
-            return
-        spec = PathFinder.find_spec(name, [str(Path(folder, "linalg")) for folder in scipy.__path__])
-        if "scipy.linalg" in sys.modules or spec is None or spec.loader is None:
-            importlib.import_module(name)
-            return
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
 
 
 @contextmanager
@@ -118,12 +98,12 @@ def _free(libraries: ThreadpoolController) -> None:
 
 
 def find_blas() -> ThreadpoolController:
-    """Load BLAS and return the libraries that have threads.
+    """Load the BLAS that kernels call, scipy's, and return the libraries that have threads.
 
     A thread that loads other libraries starts after the first call: before 3.7, threadpoolctl waits for the interpreter
     while it holds the lock under which libraries are loaded, and so for ever if another thread loads one.
     """
-    _load_blas()
+    importlib.import_module("scipy.linalg.cython_blas")
     return _libraries("torch" in sys.modules)
 
 

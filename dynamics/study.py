@@ -221,4 +221,4 @@ def _estimate(grid: Grid, asked: StudyFile) -> str:
 
 
 if __name__ == "__main__":
-    run_program(main, light=False)
+    run_program(main)

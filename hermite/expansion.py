@@ -24,18 +24,23 @@ from numpy.typing import ArrayLike
 
 from hermite import polynomials
 from hermite.arrays import Array, as_integer, as_numpy, as_scalar, real_array
-from hermite.closed_forms import ExactSource, GivenTerms
+from hermite.closed_forms import ExactSource, GivenTerms, closed_form
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.formulas import (
     FORMULAS,
     MAX_LENGTH,
     Expression,
     canonical_name,
+    clean,
     format_series,
     hermite_name,
+    hermite_polynomial,
     latex_series,
+    parse,
     read_series,
+    series_as_html,
     series_as_text,
+    table_of_pairs,
 )
 from hermite.text.messages import refuse, require, shown
 
@@ -128,7 +133,6 @@ class HermiteExpansion:
     @cached_property
     def _norm_and_remainder(self) -> tuple[float, float]:
         """E σ² and the distance between σ and its series, by quadrature or in closed form."""
-        from hermite.closed_forms import closed_form
         from hermite.quadrature import integrate
 
         try:
@@ -185,8 +189,6 @@ class HermiteExpansion:
         if isinstance(self.link, CallableLink):
             return None
         import sympy
-
-        from hermite.text.formulas import hermite_polynomial
 
         degree = len(self.link_coefficients()) - 1
         known = self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())
@@ -257,8 +259,6 @@ class HermiteExpansion:
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
-        from hermite.text.formulas import clean, table_of_pairs
-
         return table_of_pairs(
             f"<b>Link</b> {clean(self.name)}",
             {
@@ -276,8 +276,6 @@ class HermiteExpansion:
 
 def link_in_a_line(link: HermiteExpansion) -> str:
     """Return the series of a link in HTML; the name comes first unless the link is a polynomial."""
-    from hermite.text.formulas import clean, series_as_html
-
     series = series_as_html(_rounded(link), MOST_TERMS)
     return series if link.is_polynomial else f"{clean(link.name)} = {series}"
 
@@ -590,8 +588,6 @@ def _from_text(text: str, order: int | None) -> HermiteExpansion:
         return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
     classical = None if polynomial is None else f"{polynomial.kind}{polynomial.degree}"
     name_in_table = canonical_name(text)
-    from hermite.text.formulas import parse
-
     if name_in_table is None and len(text) <= MAX_LENGTH:
         series = read_series(text)
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
@@ -673,8 +669,6 @@ def _series(
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
     """Return the expansion of a sympy expression in z: a series, a closed form, or by quadrature."""
-    from hermite.closed_forms import closed_form
-
     text = text if text is not None and len(text) <= MAX_LENGTH else None
     form = closed_form(expression)
     if form is None:

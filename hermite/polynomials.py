@@ -26,6 +26,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.polynomial import polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
@@ -122,27 +123,10 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     """
     c = np.asarray(coefficients, dtype=np.float64)
     points = np.asarray(s, dtype=np.float64)
-    weights = c[n:] ** 2
-    if n == 0:
-        return _horner(weights, points)
-    degrees = np.arange(n, n + weights.size, dtype=np.float64)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
     with np.errstate(over="ignore"):
-        for r in range(min(n, c.size)):
-            weights = weights * (degrees - r)
-        return _horner(weights, points)
-
-
-def _horner(weights: Array, points: Array) -> Array:
-    """Return Σ_j w_j s^j, a number where `points` is one."""
-    *lower, highest = weights.tolist() or [0.0]
-    total = np.full(points.shape, highest)
-    for weight in reversed(lower):
-        total *= points
-        if weight != 0.0:
-            total += weight
-    value: Array = total[()]
-    return value
+        weights = polynomial.polyder(c**2, n)
+        return np.asarray(polynomial.polyval(points, weights))[()]
 
 
 def trimmed(coefficients: Array) -> tuple[float, ...]:

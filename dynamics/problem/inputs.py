@@ -23,6 +23,7 @@ from dynamics.problem.checks import (
     require,
 )
 from hermite.arrays import Array, Integers, real_column
+from hermite.text.formulas import first_of, table_of_pairs
 from hermite.text.messages import refuse
 
 #: Largest number of weights m·D that a problem may keep, D the axes that its classes leave.
@@ -209,8 +210,6 @@ class Inputs(Frozen):
         return (self.alpha, *(None if each is None else each.tobytes() for each in arrays))
 
     def _repr_html_(self) -> str:
-        from hermite.text.formulas import first_of, table_of_pairs
-
         if self.eigenvalues is None or self.multiplicities is None:
             rows = {"eigenvalues of Σ": f"s<sub>l</sub> = l<sup>−{self.alpha:g}</sup>, l = 1 … d"}
         else:

@@ -35,9 +35,9 @@ from dynamics.problem.start import (
     check_unit_lengths,
     checked_overlaps,
     checked_weights,
-    drawn_weights,
     orthogonal_rows,
     overlaps_from_weights,
+    random_weights,
     weights_from_overlaps,
 )
 from dynamics.problem.student import (
@@ -57,6 +57,8 @@ from dynamics.problem.student import (
 from dynamics.problem.teacher import Teacher, teacher_formulas
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_array
+from hermite.expansion import link_in_a_line
+from hermite.text.formulas import clean, table_of_pairs
 from hermite.text.messages import refuse, shown
 
 #: The functions that a problem may descend.
@@ -278,18 +280,18 @@ class Problem:
         the teacher fixed, so every engine starts from this one matrix. With `inputs` they are the whitened weights
         Σ^½ w, on the axes that `input_axes` keeps.
         """
-        span, m, norm = self.teacher.span, self.width, self.initial_norm
+        span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
         paired = isinstance(self.student, Student) and self.student.is_paired
         if (axes := self.input_axes()) is not None and self.inputs is not None:
             if self.initial_weights is not None:
                 return whitened(self.initial_weights, self.inputs, axes, span)
-            drawn = random_whitened(np.random.default_rng(self.seed), axes, span, m, norm)
+            drawn = random_whitened(rng, axes, span, m, norm)
             return np.tile(drawn[: m // 2], (2, 1)) if paired else drawn
         if self.initial_weights is not None:
             return self.initial_weights
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
-        drawn = drawn_weights(self.seed, m // 2 if paired else m, span, self.dimension, norm)
+        drawn = random_weights(rng, m // 2 if paired else m, span, self.dimension, norm)
         if self.kind == FRAME:
             return orthogonal_rows(drawn, norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
@@ -354,9 +356,6 @@ class Problem:
         return cls(**stored_arguments(dataset))
 
     def _repr_html_(self) -> str:
-        from hermite.expansion import link_in_a_line
-        from hermite.text.formulas import clean, table_of_pairs
-
         caption = (
             f"<b>Problem</b>: {self.width} neurons learn {self.num_directions} directions "
             f"of R<sup>d</sup>, d = {self.dimension}"

@@ -7,14 +7,13 @@ the weights in R^d are [M | L | 0], M the coordinates on the teacher's axes and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import check_memory, read_only, require
-from hermite.arrays import Array, Integers, real_array
+from hermite.arrays import Array, real_array
 from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
@@ -27,9 +26,6 @@ GRAM_TOLERANCE = 1e-10
 UNIT_LENGTH_TOLERANCE = 1e-9
 #: Arrays of the size of the weights that are held while a start is drawn and its overlaps are computed.
 ARRAYS_OF_START = 3
-#: Numbers of a start up to which it is kept, and how many are: a small flow asks for it four times, and the points of a
-#: sweep in bundles of up to 64.
-MOST_KEPT, STARTS_KEPT = 10_000, 64
 
 
 class OverlapStart(NamedTuple):
@@ -53,31 +49,12 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     else:
         weights = np.zeros((width, span + width))
         weights[:, :span] = rng.standard_normal((width, span))
-        rows, columns = _below_diagonal(width)
+        rows, columns = np.tril_indices(width, -1)
         weights[rows, span + columns] = rng.standard_normal(rows.size)
         freedom = dimension - span - np.arange(width, dtype=np.float64)
         weights[np.arange(width), span + np.arange(width)] = np.sqrt(rng.chisquare(freedom))
     weights *= norm / np.sqrt(np.sum(weights**2, axis=1, keepdims=True))
     return weights
-
-
-@lru_cache(maxsize=8)
-def _below_diagonal(width: int) -> tuple[Integers, Integers]:
-    """Return rows and columns of the entries below the diagonal, kept since a sweep asks for them at every point."""
-    rows, columns = np.tril_indices(width, -1)
-    return rows, columns
-
-
-def drawn_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:
-    """Return `random_weights` of a seed; small ones are drawn once for all that ask for them."""
-    if width * (span + width) > MOST_KEPT:
-        return random_weights(np.random.default_rng(seed), width, span, dimension, norm)
-    return _kept_weights(seed, width, span, dimension, norm).copy()
-
-
-@lru_cache(maxsize=STARTS_KEPT)
-def _kept_weights(seed: int, width: int, span: int, dimension: int, norm: float) -> Array:
-    return random_weights(np.random.default_rng(seed), width, span, dimension, norm)
 
 
 def orthogonal_rows(weights: Array, length: float) -> Array:

@@ -20,6 +20,8 @@ from dynamics.problem.checks import (
 )
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_column
+from hermite.expansion import link_in_a_line
+from hermite.text.formulas import table_of_pairs
 from hermite.text.messages import refuse, shown
 
 #: Kinds of students: those with a name, and a `Student`.
@@ -247,9 +249,6 @@ class Student:
         return cls(activation=read_link(link), order=link["order"], **given)
 
     def _repr_html_(self) -> str:
-        from hermite.expansion import link_in_a_line
-        from hermite.text.formulas import table_of_pairs
-
         rows = {"f(x)": STUDENTS[NETWORK][1], "link σ": link_in_a_line(self.activation), **layers_in_html(self)}
         if any(self.decay):
             rows["decay"] = "κ<sub>w</sub> = {:g}, κ<sub>v</sub> = {:g}".format(*self.decay)

@@ -28,6 +28,7 @@ from dynamics.problem.checks import (
 from dynamics.problem.emergence import EMERGENCE_LEVEL
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
+from hermite.text.formulas import clean, first_of, parse_polynomial, table_of_pairs
 from hermite.text.messages import refuse, shown
 
 #: How far from constant the ratios of coefficients that decay geometrically may be, by rounding.
@@ -76,8 +77,6 @@ class Polynomial:
     """
 
     def __init__(self, text: str) -> None:
-        from hermite.text.formulas import parse_polynomial
-
         self.text = text
         self._exact: dict[tuple[int, ...], Any] = parse_polynomial(text)
 
@@ -382,8 +381,6 @@ class Teacher(Frozen):
         return (*shapes, self.links, self.target)
 
     def _repr_html_(self) -> str:
-        from hermite.text.formulas import clean, first_of, table_of_pairs
-
         rows = teacher_formulas(self)
         if self.target is not None:
             rows |= {"learned in the order": clean(", ".join(self.order)), "leap": str(self.leap)}
@@ -460,8 +457,6 @@ def checked_rows(directions: ArrayLike, count: int) -> Array:
 
 def teacher_formulas(teacher: Teacher) -> dict[str, str]:
     """Return f*(x) in HTML; of units also the coefficients and the directions."""
-    from hermite.text.formulas import clean, first_of
-
     if teacher.target is not None:
         return {"f*(x)": clean(teacher.target.text)}
     link = "σ" if teacher.links is None else "σ<sub>p</sub>"

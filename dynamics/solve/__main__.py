@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +26,6 @@ from dynamics.commands.parsing import (
     shown_progress,
     value_of,
 )
-from dynamics.cores import find_blas
 from dynamics.solve.registry import Answer, registered
 from hermite.text.command_line import (
     EXIT_DONE,
@@ -369,13 +366,8 @@ def _finish(
     find: Callable[[xr.Dataset], Findings | None],
 ) -> int:
     """Solve, write dataset and figure, print the findings; return the exit code."""
-    find_blas()
-    # While compiled code runs, the interpreter is free to load the libraries of the end. The thread is joined here.
-    # Where a library does not load, `end_with` says so, and the answer is kept.
-    with ThreadPoolExecutor(1) as loader:
-        loader.submit(load_libraries, drawing=figure is not None)
-        stop_if_heard()
-        dataset, code = _computed(solve, file, given)
+    stop_if_heard()
+    dataset, code = _computed(solve, file, given)
 
     def store() -> tuple[Path, str]:
         if not file.unfinished:  # a run that can go on is in its file already
@@ -403,17 +395,6 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
     ]
     sentences = [*found.sentences, f"Steps of SGD at learning rate {steps[0].learning_rate:.3g}:", *map(str, steps)]
     return replace(found, sentences=sentences, values={**found.values, "learning_steps": [asdict(s) for s in steps]})
-
-
-def load_libraries(*, drawing: bool) -> None:
-    """Load the libraries that write an answer and, for `drawing`, those that draw its figure."""
-    import netCDF4  # noqa: F401
-    import xarray as xr
-
-    xr.Dataset({"any": 0.0})  # the first dataset loads more
-    if drawing:
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401
 
 
 def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
@@ -444,6 +425,4 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
 
 
 if __name__ == "__main__":
-    # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
-    gc.disable()
     run_program(main)

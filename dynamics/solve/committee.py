@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.losses import teacher_term
+from dynamics.integrators.methods import FlowMethod
 from dynamics.problem.checks import check_choice
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import no_prediction_values
@@ -78,7 +79,6 @@ def solve_committee(
     Saad and Solla, Phys. Rev. E 52, 4225 (1995).
     """
     from dynamics.equations.committee import CommitteeSystem
-    from dynamics.integrators.methods import FlowMethod
 
     problem, P = run.problem, run.problem.num_directions
     check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))

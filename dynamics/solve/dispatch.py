@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Sequence
+from math import comb
 from typing import TYPE_CHECKING, Any, Literal
 
 from dynamics.problem.checks import flow_numbers
@@ -193,8 +194,6 @@ def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
 
 
 def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
-    from math import comb
-
     from dynamics.equations.mean_field import OVERLAP_BINS, SHARES
     from dynamics.solve.mean_field import DEFAULT_PARTICLES
 

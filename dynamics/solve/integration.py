@@ -32,7 +32,17 @@ from dynamics.problem.checks import check_choice, check_switch, checked_toleranc
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import DatasetArrays, dataset_arrays
-from dynamics.runs.loop import LOOSER, LooserRun, UnwatchedRun, observer_of, results_of
+from dynamics.runs.loop import (
+    LEAST,
+    LOOSER,
+    LOOSER_RUN,
+    LooserRun,
+    UnwatchedRun,
+    begun_snapshot,
+    observer_of,
+    results_of,
+    run_with_file,
+)
 from dynamics.runs.result import RunResult, StopReason, checked_outcome, joined, run_attributes, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
@@ -325,8 +335,6 @@ def solved_contents(
 
 
 def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
-    from dynamics.runs.loop import run_with_file
-
     with ExitStack() as context:
         context.enter_context(integration.threads())
         stepper = integration.method.stepper(run.rtol)
@@ -351,8 +359,6 @@ def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tup
 
 def _looser_run(run: Run, integration: Integration) -> LooserRun:
     """Return the looser run, begun in a second thread."""
-    from dynamics.runs.loop import LOOSER_RUN, LooserRun, begun_snapshot
-
     loss: Any = integration.loss
     stepper = integration.method.stepper(LOOSER * run.rtol)
     cut = integration.cut and (integration.cut.method.stepper(LOOSER * run.rtol), integration.cut.loss)
@@ -435,8 +441,6 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
 
 def _is_seen(link: HermiteExpansion, rtol: float) -> bool:
     """Return whether the tail of a series exceeds the least error of integration that is told."""
-    from dynamics.runs.loop import LEAST
-
     return bool(link.order * link.truncation_error**2 > LEAST * rtol * link.norm_squared)
 
 

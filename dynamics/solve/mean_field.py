@@ -11,14 +11,19 @@ from numpy.typing import ArrayLike
 
 from dynamics.equations.mean_field import (
     DEFAULT_PARTICLES,
+    QUADRATURES,
     SHARES,
+    AxisSystem,
     MeanFieldSystem,
+    SubspaceSystem,
     check_axes,
     checked_particles,
     checked_quadrature,
     checked_tracers,
+    halves_are_alike,
     make_observer,
     overlap_edges,
+    start_particles,
     warn_of_mixture,
 )
 from dynamics.problem.checks import check_choice, require
@@ -118,7 +123,6 @@ def solve_mean_field(
     ----------
     Glasgow, Wu and Bruna, arXiv:2504.13110, for the spherical student.
     """
-    from dynamics.equations.mean_field import QUADRATURES, halves_are_alike
     from dynamics.integrators.particles import stepper_of_particles
 
     problem = run.problem
@@ -175,8 +179,6 @@ def _particles(
 
     Tracers are particles without weight. Where one half of the particles mirrors the other, the systems have one half.
     """
-    from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, halves_are_alike, start_particles
-
     projections, whole = start_particles(problem, count, rule)
     weights = whole
     if halves_are_alike(problem, count, rule):

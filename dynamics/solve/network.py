@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.cores import blas_threads_for
+from dynamics.integrators.methods import FlowMethod
 from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
@@ -114,8 +115,6 @@ def solve_network(
     Saad and Solla, Phys. Rev. E 52, 4225 (1995); Goldt, Advani, Saxe, Krzakala and Zdeborova, arXiv:1906.08632;
     Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
     """
-    from dynamics.integrators.methods import FlowMethod
-
     problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)
     refuse_estimate(step, run.error_estimate)
     schedule = run.schedule(lambda: default_network_schedule(problem))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynamics.cores import blas_threads_for
+from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Problem, is_correlation
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.dataset import prediction_attributes, prediction_values
@@ -131,8 +132,6 @@ def solve_overlaps(
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
-    from dynamics.integrators.methods import FlowMethod
-
     problem, known = run.problem, run.prepared
     step = checked_step(learning_rate, run.method, step_theory, batch_size, problem=problem)
     prediction = predict(problem) if known is None else known

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import blas_threads_for
-from dynamics.equations.mean_field import checked_particles, warn_of_mixture
+from dynamics.equations.mean_field import checked_particles, teacher_square, warn_of_mixture
+from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
@@ -377,9 +378,6 @@ def solve_correlation(
     Damian, Nichani, Ge and Lee, arXiv:2305.10633; without smoothing Ben Arous, Gheissari and Jagannath,
     arXiv:2003.10409.
     """
-    from dynamics.equations.mean_field import teacher_square
-    from dynamics.integrators.methods import FlowMethod
-
     problem = run.problem
     system, step = correlation_system(problem, learning_rate, step_theory, batch_size)
     prediction, stepped = predict(problem), step.learning_rate is not None

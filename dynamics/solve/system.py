@@ -10,9 +10,14 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numba import NumbaError
+from numba.extending import is_jitted
 from numpy.typing import ArrayLike
 
 from dynamics.equations import interface
+from dynamics.integrators import stepper_of
+from dynamics.integrators.system_calls import bound_system
+from dynamics.kernels.cache import is_interpreted
 from dynamics.problem.checks import check_type, checked_integers, require
 from dynamics.problem.question import OWN
 from dynamics.problem.schedule import SaveAt
@@ -316,11 +321,6 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tup
     """Return a stepper and the seconds spent compiling, after a check of the functions at the start."""
     import time as clock
 
-    from numba import NumbaError
-
-    from dynamics.integrators import stepper_of
-    from dynamics.integrators.system_calls import bound_system
-
     began, start = clock.perf_counter(), equations.initial_state
     try:
         bound = bound_system(equations, np.empty(equations.work_size), implicit=method in ("bdf", "sundials"))
@@ -358,10 +358,6 @@ def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -
 
 def _function(system: System, name: str) -> Any:
     """Return a function of a system, None if it has none; refuse one that is not compiled or takes other arguments."""
-    from numba.extending import is_jitted
-
-    from dynamics.kernels.cache import is_interpreted
-
     found, named = getattr(type(system), name), _named(system)
     if found is None:
         need = f"{named} must have a function `field({', '.join(_ARGUMENTS)})`, but has none."

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from dynamics.cores import one_core
 from dynamics.problem.checks import require
+from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import DatasetArrays, Labelled
 from dynamics.runs.storage import StorageError, save
 from dynamics.solve.registry import ANSWERS, Answer, answers_that
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
 
     from dynamics.problem.question import Question
 
-    Study = str | Callable[..., Any]
-
+Study = str | Callable[..., Any]
 #: Name -> "module:function" of the answers of this package that a sweep can ask for.
 STUDIES = {answer.name: answer.function for answer in answers_that("sweep")}
 ENTRY_POINTS = "feature_emergence.studies"
@@ -137,7 +137,6 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
 
     Studies of other packages take no step. Errors in the step itself are told by the point later.
     """
-    from dynamics.problem.schedule import SaveAt, checked_schedule
     from dynamics.solve.integration import Call
 
     if study not in list(STUDIES.values()):
