@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -165,7 +165,7 @@ class HermiteExpansion:
     @cached_property
     def information_exponent(self) -> int:
         """Smallest j >= 1 with c_j ≠ 0 by the rule for zero; ValueError for a constant link."""
-        nonzero = np.nonzero(np.abs(self.coefficients[1:]) > self.tolerance)[0]
+        nonzero = np.flatnonzero(np.abs(self.coefficients[1:]) > self.tolerance)
         require(
             nonzero.size,
             "The information exponent must be the degree of a nonzero coefficient, but every coefficient "
@@ -225,11 +225,7 @@ class HermiteExpansion:
 
         TypeError or ValueError is raised unless `n` is an integer of at least 0.
         """
-        count = as_integer(n)
-        if count is None:
-            refuse(f"Argument `n` must be an integer, but is {shown(n)}.", TypeError)
-        require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
-        return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
+        return polynomials.kernel_value(self.coefficients, real_array(s, "s"), checked_integer(n, "n", minimum=0))
 
     def truncated(self) -> HermiteExpansion:
         """Return the polynomial expansion whose link is the truncated series itself, so that its truncation error is 0.
@@ -358,8 +354,7 @@ class CallableLink:
         require(is_real, f"{rule}, but {name!r} returns dtype {raw.dtype}.", TypeError)
         same = raw.shape == points.shape
         require(same, f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}.")
-        value: Array = raw.astype(np.float64)[()]
-        return value
+        return np.asarray(raw, dtype=np.float64)[()]
 
     def _called(self, points: Array) -> Any:
         """Return the values at an array; a function that fails there gets a tensor if torch is loaded."""
@@ -378,8 +373,7 @@ class CallableLink:
         points, h = np.asarray(z, dtype=np.float64), _STEP
         near = self.value(points + h) - self.value(points - h)
         far = self.value(points + 2 * h) - self.value(points - 2 * h)
-        slope: Array = (8.0 * near - far) / (12.0 * h)
-        return slope
+        return np.asarray((8.0 * near - far) / (12.0 * h))[()]
 
     def __reduce__(self) -> tuple[object, ...]:
         try:
@@ -415,11 +409,10 @@ def _vectorised(expression: Expression) -> Callable[[ArrayLike], Array]:
     """Return a formula in z as a function of points of any shape."""
     function = compile_formula(expression)
 
+    @np.errstate(over="ignore", under="ignore")
     def evaluate(z: ArrayLike) -> Array:
         points = np.asarray(z, dtype=np.float64)
-        with np.errstate(over="ignore", under="ignore"):
-            value: Array = np.broadcast_to(function(points), points.shape)[()]
-        return value if value.ndim == 0 else value.copy()
+        return np.broadcast_to(function(points), points.shape).copy()[()]
 
     return evaluate
 
@@ -437,27 +430,16 @@ def compile_formula(expression: Expression, axes: tuple[Expression, ...] = ()) -
     if not expression.free_symbols:
         number = np.array(float(expression))
         return lambda _: number
-    if expression.is_Symbol and axes:
-        index = axes.index(expression)
-        return lambda z: z[index]
     if expression.is_Symbol:
-        return lambda z: z
+        return (lambda z: z[axes.index(expression)]) if axes else (lambda z: z)
     combine = _numpy_functions()[expression.func]
     if expression.is_Pow and expression.exp.is_Integer:
         base, power = compile_formula(expression.base, axes), int(expression.exp)
         return lambda z: base(z) ** power
     parts = [compile_formula(part, axes) for part in expression.args]
     if len(parts) == 1:
-        [inner] = parts
-        return lambda z: combine(inner(z))
-
-    def fold(z: Array) -> Array:
-        total = parts[0](z)
-        for part in parts[1:]:
-            total = combine(total, part(z))
-        return total
-
-    return fold
+        return lambda z: combine(parts[0](z))
+    return lambda z: reduce(combine, (part(z) for part in parts))
 
 
 def _numpy_functions() -> dict[Any, Callable[..., Any]]:
@@ -538,10 +520,10 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
         return x if wanted in (None, x.order) else _recut(x, wanted)
     if isinstance(x, str):
         return _from_text(x, wanted)
+    if isinstance(x, list | tuple) or getattr(x, "ndim", False):
+        x = _by_degree(x)
     if isinstance(x, Mapping):
         return _from_mapping(x, wanted)
-    if isinstance(x, list | tuple) or getattr(x, "ndim", False):
-        return _from_mapping(_by_degree(x), wanted)
     if "sympy" in sys.modules and isinstance(x, sys.modules["sympy"].Basic):
         from hermite.text.formulas import normalise
 
@@ -607,9 +589,7 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
         terms[degree] = _coefficient(degree, number)
     terms = {degree: number for degree, number in sorted(terms.items()) if number != 0}
     require(terms, f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}.")
-    coefficients = np.zeros(max(terms) + 1)
-    for degree, number in terms.items():
-        coefficients[degree] = float(number)  # type: ignore[arg-type]
+    coefficients = np.array([terms.get(degree, 0.0) for degree in range(max(terms) + 1)], dtype=np.float64)
     exact = None if any(isinstance(number, float) for number in terms.values()) else GivenTerms(tuple(terms.items()))
     text = format_series(terms, formal=True) if exact else series_as_text(coefficients)
     text = text if text is not None and len(text) <= MAX_LENGTH else None
@@ -660,11 +640,8 @@ def _series(
     name: str, coefficients: tuple[float, ...], exact: ExactSource | None, text: str | None, order: int | None
 ) -> HermiteExpansion:
     """Return the expansion of a finite series, cut at `order` where one is asked for."""
-    kept = np.zeros(len(coefficients) if order is None else order + 1)
-    count = min(kept.size, len(coefficients))
-    kept[:count] = coefficients[:count]
-    link = SeriesLink(trimmed(np.array(coefficients)))
-    return HermiteExpansion(name=name, coefficients=kept, link=link, text=text, exact_source=exact)
+    kept = polynomials.padded(coefficients, len(coefficients) if order is None else order + 1)
+    return HermiteExpansion(name, kept, SeriesLink(trimmed(np.array(coefficients))), text=text, exact_source=exact)
 
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:

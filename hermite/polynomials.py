@@ -88,8 +88,7 @@ def series_value(coefficients: ArrayLike, z: ArrayLike) -> Array:
         # After an overflow the recurrence subtracts infinities. So far out the term of the highest degree decides.
         lost = np.isnan(total) & ~np.isnan(points)
         total = np.where(lost, np.copysign(np.inf, c[degree] * np.sign(points) ** degree), total)
-    value: Array = total[()]
-    return value
+    return np.asarray(total)[()]
 
 
 def differentiate(coefficients: ArrayLike) -> Array:
@@ -126,7 +125,7 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
     with np.errstate(over="ignore"):
         weights = polynomial.polyder(c**2, n)
-        return np.asarray(polynomial.polyval(points, weights))[()]
+        return np.asarray(polynomial.polyval(points, weights), dtype=np.float64)[()]
 
 
 def trimmed(coefficients: Array) -> tuple[float, ...]:
@@ -158,7 +157,7 @@ def contracted_pair(phi: ArrayLike, psi: ArrayLike, size: int) -> Array:
     >>> contracted_pair([0.0, 0.0, 2.0], [0.0, 0.0, 2.0], 3)[0, 0].tolist()
     [0.0, 0.0, 2.0]
     """
-    first, second = (_padded(means, 2 * size) for means in (phi, psi))
+    first, second = (padded(means, 2 * size) for means in (phi, psi))
     index = np.arange(size)
     shifted = index[:, None] + index
     inverse = 1.0 / np.array([float(math.factorial(t)) for t in range(size)])
@@ -201,7 +200,7 @@ def diagrams(f: ArrayLike, g: ArrayLike, allowed: NDArray[np.bool_]) -> DiagramT
     ([[1, 0, 0, 0, 0]], [[1.0, 0.0]])
     """
     size = max(np.size(f), np.size(g))
-    hat = np.stack([_padded(f, size), _padded(g, size)])
+    hat = np.stack([padded(f, size), padded(g, size)])
     top = max(_support(f), default=-1)
     factorials = np.array([float(math.factorial(n)) for n in range(size)])
     edges, weights = [np.zeros((0, 5), dtype=np.int64)], [np.zeros((0, 2))]
@@ -236,7 +235,7 @@ def _half_diagrams(hat: Array, e: int) -> Integers:
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def _padded(means: ArrayLike, size: int) -> Array:
+def padded(means: ArrayLike, size: int) -> Array:
     """Return the first `size` entries, filled up with zeros."""
     given = np.asarray(means, dtype=np.float64)[:size]
     return np.pad(given, (0, size - given.size))

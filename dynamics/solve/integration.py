@@ -85,7 +85,6 @@ class Solver(Protocol):
         **own: Any,
     ) -> xr.Dataset:
         """Return the answer to a problem; `own` are arguments of this answer alone."""
-        ...
 
 
 def integrated(
@@ -131,7 +130,7 @@ def integrated(
     return decorate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """A call of an answer: its problem, the checked values of the shared arguments, and its file."""
 
@@ -163,19 +162,8 @@ class Run:
         check_choice("keep", keep, ("full", "summary"))
         check_switch("error_estimate", estimate, optional=True)
         rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
-        return cls(
-            answer=answer,
-            problem=problem,
-            given=given,
-            save_at=given["save_at"],
-            keep=keep,
-            method=method,
-            rtol=rtol,
-            atol=atol,
-            error_estimate=estimate,
-            file=as_run_file(given.get("checkpoint")),
-            prepared=prepared,
-        )
+        file, times = as_run_file(given.get("checkpoint")), given["save_at"]
+        return cls(answer, problem, given, times, keep, method, rtol, atol, estimate, file, prepared)
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
@@ -208,11 +196,9 @@ class Method(Protocol):
 
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
-        ...
 
     def attributes(self, stepper: Stepper) -> Mapping[str, Any]:
         """Return the attributes of a dataset that tell which method ran."""
-        ...
 
 
 @dataclass
@@ -337,32 +323,24 @@ def solved_contents(
 def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
     with ExitStack() as context:
         context.enter_context(integration.threads())
-        stepper = integration.method.stepper(run.rtol)
+        stepper, times, beside = integration.method.stepper(run.rtol), integration.schedule.times, None
         context.callback(end_threads, stepper)
-        beside = None if integration.loss is None else context.enter_context(_looser_run(run, integration))
-
-        def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
-            return labelled(run, integration, stepper, result, looser, None if beside is None else beside.cut())
-
+        if integration.loss is not None:
+            looser = integration.method.stepper(LOOSER * run.rtol)
+            cut = integration.cut and (integration.cut.method.stepper(LOOSER * run.rtol), integration.cut.loss)
+            begun = begun_snapshot(run.file, LOOSER_RUN)
+            beside = context.enter_context(LooserRun(looser, integration.loss, times, begun, cut))
         return run_with_file(
             stepper,
-            integration.schedule.times,
+            times,
             integration.observe,
-            labelled_so_far,
+            lambda result, looser: labelled(run, integration, stepper, result, looser, beside and beside.cut()),
             file=run.file,
             trackers=watchers,
             looser_run=beside,
             sound=integration.sound,
             why_failed=integration.why_failed,
         )
-
-
-def _looser_run(run: Run, integration: Integration) -> LooserRun:
-    """Return the looser run, begun in a second thread."""
-    loss: Any = integration.loss
-    stepper = integration.method.stepper(LOOSER * run.rtol)
-    cut = integration.cut and (integration.cut.method.stepper(LOOSER * run.rtol), integration.cut.loss)
-    return LooserRun(stepper, loss, integration.schedule.times, begun_snapshot(run.file, LOOSER_RUN), cut)
 
 
 def labelled(
@@ -381,16 +359,13 @@ def labelled(
         **_by_name(result.event_times, events),
     }
     if looser is not None:
-        from dynamics.runs.loop import estimated_errors, truncation_errors
-
         errors = {"error": estimated_errors(result, looser, integration.schedule.times, run.rtol)}
         if integration.cut is not None:
             errors["truncation_error"] = truncation_errors(looser, cut, count, integration.cut.factor)
         for kind, (loss, times) in errors.items():
             values[f"loss_{kind}"] = loss
             values |= {f"{name}_{kind}": each for name, each in _by_name(times, events).items()}
-    shared = {name: getattr(run, name) for name in STORED if name in run.given}
-    tolerances: dict[str, Any] = {name: shared[name] for name in ("rtol", "atol") if name in shared}
+    shared: dict[str, Any] = {name: getattr(run, name) for name in STORED if name in run.given}
     return dataset_arrays(
         values,
         problem=run.problem,
@@ -401,7 +376,7 @@ def labelled(
             "answer": run.answer.name,
             **integration.method.attributes(stepper),
             **run_attributes(result),
-            **tolerances,
+            **{name: shared[name] for name in ("rtol", "atol") if name in shared},
             **integration.attributes(values),
             "notes": joined(integration.notes),
         },
