@@ -225,7 +225,11 @@ class HermiteExpansion:
 
         TypeError or ValueError is raised unless `n` is an integer of at least 0.
         """
-        return polynomials.kernel_value(self.coefficients, real_array(s, "s"), checked_integer(n, "n", minimum=0))
+        count = as_integer(n)
+        if count is None:
+            refuse(f"Argument `n` must be an integer, but is {shown(n)}.", TypeError)
+        require(count >= 0, f"Argument `n` must be at least 0, but is {count}.")
+        return polynomials.kernel_value(self.coefficients, real_array(s, "s"), count)
 
     def truncated(self) -> HermiteExpansion:
         """Return the polynomial expansion whose link is the truncated series itself, so that its truncation error is 0.

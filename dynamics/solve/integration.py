@@ -39,9 +39,11 @@ from dynamics.runs.loop import (
     LooserRun,
     UnwatchedRun,
     begun_snapshot,
+    estimated_errors,
     observer_of,
     results_of,
     run_with_file,
+    truncation_errors,
 )
 from dynamics.runs.result import RunResult, StopReason, checked_outcome, joined, run_attributes, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
@@ -330,11 +332,15 @@ def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tup
             cut = integration.cut and (integration.cut.method.stepper(LOOSER * run.rtol), integration.cut.loss)
             begun = begun_snapshot(run.file, LOOSER_RUN)
             beside = context.enter_context(LooserRun(looser, integration.loss, times, begun, cut))
+
+        def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
+            return labelled(run, integration, stepper, result, looser, None if beside is None else beside.cut())
+
         return run_with_file(
             stepper,
             times,
             integration.observe,
-            lambda result, looser: labelled(run, integration, stepper, result, looser, beside and beside.cut()),
+            labelled_so_far,
             file=run.file,
             trackers=watchers,
             looser_run=beside,
@@ -401,22 +407,20 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
     is left from J/2 to J is ρ = 2 tail(J)/tail(J/2), and the error is ρ/(1 − ρ) times the change. ρ near 1 would say
     that g'(1) has no limit; it counts as `SLOWEST` at most. Return None where the tails are below the tolerance.
     """
-    links = {name: getattr(problem, name) for name in ("activation", "teacher_activation")}
-    cut = {name: link for name, link in links.items() if link is not None and _is_seen(link, rtol)}
-    halves: dict[str, Any] = {
-        name: replace(link, coefficients=link.coefficients[: link.order // 2 + 1]) for name, link in cut.items()
-    }
-    if not halves or not all(np.any(np.abs(half.coefficients[1:]) > half.tolerance) for half in halves.values()):
+    halves: dict[str, Any] = {}
+    share = 0.0
+    for name in ("activation", "teacher_activation"):
+        link: HermiteExpansion | None = getattr(problem, name)
+        if link is None or link.order * link.truncation_error**2 <= LEAST * rtol * link.norm_squared:
+            continue
+        half = halves[name] = replace(link, coefficients=link.coefficients[: link.order // 2 + 1])
+        if not np.any(np.abs(half.coefficients[1:]) > half.tolerance):
+            return None
+        share = min(max(share, 2.0 * (link.truncation_error / half.truncation_error) ** 2), SLOWEST)
+    if not halves:
         return None
-    shares = [2.0 * (cut[name].truncation_error / half.truncation_error) ** 2 for name, half in halves.items()]
-    share = min(max(shares), SLOWEST)
     order = {"order": halves["activation"].order} if "activation" in halves else {}
     return replace(problem, **halves, **order), share / (1.0 - share)
-
-
-def _is_seen(link: HermiteExpansion, rtol: float) -> bool:
-    """Return whether the tail of a series exceeds the least error of integration that is told."""
-    return bool(link.order * link.truncation_error**2 > LEAST * rtol * link.norm_squared)
 
 
 class Call(NamedTuple):
@@ -447,15 +451,22 @@ def contents_together(answer: Answer, calls: Sequence[Call], until: float) -> li
     flows = [_Flow(answer, call) for call in calls]
     for flow in flows:
         flow.begin()
-    followed: list[_Flow] = []
-    for flow in flows:
-        if followed and time.monotonic() > until:
+    alike: dict[object, list[_Flow]] = {}
+    for count, flow in enumerate(flows):
+        if count and time.monotonic() > until:
+            flows = flows[:count]
             break
         flow.follow()
-        followed.append(flow)
-    for same in _alike(followed):
-        _observe(same)
-    return [flow.contents() for flow in followed]
+        if flow.runs:
+            alike.setdefault(flow.alike or flow, []).append(flow)
+    for together in alike.values():
+        first = together[0].integration
+        results = [results_of([flow.runs[0] for flow in together], first.observe, first.sound)]
+        if first.loss is not None:
+            results.append(results_of([flow.runs[1] for flow in together], observer_of(first.loss)))
+        for flow, own in zip(together, zip(*results, strict=True), strict=True):
+            flow.results = list(own)
+    return [flow.contents() for flow in flows]
 
 
 class _Flow:
@@ -505,21 +516,3 @@ class _Flow:
         contents = labelled(self._run, flow, self.runs[0].stepper, result, *(looser or [None]))
         flow.warn(contents.attributes)
         return contents
-
-
-def _alike(flows: Sequence[_Flow]) -> list[list[_Flow]]:
-    """Return flows that leap, those together that can be observed so."""
-    found: dict[object, list[_Flow]] = {}
-    for flow in flows:
-        if flow.runs:
-            found.setdefault(flow.alike or flow, []).append(flow)
-    return list(found.values())
-
-
-def _observe(flows: Sequence[_Flow]) -> None:
-    first = flows[0].integration
-    results = [results_of([flow.runs[0] for flow in flows], first.observe, first.sound)]
-    if first.loss is not None:
-        results.append(results_of([flow.runs[1] for flow in flows], observer_of(first.loss)))
-    for flow, own in zip(flows, zip(*results, strict=True), strict=True):
-        flow.results = list(own)
