@@ -141,7 +141,10 @@ def _run(given: Mapping[str, Any]) -> int:
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options by name, read and checked, or their defaults."""
     values: dict[str, Any] = {}
-    given = {**given, "model": _implied_model(given) if given["model"] is None else given["model"]}
+    if given["model"] is None:  # options of one model alone imply it
+        own = [option.models for option in OPTIONS if given[option.key] is not None]
+        own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
+        given = {**given, "model": next((models[0] for models in (NETWORK, CORRELATION) if models in own), None)}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
         values[option.key] = value_of(option, given)
         text = given[option.key]
@@ -160,14 +163,6 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
             need = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
             require_usage(values[name] is None, need)
     return MappingProxyType(values)
-
-
-def _implied_model(given: Mapping[str, Any]) -> str | None:
-    """Return the model whose own options are given, where no model is chosen."""
-    if given["objective"] == CORRELATION[0]:
-        return CORRELATION[0]
-    own = [option.models for option in OPTIONS if given[option.key] is not None]
-    return next((models[0] for models in (NETWORK, CORRELATION) if models in own), None)
 
 
 def build_problem(options: Mapping[str, Any]) -> Problem:
@@ -217,10 +212,8 @@ def _teacher(options: Mapping[str, Any], count: int) -> Teacher:
 
     if options["coefficients"] is not None:
         return Teacher(options["coefficients"])
-    if options["model"] in MEAN_FIELD:  # mixture weights
-        return Teacher([1.0 / count] * count)
-    if options["model"] in CORRELATION:
-        return Teacher([1.0] * count)
+    if options["model"] in (*MEAN_FIELD, *CORRELATION):  # mixture weights
+        return Teacher([1.0 if options["model"] in CORRELATION else 1.0 / count] * count)
     if options["ratio"] is not None:
         return Teacher.geometric(count, options["ratio"])
     return Teacher.power_law(count, 1.0 if options["beta"] is None else options["beta"])

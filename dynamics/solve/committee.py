@@ -16,8 +16,6 @@ from dynamics.solve.steps import chosen_method, sgd_step, warn_limit
 from dynamics.theory.learning_rates import quick_limit
 from dynamics.theory.prediction import default_committee_schedule
 
-__all__ = ["solve_committee"]
-
 
 @integrated("committee")
 def solve_committee(

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from dynamics.solve.system import System
 
 
-__all__ = ["resume", "solve_problem"]
-
-
 def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     """Integrate the flow of a problem's own student, at its own width and dimension.
 
@@ -194,8 +191,7 @@ def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
 
 
 def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
-    from dynamics.equations.mean_field import OVERLAP_BINS, SHARES
-    from dynamics.solve.mean_field import DEFAULT_PARTICLES
+    from dynamics.equations.mean_field import DEFAULT_PARTICLES, OVERLAP_BINS, SHARES
 
     count = DEFAULT_COUNT if save_at is None else len(save_at)
     N, axes = particles or DEFAULT_PARTICLES, problem.teacher.span

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from dynamics.theory.step_noise import EscapeBias
 
-__all__ = ["LearningSteps", "learning_steps"]
-
 #: Relative scatter beyond which its leading order in the learning rate means nothing.
 _LARGEST_SCATTER = 0.6
 #: Event -> variable that has its time.

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dynamics.equations.mean_field import (
-    DEFAULT_PARTICLES,
     QUADRATURES,
     SHARES,
     AxisSystem,
@@ -35,8 +34,6 @@ from hermite.arrays import Array
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
-
-__all__ = ["DEFAULT_PARTICLES", "default_mean_field_schedule", "solve_mean_field"]
 
 NOTE = (
     "A continuous law has no emergence times; the student's own are those of loss and mass. Their errors are not "
@@ -232,6 +229,7 @@ def loss_rise(loss: Array, rtol: float) -> dict[str, Any]:
 
 
 def warn_of_rise(attributes: Mapping[str, Any]) -> None:
+    """Warn of a loss that rises."""
     if not attributes["loss_is_monotone"]:
         rise = attributes["largest_loss_rise"]
         msg = f"The loss rises by up to {rise:.3g} between saved times, which a gradient flow excludes; lower `rtol`."

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dynamics.equations.network.system import NetworkSystem
     from dynamics.problem import Problem, Student
 
-__all__ = ["solve_network"]
-
 
 @integrated("network")
 def solve_network(

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
     from dynamics.problem.schedule import SaveAt
 
-__all__ = ["solve_overlaps"]
-
 #: A negative realisability margin is reported beyond this multiple of `rtol`.
 GRAM_WARNING = 1e3
 #: Part of the norm of a link that its series may leave out without a warning.

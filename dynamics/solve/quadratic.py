@@ -37,13 +37,26 @@ if TYPE_CHECKING:
 
 
 class JumpStepper:
-    """A quadratic network on its way; `state` is that of before a jump while one is taken in another thread."""
+    """A quadratic network on its way, and the one method of such networks, which has no tolerance.
+
+    `state` is that of before a jump while one is taken in another thread.
+    """
+
+    name = "jumps"
 
     def __init__(self, problem: Problem) -> None:
         self._course = Course.of(problem)
         self._jumps = 0
         #: A_j at time 0, shape (P,).
         self.initial_alignment = self._course.alignment
+
+    def stepper(self, _rtol: float) -> Stepper:
+        """Return the stepper itself."""
+        return self
+
+    def attributes(self, _stepper: Stepper) -> dict[str, Any]:
+        """Return nothing: there is no choice."""
+        return {}
 
     @property
     def time(self) -> float:
@@ -112,23 +125,6 @@ LAST_ALIGNED_FACTOR, DEFAULT_JUMPS = 2.5, 1e5
 #: Arrays of the size of the reduced weights, and of all alignments that are saved, which are held at once.
 ARRAYS_OF_MOTION, ARRAYS_OF_RECORDS = 12, 4
 NOTE_ROTATIONS = "a rotation of the neurons changes nothing: only their span and Q = W^T W are known, no single neuron"
-
-
-class Jumps:
-    """The one method of quadratic networks."""
-
-    name = "jumps"
-
-    def __init__(self, stepper: JumpStepper) -> None:
-        self._stepper = stepper
-
-    def stepper(self, _rtol: float) -> Stepper:
-        """Return the stepper, which has no tolerance."""
-        return self._stepper
-
-    def attributes(self, _stepper: Stepper) -> dict[str, Any]:
-        """Return nothing: there is no choice."""
-        return {}
 
 
 @integrated("quadratic", check=check_quadratic, lacks=STORED)
@@ -210,7 +206,7 @@ def solve_quadratic(run: Run) -> Integration:
     return Integration(
         title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),
         schedule=schedule,
-        method=Jumps(stepper),
+        method=stepper,
         observe=stepper.observe,
         start=stepper.interpolate(0.0),
         events={"aligned_time": P, "learned_time": P},

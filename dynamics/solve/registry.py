@@ -15,8 +15,6 @@ from typing import Any
 from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
 from dynamics.problem.question import OWN, Question
 
-__all__ = ["ANSWERS", "CAPABILITIES", "Answer", "answer_of", "answers_that", "registered"]
-
 #: Abilities of an answer, unless its entry says why it lacks one.
 CAPABILITIES = {
     "watch": "shows progress, takes trackers and a budget of time, and gives back or raises a run that failed",

@@ -269,30 +269,33 @@ def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> C
     projections, moments = law["tracer_projection"].values, law["law_moment"].values
     system = make_particle_system(problem, tracers)
 
-    def equation(k: int) -> LinearisedCoupling:
-        return LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
-
-    return equation
+    return lambda k: LinearisedCoupling(system, followers_in_space(start, projections[k : k + 1])[0], moments[k])
 
 
 def _integrated(nodes: Array, equation: Callable[[int], LinearisedCoupling]) -> dict[str, Array]:
-    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size."""
+    """Return the distance at all nodes, its size, that of the noise, the largest growth, and the bound on the size.
+
+    Sizes are √m times the root mean square of the rows' lengths, which are Frobenius norms.
+    """
     now = equation(0)
     gaps = np.zeros((nodes.size, *now.noise.shape))
     bound, noise, growth = np.zeros((3, nodes.size))
-    noise[0], growth[0] = _size(now.noise), now.growth
+    noise[0], growth[0] = np.linalg.norm(now.noise), now.growth
     for n, h in enumerate(np.diff(nodes)):
         middle, end = equation(2 * n + 1), equation(2 * n + 2)
-        gaps[n + 1] = _runge_kutta(gaps[n], h, now, middle, end)
+        one = now.rate(gaps[n])
+        two = middle.rate(gaps[n] + 0.5 * h * one)
+        three = middle.rate(gaps[n] + 0.5 * h * two)
+        gaps[n + 1] = gaps[n] + h / 6.0 * (one + 2.0 * two + 2.0 * three + end.rate(gaps[n] + h * three))
         rates = np.array([max(at.growth, 0.0) for at in (now, middle, end)])
-        sizes = np.array([_size(at.noise) for at in (now, middle, end)])
+        sizes = np.array([np.linalg.norm(at.noise) for at in (now, middle, end)])
         # b(h) = e^∫λ b + ∫ e^(λ left) ε, both integrals by Simpson's rule.
         left = h * np.array([rates @ [1.0, 4.0, 1.0], rates @ [-0.25, 2.0, 1.25], 0.0]) / 6.0
         bound[n + 1] = np.exp(left[0]) * bound[n] + h * (np.exp(left) * sizes) @ [1.0, 4.0, 1.0] / 6.0
         noise[n + 1], growth[n + 1], now = sizes[2], end.growth, end
     return {
         "neuron_gap": gaps,
-        "linear_error": np.array([_size(gap) for gap in gaps]),
+        "linear_error": np.linalg.norm(gaps, axis=(1, 2)),
         "noise_size": noise,
         "largest_growth": growth,
         "linear_error_bound": bound,
@@ -306,21 +309,6 @@ def _nodes(times: Array, largest_step: float) -> tuple[Array, NDArray[np.intp]]:
     parts = [np.linspace(a, b, n, endpoint=False) for a, b, n in zip(stops, stops[1:], counts, strict=False)]
     places = np.concatenate([[0], np.cumsum(counts)])
     return np.concatenate([*parts, stops[-1:]]), places[stops.size - times.size :]
-
-
-def _runge_kutta(
-    gap: Array, h: float, first: LinearisedCoupling, middle: LinearisedCoupling, last: LinearisedCoupling
-) -> Array:
-    one = first.rate(gap)
-    two = middle.rate(gap + 0.5 * h * one)
-    three = middle.rate(gap + 0.5 * h * two)
-    moved: Array = gap + h / 6.0 * (one + 2.0 * two + 2.0 * three + last.rate(gap + h * three))
-    return moved
-
-
-def _size(vectors: Array) -> float:
-    """Return √m times the root mean square of the rows' lengths, which is the Frobenius norm."""
-    return float(np.linalg.norm(vectors))
 
 
 @integrated("correlation")

@@ -30,8 +30,6 @@ from hermite.text.messages import refuse, shown
 if TYPE_CHECKING:
     from dynamics.integrators import Stepper
 
-__all__ = ["StoredSystem", "System", "solve_system", "stored_again"]
-
 Dims = tuple[str, ...]
 
 _ARGUMENTS = ("t", "y", "out", "constants", "sizes", "work")
