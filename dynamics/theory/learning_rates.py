@@ -36,6 +36,7 @@ from dynamics.problem import (
     is_correlation,
     is_frame,
     is_homogeneous,
+    is_network,
 )
 from dynamics.problem.checks import require, share_of_limit
 from dynamics.problem.student import HOMOGENEOUS
@@ -206,8 +207,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Raises
     ------
     TypeError, ValueError
-        If directions are oblique or c_1 ≠ 0 with `inputs`, of a `Student` with `inputs`, or
-        as `solve_network`.
+        With `inputs` and c_1 ≠ 0, if directions are oblique or m < P; or as `solve_network`.
 
     Notes
     -----
@@ -236,15 +236,17 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
         check_quadratic(problem)
         require(size == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {size}.")
         return float(rate_limits(problem).max())
-    known = ("inputs",) if is_homogeneous(problem) else ()
+    known = ("inputs",) if is_homogeneous(problem) or is_network(problem) else ()
     check_problem(problem, getattr(problem, "kind", HOMOGENEOUS), fields=known)
     if not neurons_decouple(problem):
-        require(
-            problem.inputs is None,
-            "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit "
-            "with `inputs`, but has not.",
-        )
-        if (fitted := fitted_neurons(problem)) is not None:
+        fitted = fitted_neurons(problem)
+        if is_homogeneous(problem) and problem.inputs is not None:
+            require(
+                fitted is not None and problem.teacher.is_orthonormal,
+                "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a "
+                "link with c_1 = 0, for a learning-rate limit with `inputs`, but has not.",
+            )
+        if fitted is not None:
             return fitted_limit(problem, fitted, size)
         if is_homogeneous(problem):
             return narrow_limit(problem, size)

@@ -10,6 +10,11 @@ S of the others, and with K = E uuᵀ, H = E hhᵀ and means of B samples
    S \leftarrow S - \eta (H S + S H) + \eta^2 \Big[\tfrac1B E\,h h^T (d'\, u^T D u + h^T S h)
    + \big(1 - \tfrac1B\big) H S H\Big] .
 
+On inputs with n_c axes of eigenvalue s_c outside, each class has a matrix of its own:
+
+.. math:: D_c \leftarrow D_c - \eta s_c (K D_c + D_c K) + \eta^2 s_c \Big[\tfrac1B E\,u u^T
+   \Big(\sum_b n_b s_b\, u^T D_b u + 2 s_c\, u^T D_c u + h^T S h\Big) + \big(1 - \tfrac1B\big) s_c K D_c K\Big] .
+
 The map −L of first order in η and T of second order are such that every η < 1/ρ(L⁻¹T) is stable and no larger one is;
 both are self-adjoint in the inner product d' tr D D' + tr S S', so that the quotient of Rayleigh of power iteration
 converges quadratically.
@@ -18,12 +23,13 @@ converges quadratically.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from dynamics.problem import Problem, Student, check_fields, is_network, is_spherical
+from dynamics.problem import Problem, Student, is_network, is_spherical
 from dynamics.problem.checks import check_memory
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
 from dynamics.theory.components import default_network_schedule
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
     Flags: TypeAlias = NDArray[np.bool_]
-    Functions: TypeAlias = "Units | Samples"
 
 #: Power iterations at most, and the relative change of the quotient at which they end.
 ITERATIONS, TOLERANCE = 2000, 1e-6
@@ -54,8 +59,11 @@ MOST_CLASSES = 96
 NODES, POINTS = 120, 2**14
 #: Distance of Σ a_p from 1 within which it is 1.
 WHOLE = 1e-9
-#: Functions h at most; of more, those along the teacher's axes count as if they were outside of these.
-MOST_INSIDE = 256
+#: Functions h up to which there are all points, and at most: of more, the teacher's axes count as if neurons did not
+#: depend on them.
+FEW_INSIDE, MOST_INSIDE = 272, 512
+#: Classes of eigenvalues of inputs at most.
+MOST_EIGENVALUES = 24
 #: Links σ(2z) = 2^q σ(z), z > 0, and likewise for z < 0, are homogeneous; these are the points that are compared.
 COMPARED = np.array([-1.7, -0.6, -0.1, 0.2, 0.9, 1.4])
 #: Accuracy of the flow to the state, and steps between two looks at most.
@@ -165,41 +173,37 @@ class Units:
         return Moments(joint + self._placed(alone), apart + alone)
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Functions `values` (N, k) at N points of the given probabilities (N,)."""
+class Samples(NamedTuple):
+    """Functions u (N, m) and h (N, k) at N points of the given probabilities (N,)."""
 
-    values: Array
+    of_outside: Array
+    of_inside: Array
     weights: Array
-    beyond: Flags
-
-    @property
-    def differences(self) -> Array:
-        """No classes of equal units, shape (0,)."""
-        return np.zeros(0)
-
-    def second(self) -> Moments:
-        """Return E F Fᵀ, 0 between u and h."""
-        return self._mean(self.weights, self.weights)
-
-    def grown(self, X: Moments, beyond: float) -> Moments:
-        """Return E u uᵀ ((d' + 2) uᵀ D u + hᵀ S h) and E h hᵀ (d' uᵀ D u + hᵀ S h), X of D and S, d' `beyond`."""
-        of_u, of_h = (
-            np.sum(part @ X.joint[np.ix_(chosen, chosen)] * part, axis=1)
-            for part, chosen in ((self.values[:, chosen], chosen) for chosen in (self.beyond, ~self.beyond))
-        )
-        return self._mean(((beyond + 2.0) * of_u + of_h) * self.weights, (beyond * of_u + of_h) * self.weights)
-
-    def _mean(self, of_u: Array, of_h: Array) -> Moments:
-        """Return Σ u uᵀ and Σ h hᵀ over points with the given weights (N,)."""
-        joint = np.zeros((self.beyond.size,) * 2)
-        for weights, chosen in ((of_u, self.beyond), (of_h, ~self.beyond)):
-            part = self.values[:, chosen]
-            joint[np.ix_(chosen, chosen)] = part.T @ (weights[:, None] * part)
-        return Moments(joint, np.zeros((0, *joint.shape)))
 
 
-def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> float:
+class Outside(NamedTuple):
+    """Axes outside of those on which functions depend: their distinct eigenvalues (C,), and how many have each (C,)."""
+
+    eigenvalues: Array
+    counts: Array
+
+    @classmethod
+    def isotropic(cls, count: float) -> Outside:
+        """Return so many axes of eigenvalue 1."""
+        return cls(np.ones(1), np.array([count]))
+
+    @classmethod
+    def of(cls, problem: Problem, inside: int = 0) -> Outside:
+        """Return the axes of the inputs of a problem but for the first `inside`; few classes stand for many."""
+        axes = problem.input_axes()
+        if axes is None:
+            return cls.isotropic(problem.dimension - inside)
+        counts = axes.sizes - np.bincount(axes.kind[:inside], minlength=axes.sizes.size)
+        kept = (counts > 0) & (axes.eigenvalue > 0.0)
+        return cls(*_classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES))
+
+
+def mean_square_limit(units: Units, beyond: float, batch_size: int) -> float:
     """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
 
     Functions u are each multiplied by `beyond` coordinates outside of those that they depend on.
@@ -210,24 +214,60 @@ def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> f
     >>> mean_square_limit(linear, 10, 1) == 2 / (10 + 2)
     True
     """
-    k, K = functions.beyond.size, functions.second()
+    k, K = units.beyond.size, units.second()
     sizes, drift = (K.joint.shape[0] // k, 1), 1.0 - 1.0 / batch_size
-    parts = [_Part(each, np.tile(functions.beyond, size)) for each, size in zip(K, sizes, strict=True)]
+    parts = [_Part(each, np.tile(units.beyond, size)) for each, size in zip(K, sizes, strict=True)]
     weights = [
         weight * np.where(part.outer, beyond, 1.0)
-        for weight, part in zip((np.ones(()), functions.differences[:, None, None]), parts, strict=True)
+        for weight, part in zip((np.ones(()), units.differences[:, None, None]), parts, strict=True)
     ]
 
     def grown(X: Sequence[Array]) -> list[Array]:
         return [
             part.kept * each / batch_size + drift * part.K @ own @ part.K
-            for part, each, own in zip(parts, functions.grown(Moments(*X), beyond), X, strict=True)
+            for part, each, own in zip(parts, units.grown(Moments(*X), beyond), X, strict=True)
         ]
+
+    return _largest_rate(parts, weights, grown)
+
+
+def sampled_limit(samples: Samples, outside: Outside, batch_size: int) -> float:
+    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
+
+    Examples
+    --------
+    >>> linear = Samples(np.ones((1, 1)), np.ones((1, 0)), np.ones(1))
+    >>> round(sampled_limit(linear, Outside(np.array([1.0, 0.5]), np.array([1.0, 2.0])), 1), 6)
+    0.552786
+    """
+    u, h, points = samples
+    s, n = np.append(outside.eigenvalues, 1.0), np.append(outside.counts, 1.0)
+    functions, drift = [*[u] * outside.counts.size, h], 1.0 - 1.0 / batch_size
+    of_u, of_h = (_Part(F.T @ (points[:, None] * F), np.ones(F.shape[1], dtype=bool)) for F in (u, h))
+    parts = [*(of_u.times(each) for each in outside.eigenvalues), of_h]
+
+    def grown(X: Sequence[Array]) -> list[Array]:
+        squares = [np.sum(F @ each * F, axis=1) for F, each in zip(functions, X, strict=True)]
+        every = sum(weight * each for weight, each in zip(n * s, squares, strict=True))
+        again = [*(2.0 * outside.eigenvalues), 0.0]
+        return [
+            scale / batch_size * F.T @ (((every + more * square) * points)[:, None] * F)
+            + drift * part.K @ each @ part.K
+            for scale, F, more, square, part, each in zip(s, functions, again, squares, parts, X, strict=True)
+        ]
+
+    return _largest_rate(parts, list(n), grown)
+
+
+def _largest_rate(
+    parts: Sequence[_Part], weights: Sequence[Array], grown: Callable[[Sequence[Array]], list[Array]]
+) -> float:
+    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, T is `grown`, `weights` are of the inner product."""
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
 
-    X = [part.divided(part.kept * np.ones_like(part.K) * np.eye(part.K.shape[-1])) for part in parts]
+    X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
     for _ in range(ITERATIONS):
         Y, before = grown(X), quotient
@@ -242,21 +282,28 @@ def mean_square_limit(functions: Functions, beyond: float, batch_size: int) -> f
 
 
 class _Part:
-    """One of the two matrices of `Moments`: its second moments without those of u with h, and the inverse of L."""
+    """One matrix of second moments without those of u with h, and the inverse of X → K X + X K."""
 
     def __init__(self, second: Array, beyond: Flags) -> None:
         self.outer = (beyond[:, None] & beyond).astype(np.float64)
         self.kept = (beyond[:, None] == beyond).astype(np.float64)
         self.K = second * self.kept
-        values, self._axes = np.linalg.eigh(self.K)
-        self._sums = values[..., :, None] + values[..., None, :]
-        self._zero = self._sums <= ZERO * self._sums.max(initial=0.0)
+        self._values, self._axes = np.linalg.eigh(self.K)
+
+    def times(self, factor: float) -> _Part:
+        """Return the part with a multiple of K."""
+        other = copy(self)
+        other.K, other._values = factor * self.K, factor * self._values
+        return other
 
     def divided(self, Y: Array) -> Array:
-        """Return X of L X = Y, 0 where parameters change nothing."""
+        """Return X of K X + X K = Y, 0 where parameters change nothing."""
+        sums = self._values[..., :, None] + self._values[..., None, :]
+        zero = sums <= ZERO * sums.max(initial=0.0)
         turned = np.swapaxes(self._axes, -1, -2) @ Y @ self._axes
-        kept = np.where(self._zero, 0.0, turned / np.where(self._zero, 1.0, self._sums))
-        found: Array = self.kept * (self._axes @ kept @ np.swapaxes(self._axes, -1, -2))
+        found: Array = self.kept * (
+            self._axes @ np.where(zero, 0.0, turned / np.where(zero, 1.0, sums)) @ np.swapaxes(self._axes, -1, -2)
+        )
         return found
 
 
@@ -272,8 +319,9 @@ class Fitted(NamedTuple):
 
 def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
     """Return the learning rate up to which SGD is stable in mean square where the student is the teacher."""
-    gradients = _separate if problem.teacher.is_orthonormal else _together
-    return mean_square_limit(*gradients(problem, fitted), batch_size)
+    if problem.teacher.is_orthonormal and problem.inputs is None:
+        return mean_square_limit(*_separate(problem, fitted), batch_size)
+    return sampled_limit(*_together(problem, fitted), batch_size)
 
 
 def narrow_limit(problem: Problem, batch_size: int) -> float:
@@ -290,7 +338,7 @@ def narrow_limit(problem: Problem, batch_size: int) -> float:
         C, G, n = system.unpack(state)
         M = C if directions is None else C @ np.linalg.pinv(directions).T
         weights = np.sqrt(n)[:, None] * np.hstack([M, _beyond(M, G)])
-        limits.append(mean_square_limit(*_together(problem, Fitted(weights, np.ones(n.size))), batch_size))
+        limits.append(sampled_limit(*_together(problem, Fitted(weights, np.ones(n.size))), batch_size))
     return min(limits)
 
 
@@ -335,7 +383,7 @@ def degree_of(link: HermiteExpansion) -> float | None:
     return degree if is_power else None
 
 
-def _separate(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
+def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
     """Return the gradients of neurons on axes of their own, and the number of coordinates beside that axis.
 
     A gradient is across the axis of its neuron, and along it unless its length is kept.
@@ -353,38 +401,37 @@ def _separate(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
             squares = lengths ** (2.0 * (degree - 1.0))
         functions = [lambda z: link.derivative(length * z), lambda z: z * link.derivative(length * z)]
     unit = Units.of(functions, [True, False][: len(functions)])
-    return unit.scaled(*_classes(squares)), problem.dimension - 1.0
+    return unit.scaled(*_classes(squares, np.ones(squares.size), MOST_CLASSES)), problem.dimension - 1.0
 
 
-def _classes(squares: Array) -> tuple[Array, Array]:
-    """Return the distinct values, at most `MOST_CLASSES` after neighbours were put together, and how often each is."""
-    values, count = np.unique(squares, return_counts=True)
-    if values.size <= MOST_CLASSES:
-        return values, count.astype(np.float64)
-    edges = np.geomspace(values[0], values[-1], MOST_CLASSES + 1)[1:-1]
-    place = np.searchsorted(edges, squares)
-    number = np.bincount(place, minlength=MOST_CLASSES).astype(np.float64)
-    sums = np.bincount(place, weights=squares, minlength=MOST_CLASSES)
+def _classes(values: Array, counts: Array, most: int) -> tuple[Array, Array]:
+    """Return the distinct positive values, at most so many after neighbours were put together, and their counts."""
+    found, place = np.unique(values, return_inverse=True)
+    if found.size > most:
+        place = np.searchsorted(np.geomspace(found[0], found[-1], most + 1)[1:-1], values)
+    number, sums = (np.bincount(place, weights=each).astype(np.float64) for each in (counts, counts * values))
     return sums[number > 0] / number[number > 0], number[number > 0]
 
 
-def _together(problem: Problem, fitted: Fitted) -> tuple[Functions, float]:
-    """Return the gradients of neurons of any directions at points of the teacher's axes, and the number of others."""
+def _together(problem: Problem, fitted: Fitted) -> tuple[Samples, Outside]:
+    """Return the gradients of neurons of any directions at points of the teacher's axes, and the axes outside."""
     link, W = problem.activation, fitted.weights
     n, r = W.shape
-    length = np.linalg.norm(W, axis=1)
-    axes, (x, weights) = W / length[:, None], points(r, POINTS)
+    count, length = n * (r + 1), np.linalg.norm(W, axis=1)
+    is_quick = count <= FEW_INSIDE or (count > MOST_INSIDE and problem.inputs is None)
+    axes, (x, weights) = W / length[:, None], points(r, POINTS if is_quick else FEW_POINTS)
     z, root = x @ axes.T, np.sqrt(fitted.shares)
     if problem.kind == HOMOGENEOUS:
         outer, along = length * link.derivative(z), length * (2.0 * link.value(z) - z * link.derivative(z))
     else:
         outer = root * link.derivative(length * z)
         along = -outer * z if problem.kind != COMMITTEE else np.zeros_like(z)
-    if n * r > MOST_INSIDE:
-        return Samples(outer, weights, np.ones(n, dtype=bool)), float(problem.dimension)
+    if count > MOST_INSIDE:
+        return Samples(outer, np.empty((len(x), 0)), weights), Outside.of(problem)
     inside = outer[:, :, None] * x[:, None, :] + along[:, :, None] * axes
-    values = np.hstack([outer, inside.reshape(-1, n * r)])
-    return Samples(values, weights, np.arange(values.shape[1]) < n), float(problem.dimension - r)
+    if (covariance := problem.input_axes()) is not None:
+        inside = inside * np.sqrt(covariance.eigenvalues[:r])
+    return Samples(outer, inside.reshape(-1, n * r), weights), Outside.of(problem, inside=r)
 
 
 def points(axes: int, count: int) -> tuple[Array, Array]:
@@ -414,9 +461,8 @@ def network_limit(problem: Problem, batch_size: int) -> NetworkLimit:
     """Return the limits of mean-square stability of SGD of a network, a committee or the spherical student.
 
     A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
-    ValueError is raised where the flow is not known or does not get to its end, and for `inputs`.
+    ValueError is raised where the flow is not known or does not get to its end.
     """
-    check_fields(problem, (), "here")
     asked = as_network(problem)
     v, b, weights = asked.network_start()
     return NetworkLimit(
@@ -452,9 +498,10 @@ def as_network(problem: Problem) -> Problem:
 def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
     # Imported here because a limit of named students needs no compiler.
+    from dynamics.equations.network.classes import NetworkClassSystem
     from dynamics.equations.network.system import NetworkSystem
 
-    system = NetworkSystem(problem)
+    system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
     small = LEARNED * system.teacher.square
     return system.unpack(
         _end_of_flow(system, default_network_schedule(problem), lambda state: system.loss(state) <= small)
@@ -496,7 +543,6 @@ def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> fl
     x, probability = points(weights.shape[1], POINTS if count <= MANY_FUNCTIONS else FEW_POINTS)
     z = x @ weights.T + b
     slope = link.derivative(z) * v
-    parts = [values for rate, values in ((of_w, of_w * slope), (of_b, of_b * slope)) if rate > 0.0]
-    parts += [of_v * link.value(z)] if of_v > 0.0 else []
-    beyond = np.arange(len(parts) * v.size) < (v.size if of_w > 0.0 else 0)
-    return mean_square_limit(Samples(np.hstack(parts), probability, beyond), float(problem.dimension), batch_size)
+    parts = [rate * values for rate, values in ((of_b, slope), (of_v, link.value(z))) if rate > 0.0]
+    samples = Samples(of_w * slope, np.hstack([np.empty((len(x), 0)), *parts]), probability)
+    return sampled_limit(samples, Outside.of(problem), batch_size)

@@ -77,8 +77,8 @@ def test_the_limit_counts_axes_by_their_eigenvalues():
     assert learning_rate_limit(huge, batch_size=4) == pytest.approx(4 * isotropic * 1.1 / 0.7, rel=1e-6)
     spread = problem(teacher=dynamics.Teacher([1.0], directions=[[0.6, 0.8]]))
     sentence = (
-        "Argument `problem` must have an orthonormal teacher and a link with c_1 = 0 for a learning-rate limit with "
-        "`inputs`, but has not."
+        "Argument `problem` must have an orthonormal teacher, and at least as many neurons as directions or a link with "
+        "c_1 = 0, for a learning-rate limit with `inputs`, but has not."
     )
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
         learning_rate_limit(spread)

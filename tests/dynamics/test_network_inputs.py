@@ -16,7 +16,6 @@ from dynamics.equations.network.classes import NetworkClassSystem
 from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import main
 from dynamics.theory.components import default_network_schedule
-from dynamics.theory.stability import network_limit
 
 SPECTRUM = dynamics.Inputs([2.0, 0.7, 0.3])
 TIGHT = {"rtol": 1e-11, "atol": 1e-13, "error_estimate": False, "progress": False}
@@ -237,17 +236,6 @@ def test_a_run_is_resumed_and_told(tmp_path):
             lambda: dynamics.solve_problem(problem(), learning_rate=0.01),
             f"Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has {SPECTRUM!r}; "
             "`sgd_check.simulate` takes such steps.",
-        ),
-        *(
-            (
-                act,
-                f"Argument `problem` must have `inputs` None here, but has {SPECTRUM!r}, which is not known there.",
-            )
-            for act in (
-                lambda: dynamics.learning_rate_limit(problem()),
-                lambda: network_limit(problem(), 1),
-                lambda: dynamics.solve_problem(problem(), learning_rate="0.1x"),
-            )
         ),
     ],
 )
