@@ -15,7 +15,6 @@ from dynamics.problem.checks import check_switch
 from dynamics.report import figures
 from dynamics.report.figures import MEASURED, PREDICTED, REFERENCE, check_drawable, shades, small
 from dynamics.runs.storage import check_target, write_file
-from dynamics.runs.variables import axis_label
 from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figu
     right.loglog(all_times, loss, color=MEASURED, lw=1.6)
     (now,) = right.plot([], [], "o", color=PREDICTED, ms=7, clip_on=False)
     right.set(xlim=(time[0], time[-1]), ylim=(max(0.5 * loss.min(), LOWEST * loss.max()), 2.0 * loss.max()))
-    figures.finish_panel(right, axis_label("time"), axis_label("loss"))
+    figures.finish_panel(right, "time", "loss")
     title = left.set_title(" ", fontsize=small(left, 1.0))
     paths, losses = squares @ corners, np.interp(np.log(time), np.log(all_times), loss)
 

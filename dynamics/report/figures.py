@@ -14,6 +14,7 @@ from weakref import WeakSet
 import numpy as np
 
 from dynamics.problem.checks import check_choice
+from dynamics.runs.variables import axis_label
 from hermite.text.messages import require, shown, with_error
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import Formatter
 
     from hermite.arrays import Array
 
@@ -66,13 +66,6 @@ class Style(NamedTuple):
     stroke: float
     #: Settings of matplotlib that `COMMON` lacks.
     settings: Mapping[str, Any]
-
-    def size(self, on_screen: tuple[float, float]) -> tuple[float, float]:
-        """Return the inches of a figure; its height shrinks less than its width, because its letters do."""
-        if self.widths is None:
-            return on_screen
-        width = self.widths[on_screen[0] > ONE_COLUMN]
-        return width, on_screen[1] * (width / on_screen[0]) ** 0.7
 
 
 #: Settings of all styles; fonts are embedded as Type 42 in PDF and as paths in SVG, whose names the salt repeats.
@@ -133,7 +126,7 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
 @cache
 def _figure_class() -> type[Figure]:
     """Return the class of figures that are written in the style in which they were made."""
-    from matplotlib.artist import Artist
+    from matplotlib.artist import Artist, getp, setp
     from matplotlib.figure import Figure
 
     class StyledFigure(Figure):
@@ -151,13 +144,10 @@ def _figure_class() -> type[Figure]:
         def draw(self, renderer: Any) -> None:
             """Draw the figure, with lines and markers in the sizes of its style; see `Figure.draw`."""
             stroke = STYLES[self.style].stroke
-            legends = filter(None, (ax.get_legend() for ax in self.axes))
-            owners = [*(ax.get_lines() for ax in self.axes), *(legend.get_lines() for legend in legends)]
-            new = [line for lines in owners for line in lines if line not in self.drawn]
-            for line in new if stroke != 1.0 else ():
-                line.set_linewidth(stroke * line.get_linewidth())
-                line.set_markersize(stroke * line.get_markersize())
-                line.set_markeredgewidth(stroke * line.get_markeredgewidth())
+            owners = [owner for ax in self.axes for owner in (ax, ax.get_legend()) if owner is not None]
+            for line in {line for owner in owners for line in owner.get_lines()} - set(self.drawn):
+                for name in ("linewidth", "markersize", "markeredgewidth"):
+                    setp(line, name, stroke * getp(line, name))
                 self.drawn.add(line)
             super().draw(renderer)
 
@@ -202,7 +192,10 @@ def shades(count: int, last: float = 0.92, *, first: float = 0.0) -> Array:
 
 def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown: bool = False) -> Figure:
     """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
-    inches = STYLES[_CURRENT.get()].size(size)
+    inches, widths = size, STYLES[_CURRENT.get()].widths
+    if widths is not None:
+        width = widths[size[0] > ONE_COLUMN]
+        inches = width, size[1] * (width / size[0]) ** 0.7  # letters shrink less than the width
     if not shown:
         return _figure_class()(figsize=inches, layout=layout)
     from matplotlib import pyplot
@@ -252,6 +245,12 @@ def axes_or_new(ax: Axes | None, style: str | None = None) -> Axes:
         return found
 
 
+def axes_for(dataset: object, ax: Axes | None, style: str | None, **variables: tuple[str, ...]) -> Axes:
+    """Return the given axes, or new ones in a style, for a dataset that `check_drawable` lets pass."""
+    check_drawable(dataset, **variables)
+    return axes_or_new(ax, style)
+
+
 def panels_or_new(
     panels: Any, count: int, size: tuple[float, float], *shape: int, style: str | None = None, **options: Any
 ) -> Any:
@@ -273,13 +272,12 @@ def given_panels(name: str, panels: object, count: int) -> Array:
     return several
 
 
-def check_drawable(dataset: object, **variables: tuple[str, ...]) -> None:
+def check_drawable(dataset: Any, **variables: tuple[str, ...]) -> None:
     """Raise one sentence unless it is an answer that has these variables with these dims."""
     import xarray as xr
 
-    if not isinstance(dataset, xr.Dataset):
-        msg = f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}."
-        raise TypeError(msg)
+    other = f"Argument `dataset` must be a Dataset, but is of type {type(dataset).__name__}."
+    require(isinstance(dataset, xr.Dataset), other, TypeError)
     for name, dims in variables.items():
         lead = f"Argument `dataset` must have the variable `{name}` for this figure"
         require(name in dataset, f"{lead}, but has not.")
@@ -296,8 +294,8 @@ def small(ax: Axes, part: float = SMALL) -> float:
 
 
 def finish_panel(ax: Axes, x: str, y: str, title: str = "", **legend: Any) -> None:
-    """Name the axes of a panel, label log axes, and show a legend if any curve has a name."""
-    ax.set(xlabel=x, ylabel=y)
+    """Label the axes of a panel, `x` and `y` as `axis_label` does, and its ticks; name the curves in a legend."""
+    ax.set(xlabel=axis_label(x), ylabel=axis_label(y))
     if title:
         ax.set_title(title, fontsize=small(ax, 1.0))
     log_ticks(ax)
@@ -318,30 +316,31 @@ def log_ticks(ax: Axes) -> None:
         places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < HALF_DECADE * low else (1.0, 2.0, 5.0) if short else (1.0,)
         narrow = high < NARROW_AXIS * low
         axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=5 if many else None))
-        axis.set_major_formatter(_log_formatter())
+        axis.set_major_formatter(_log_formatter()(lambda value, _position: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
         if narrow or high > LONG_AXIS * low:
             axis.set_minor_locator(NullLocator())
 
 
-def _log_formatter() -> Formatter:
+@cache
+def _log_formatter() -> Any:
+    """Return the class of what writes plain numbers where all of an axis are short, else powers of ten."""
     from matplotlib.ticker import FuncFormatter
 
     class LogFormatter(FuncFormatter):
-        """Plain numbers where all of an axis are short, else powers of ten."""
+        """Texts of one kind on a log axis."""
 
         def format_ticks(self, values: Any) -> list[str]:
             """Return one text per tick, all of one kind."""
-            low, high = PLAIN_NUMBERS
             axis: Any = self.axis
-            ends = sorted(axis.get_view_interval())
-            seen = [value for value in values if ends[0] <= value <= ends[1]]
-            if not all(low <= value < high for value in seen):
+            low, high = sorted(axis.get_view_interval())
+            seen = [value for value in values if low <= value <= high]
+            if not all(PLAIN_NUMBERS[0] <= value < PLAIN_NUMBERS[1] for value in seen):
                 return [_power_of_ten(value) if value > 0.0 else "" for value in values]
             digits = next(n for n in range(1, 18) if len({f"{value:.{n}g}" for value in seen}) == len(seen))
             return [f"{value:.{max(digits, 4)}g}" for value in values]
 
-    return LogFormatter(lambda value, _position: f"{value:g}")
+    return LogFormatter
 
 
 def _power_of_ten(value: float) -> str:
@@ -430,6 +429,18 @@ def mean_band(runs: Array, axis: int = 0) -> tuple[Array, Array]:
     """Return the mean over an axis of runs, and two standard errors of it; 0 for one run."""
     error = runs.std(axis=axis) / np.sqrt(max(runs.shape[axis] - 1, 1))
     return runs.mean(axis=axis), BAND * error
+
+
+def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: Any, alpha: float = 0.2, **line: Any) -> None:
+    """Draw a curve with a band around it, of the curve and the ends of the band."""
+    middle, low, high = curves
+    ax.plot(x, middle, color=colour, **line)
+    ax.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
+
+
+def draw_diagonal(ax: Axes, ends: Any) -> None:
+    """Draw the line of equality between two values."""
+    ax.plot(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=0)
 
 
 def log_band(runs: Array) -> tuple[Array, Array, Array]:

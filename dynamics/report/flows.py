@@ -11,10 +11,9 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.problem.checks import check_choice, check_switch, checked_integer
 from dynamics.report import elements, figures
-from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE, axes_or_new, finish_panel
+from dynamics.report.figures import BAND, IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel
 from dynamics.report.findings import Drawing, Findings, Table, drawing_of, renamed, rows_of, run_findings
 from dynamics.runs.dataset import stored_exponents
-from dynamics.runs.variables import axis_label
 from dynamics.solve.learning_steps import is_drawn
 from dynamics.solve.overlaps import GRAM_WARNING
 from dynamics.theory.fits import FEWEST_POINTS, default_window, fit_power_law
@@ -22,7 +21,7 @@ from dynamics.theory.learning_rates import learning_rate_limit, resolved_rate
 from hermite.text.messages import require, with_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -130,8 +129,7 @@ def flow_findings(dataset: xr.Dataset) -> Findings:
 
 def finite_part(values: Array) -> Array:
     """Return the values that are finite: of a history those that were saved before the run ended."""
-    found: Array = values[np.isfinite(values)]
-    return found
+    return np.asarray(values[np.isfinite(values)])
 
 
 def run_values(dataset: xr.Dataset, **found: Any) -> dict[str, Any]:
@@ -185,8 +183,7 @@ def told_directions(values: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _order_of_learning(dataset: xr.Dataset, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return sentences on directions that are learned before they emerge, or emerge at −θ without being learned."""
     found, share = [], dataset.attrs.get("far_side_share")
-    early = [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]
-    if early:
+    if early := [row["direction"] for row in rows if row["learned_time"] < row["emergence_time"]]:
         found.append(
             f"Learned before emerged: direction {', '.join(map(str, early))}. Neurons that point only partly along it "
             "carry half of its weight together before one of them has squared overlap 1/2; there the loss and the "
@@ -259,10 +256,8 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
 
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
-    attrs, found = dataset.attrs, []
-    count = dataset.sizes["direction"]
-    late = count - _finite(dataset, "emergence_time")
-    if late:
+    attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
+    if late := count - _finite(dataset, "emergence_time"):
         found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
     if rate > limit:
@@ -279,11 +274,9 @@ def numerical_errors(dataset: xr.Dataset, times: str = "emergence_time") -> list
     """Return sentences on known errors of the loss and of some times, by integration and by a cut series."""
     of_time = f"of {'an emergence' if times == 'emergence_time' else 'a learned'} time, relative,"
     sentences = []
+    numerical = "Largest estimated numerical error", f" at rtol = {dataset.attrs.get('rtol', np.nan):g}."
     cutting = "Largest estimated error by cutting the series of the link", ", beside that of integration."
-    for kind, lead, end in (
-        ("error", "Largest estimated numerical error", f" at rtol = {dataset.attrs.get('rtol', np.nan):g}."),
-        ("truncation_error", *cutting),
-    ):
+    for kind, (lead, end) in {"error": numerical, "truncation_error": cutting}.items():
         found = []
         for name, what in (("loss", "of the loss"), (times, of_time)):
             error = dataset[f"{name}_{kind}"].values if f"{name}_{kind}" in dataset else np.empty(0)
@@ -361,12 +354,11 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
     laws = stored_exponents(dataset)
     time, loss = dataset["time"].values, dataset["loss"].values
     found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, _predicted_loss(dataset))]
-    emerged = dataset["emergence_time"].values
-    seen = np.isfinite(emerged) & (emerged > 0)
-    if seen.sum() >= FEWEST_TIMES and np.isfinite(laws.emergence_time_direction):
-        p = dataset["direction"].values[seen].astype(float)
-        asymptotic = laws.emergence_time_direction
-        found.append(_law("T_p ~ p^x", p, emerged[seen], (float(p[0]), float(p[-1])), asymptotic, None))
+    emerged, asymptotic = dataset["emergence_time"].values, laws.emergence_time_direction
+    p = dataset["direction"].values[np.isfinite(emerged) & (emerged > 0)].astype(float)
+    if p.size >= FEWEST_TIMES and np.isfinite(asymptotic):
+        times = dataset["emergence_time"].sel(direction=p).values
+        found.append(_law("T_p ~ p^x", p, times, (float(p[0]), float(p[-1])), asymptotic, None))
     return found
 
 
@@ -377,8 +369,7 @@ def _law(
     good = np.isfinite(y) & (y > 0) & (x > 0)
     fit = fit_power_law(x[good], y[good], window=window)
     finite_size, expected = None, ""
-    if predicted is not None:
-        good &= predicted > 0
+    good &= predicted is not None and predicted > 0
     # The sum formula may have fallen to 0, or end, before the window.
     if predicted is not None and np.count_nonzero(good & (x >= window[0]) & (x <= window[1])) >= FEWEST_POINTS:
         finite_size = fit_power_law(x[good], predicted[good], window=window).exponent
@@ -428,10 +419,10 @@ def samples_in_words(dataset: xr.Dataset) -> list[str]:
         return ["Flow time is learning rate times steps of SGD."]
     count, rate = one
     found = [f"Flow time in samples of SGD: t = 1 is {count_text(count)} at {rate}."]
-    late = [time for time in dataset["emergence_time"].values.tolist() if 0.0 < time < math.inf]
-    if late:
-        found.append(f"The last emergence, t = {max(late):.5g}, is after {count_text(count * max(late))} samples.")
-    if late and is_drawn(Problem.from_dataset(dataset)):
+    last = max((time for time in dataset["emergence_time"].values.tolist() if time < math.inf), default=0.0)
+    if last > 0.0:
+        found.append(f"The last emergence, t = {last:.5g}, is after {count_text(count * last)} samples.")
+    if last > 0.0 and is_drawn(Problem.from_dataset(dataset)):
         found.append(
             "These are times without noise. Noise of samples may multiply them: `dynamics.learning_steps`, or the "
             "option --learning-steps, gives the interval of 95 % of runs for a direction."
@@ -491,8 +482,7 @@ def plot_loss(
     check_switch("fit", fit)
     figures.check_drawable(dataset, loss=("time",))
     scale = _scale_of_axis(dataset, x, learning_rate, batch_size)
-    name, symbol = AXES_OF_LOSS[x]
-    ax = axes_or_new(ax, style)
+    (name, symbol), ax = AXES_OF_LOSS[x], figures.axes_or_new(ax, style)
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
@@ -509,7 +499,7 @@ def plot_loss(
     positive = np.concatenate([curve[curve > 0] for curve in drawn])
     if positive.size:
         ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())
-    finish_panel(ax, axis_label(name), axis_label("loss"))
+    finish_panel(ax, name, "loss")
     return ax
 
 
@@ -520,10 +510,8 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
     for name, value in given.items():
         require(x != "time" or value is None, f"Argument `{name}` must be None where `x` is 'time', but is {value}.")
         own = dataset.attrs.get(name)
-        require(
-            value is None or own is None or value == own,
-            f"Argument `{name}` must be that of the answer, {own}, but is {value}.",
-        )
+        other = f"Argument `{name}` must be that of the answer, {own}, but is {value}."
+        require(value is None or own is None or value == own, other)
         given[name] = own if value is None else value
     if x == "time":
         return 1.0
@@ -532,21 +520,17 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
     if rate is None:
         msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
         raise TypeError(msg)
-    steps = 1.0 / rate
-    return steps if x == "steps" else size * steps
+    return (1 if x == "steps" else size) / rate
 
 
 def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.bool_]) -> list[Array]:
     """Draw the parts of the loss of each degree that f* has, and return them."""
-    if "degree_loss" not in dataset:
-        return []
-    parts, told = [], {row["degree"] for row in degree_rows(dataset)}
-    for degree, values in zip(dataset["degree"].values.tolist(), dataset["degree_loss"].values.T, strict=True):
-        if DEGREE_NAMES[degree] in told:
-            (colour, line), part = DEGREE_LINES[degree], values[shown]
-            style: dict[str, Any] = {"color": colour, "ls": line, "lw": 1.2}
-            ax.loglog(time[shown], np.maximum(part, 1e-300), **style, label=f"degree {DEGREE_NAMES[degree]}")
-            parts.append(part)
+    parts = []
+    for name in [row["degree"] for row in degree_rows(dataset)]:
+        degree = next(key for key, value in DEGREE_NAMES.items() if value == name)
+        parts.append(dataset["degree_loss"].sel(degree=degree).values[shown])
+        colour, line = DEGREE_LINES[degree]
+        ax.loglog(time[shown], np.maximum(parts[-1], 1e-300), color=colour, ls=line, lw=1.2, label=f"degree {name}")
     return parts
 
 
@@ -555,11 +539,10 @@ def draw_fit(ax: Axes, fit: PowerLawFit, asymptotic: float, limit: str, symbol: 
 
     `symbol` is that of the axis.
     """
-    span, x = np.array(fit.window), fit.exponent
+    span, x, middle = np.array(fit.window), fit.exponent, np.sqrt(np.prod(fit.window))
     label = f"fit: {figures.power(symbol, x, fit.standard_error)}"
     ax.loglog(span, fit.prefactor * span**x, "k--", lw=1.2, label=label)
     if np.isfinite(asymptotic):
-        middle = np.sqrt(span[0] * span[1])
         line = 2.5 * fit.prefactor * middle**x * (span / middle) ** asymptotic
         ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {figures.power(symbol, asymptotic)}")
 
@@ -575,16 +558,14 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
     figures.check_drawable(dataset, predicted_emergence_time=("direction",))
-    squared = elements.squared_overlap(dataset)
-    ax = axes_or_new(ax, style)
+    squared, ax = elements.squared_overlap(dataset), figures.axes_or_new(ax, style)
     ax.set_ylim(-0.08, 1.05)
     names, predicted = range(1, squared.shape[1] + 1), dataset["predicted_emergence_time"].values
     figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
-    time = f"{axis_label('time')} (ticks: predicted)"
-    starts_low = np.nanmax(squared[0], initial=0.0) < LOW_START
-    place = "center left" if starts_low else "lower right"  # where there are no curves
-    finish_panel(ax, time, axis_label("largest_squared_overlap"), loc=place)
+    # Where no curves are: at the left, unless many begin high.
+    place = "center left" if np.nanmax(squared[0], initial=0.0) < LOW_START else "lower right"
+    finish_panel(ax, "predicted_ticks", "largest_squared_overlap", loc=place)
     return ax
 
 
@@ -595,8 +576,7 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
     names = ("predicted_emergence_time", "leading_order_time", "emergence_time")
-    figures.check_drawable(dataset, **dict.fromkeys(names, ("direction",)))
-    ax = axes_or_new(ax, style)
+    ax = figures.axes_for(dataset, ax, style, **dict.fromkeys(names, ("direction",)))
     exact, leading, measured = (dataset[name].values for name in names)
     both = _has_both_times(dataset)
     if not both.any():
@@ -612,26 +592,24 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
         bars: dict[str, Any] = {"fmt": "none", "color": MEASURED, "capsize": 2}
         ax.errorbar(exact[seen], measured[seen], yerr=BAND * errors[seen], **bars)
     times = np.concatenate([exact[points], measured[points]])
-    ends = np.array([0.7 * times.min(), 1.4 * times.max()])
-    ax.loglog(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=1)
-    late = np.isfinite(exact) & ~np.isfinite(measured)
-    end = float(dataset["time"].values[-1])
-    if late.any():
-        ax.loglog(exact[late], np.full(late.sum(), end), "^", color=PREDICTED, ms=6, label="not emerged by the end")
-    time = axis_label("emergence_time")
-    finish_panel(ax, f"predicted {time}", f"measured {time}")
+    figures.draw_diagonal(ax, [0.7 * times.min(), 1.4 * times.max()])
+    late = exact[np.isfinite(exact) & ~np.isfinite(measured)]
+    if late.size:
+        ends = np.full(late.size, dataset["time"].values[-1])
+        ax.loglog(late, ends, "^", color=PREDICTED, ms=6, label="not emerged by the end")
+    finish_panel(ax, "predicted_emergence_axis", "measured_emergence_axis")
     return ax
 
 
 def summary_figure(dataset: xr.Dataset) -> Figure:
     """Return one figure with overlaps, loss and emergence times."""
-    plots: list[Callable[[xr.Dataset, Axes], Axes]] = [plot_loss]
-    if any(name in dataset for name in elements.OVERLAPS.variables):
-        plots.insert(0, plot_emergence)
-    if _has_both_times(dataset).any():
-        plots.append(plot_emergence_times)
-    figure, one = figures.row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2)), samples_of_one(dataset)
-    if one is not None:
+    plots = [
+        *([plot_emergence] if any(name in dataset for name in elements.OVERLAPS.variables) else []),
+        plot_loss,
+        *([plot_emergence_times] if _has_both_times(dataset).any() else []),
+    ]
+    figure = figures.row_of(dataset, plots, (13.0 if len(plots) > 1 else 6.8, 4.2))
+    if (one := samples_of_one(dataset)) is not None:
         meaning = f"flow time $t = 1$ is {count_text(one[0])} samples of SGD at {one[1]}"
         figure.suptitle(f"{figures.headline(dataset)}\n{meaning}", fontsize="medium")
     return figure
@@ -639,14 +617,11 @@ def summary_figure(dataset: xr.Dataset) -> Figure:
 
 def _has_both_times(dataset: xr.Dataset) -> Array:
     """Return whether directions have a predicted and a measured emergence time, both after the start."""
-    exact, measured = dataset["predicted_emergence_time"].values, dataset["emergence_time"].values
-    both: Array = np.isfinite(exact) & np.isfinite(measured) & (exact > 0) & (measured > 0)
-    return both
+    times = np.array([dataset["predicted_emergence_time"].values, dataset["emergence_time"].values])
+    return np.asarray((np.isfinite(times) & (times > 0)).all(axis=0))
 
 
 def _predicted_loss(dataset: xr.Dataset) -> Array | None:
     """Return the sum-formula loss of a result, or None if it has none."""
-    if "predicted_loss" not in dataset:
-        return None
-    loss: Array = dataset["predicted_loss"].values
-    return loss if np.isfinite(loss).all() else None
+    loss = dataset["predicted_loss"].values if "predicted_loss" in dataset else None
+    return None if loss is None or not np.isfinite(loss).all() else loss

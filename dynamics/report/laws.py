@@ -10,7 +10,6 @@ import numpy as np
 from dynamics.report import figures
 from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, StudyFigure, finish_panel, formula, power
 from dynamics.report.findings import Drawing, Findings, Table, records, rows_of, run_findings, study_findings
-from dynamics.runs.variables import axis_label
 from hermite.text.messages import with_error
 
 if TYPE_CHECKING:
@@ -28,24 +27,22 @@ if TYPE_CHECKING:
 #: Sources of an exponent, each with the height, style and colour of its slope; the sum formula is drawn as a curve.
 SLOPES = (
     ("fit", 1.0, "--", "k"),
-    ("sum formula", None, "-", PREDICTED),
+    ("sum formula", np.nan, "-", PREDICTED),
     ("ideal sum", 0.55, "-.", IDEAL),
     ("asymptotic", 0.4, ":", REFERENCE),
 )
 #: Number of points above which they are drawn as a curve.
 MOST_POINTS = 40
-TIME, SAMPLES, WIDTH, COMPUTE, LOSS = map(axis_label, ("time", "samples", "width", "compute", "law_loss"))
-EMERGENCE = axis_label("emergence_time")
-#: Law -> itself typeset, and the labels of x and y.
+#: Law -> itself typeset, and the labels of x and y, or their names in the table of labels.
 LAWS = {
-    "loss-time": (r"$L \propto t^x$", TIME, LOSS),
-    "loss-samples": (r"$L \propto n^x$, fixed step", f"{SAMPLES}, fixed step", LOSS),
-    "loss-samples-tuned": (r"$L \propto n^x$, tuned step", f"{SAMPLES}, step tuned to the last direction", LOSS),
-    "loss-width": (r"$L \propto m^x$", WIDTH, axis_label("final_loss")),
-    "loss-compute": (r"$L \propto$ compute$^x$", COMPUTE, axis_label("least_loss")),
-    "width-compute": (r"best $m \propto$ compute$^x$", COMPUTE, axis_label("best_width")),
-    "time-direction": (r"$T_p \propto p^x$", axis_label("direction"), f"{EMERGENCE} $T_p$"),
-    "time-dimension": (r"$T \propto d^x$", axis_label("dimension"), f"mean {EMERGENCE}"),
+    "loss-time": (r"$L \propto t^x$", "time", "law_loss"),
+    "loss-samples": (r"$L \propto n^x$, fixed step", "fixed_step_samples", "law_loss"),
+    "loss-samples-tuned": (r"$L \propto n^x$, tuned step", "tuned_step_samples", "law_loss"),
+    "loss-width": (r"$L \propto m^x$", "width", "final_loss"),
+    "loss-compute": (r"$L \propto$ compute$^x$", "compute", "least_loss"),
+    "width-compute": (r"best $m \propto$ compute$^x$", "compute", "best_width"),
+    "time-direction": (r"$T_p \propto p^x$", "direction", "time_of_direction"),
+    "time-dimension": (r"$T \propto d^x$", "dimension", "mean_emergence_time"),
 }
 
 
@@ -54,11 +51,9 @@ def law_findings(dataset: xr.Dataset) -> Findings | None:
     answer = dataset.attrs["answer"]
     if answer == "transfer" and "edge" not in dataset.attrs:
         return None
-    find = {"finite-size": _finite_size, "transfer": transfer_values}.get(answer, _laws)
-    summary, sentences = find(dataset)
+    summary, sentences = {"finite-size": _finite_size, "transfer": transfer_values}.get(answer, _laws)(dataset)
     if answer == "transfer":
-        edge = f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width."
-        sentences.insert(0, edge)
+        sentences.insert(0, f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width.")
     return study_findings(dataset, summary, sentences, partial(plot_study, dataset))
 
 
@@ -104,10 +99,9 @@ def transfer_values(dataset: xr.Dataset) -> Found:
     columns = {"width": "width", "best_rate": "best_rate", "best_loss": "best_loss", "gap": "loss_gap"}
     columns |= {"drift": "rate_drift", "error": "best_rate_error", "gap_error": "loss_gap_error"}
     columns |= {"drift_error": "rate_drift_error", "cost": "transfer_cost", "cost_error": "transfer_cost_error"}
-    numbers = ("gap_exponent", "drift_exponent", "excess")
+    numbers, verdict = ("gap_exponent", "drift_exponent", "excess"), dataset.attrs["verdict"]
     every = (*numbers, *(f"{name}_error" for name in numbers), "cost_share")
     found = {name: float(dataset.attrs[name]) for name in every}
-    verdict = dataset.attrs["verdict"]
     x, y, excess = (with_error(found[name], found[f"{name}_error"]) for name in numbers)
     meaning = {
         "fast": "the best step of a narrow network costs nothing beside its width",
@@ -123,8 +117,8 @@ def transfer_values(dataset: xr.Dataset) -> Found:
         "Gap (of the loss) and drift: against the largest width; cost: of its best step here; errors: bootstrap over "
         "runs (that of the best step is relative).",
     ]
-    points = rows_of(dataset, columns)
-    return {"points": points, **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}, sentences
+    values = {"points": rows_of(dataset, columns), **found, "edge": dataset.attrs.get("edge"), "verdict": verdict}
+    return values, sentences
 
 
 def law_formula(name: str, *, typeset: bool) -> str:
@@ -161,8 +155,7 @@ def _draw_laws(dataset: xr.Dataset, panels: Array) -> None:
 
 def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     """Draw the points of all starts, the sum formula, the fit, and the asymptotic slope."""
-    x = law["abscissa"].values
-    runs = law["ordinate"].sel(curve="measured").values
+    x, runs = law["abscissa"].values, law["ordinate"].sel(curve="measured").values
     measured, sums = (figures.log_band(law["ordinate"].sel(curve=curve).values)[0] for curve in law["curve"].values)
     ax.loglog(x, sums, "-", color=PREDICTED, lw=1.2, zorder=1)
     _draw_mean(ax, x, runs, MEASURED)
@@ -171,20 +164,15 @@ def _draw_law(law: xr.Dataset, name: str, ax: Axes) -> None:
     span = np.clip(span, known.min(), known.max()) if known.size else span
     middle = np.exp(np.log(span).mean())
     height, lowest = float(law["prefactor"].values[0]) * middle ** exponent[0], np.inf
-    # Slopes are drawn apart from each other, so that each can be seen.
-    for at, (source, shift, style, colour) in enumerate(SLOPES):
-        label = f"{source}: {formula(exponent[at], error[at])}"
-        if not np.isfinite(exponent[at]):
-            continue
-        if shift is None:
-            ax.plot([], [], style, color=colour, lw=1.2, label=label)
-        else:
-            slope = shift * height * (span / middle) ** exponent[at]
-            ax.loglog(span, slope, style, color=colour, lw=1.3, label=label)
-            lowest = min(lowest, slope.min())
+    # Slopes are drawn apart from each other, so that each can be seen; that of the sum formula is named alone.
+    for x_of, error_of, (source, shift, style, colour) in zip(exponent, error, SLOPES, strict=True):
+        if np.isfinite(x_of):
+            slope = shift * height * (span / middle) ** x_of
+            ax.loglog(span, slope, style, color=colour, lw=1.3, label=f"{source}: {formula(x_of, error_of)}")
+            lowest = np.fmin(lowest, slope.min())
     *_, abscissa, ordinate = LAWS[name.partition(",")[0]]
     shown = measured[np.isfinite(measured) & (measured > 0.0)]
-    if shown.size and ordinate.startswith(("loss", "least")):
+    if shown.size and ordinate.endswith("loss"):
         # Points long after the window would hide the law.
         floor = height * (span[1] / middle) ** exponent[0] if np.isfinite(height) else 0.02 * shown.max()
         ax.set_ylim(0.8 * min(max(shown.min(), 0.05 * floor), lowest), 2.0 * shown.max())
@@ -196,9 +184,8 @@ def _draw_mean(ax: Axes, x: Array, runs: Array, colour: str, **style: Any) -> No
     mean, low, high = figures.log_band(runs)
     if np.isfinite(x).sum() <= MOST_POINTS:
         ax.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="o", color=colour, ms=3.5, capsize=2, **style)
-        return
-    ax.plot(x, mean, "-", color=colour, lw=1.6, zorder=2, **style)
-    ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
+    else:
+        figures.draw_band(ax, x, (mean, low, high), colour, lw=1.6, zorder=2, **style)
 
 
 def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
@@ -218,7 +205,7 @@ def _draw_finite_size(dataset: xr.Dataset, panels: Array) -> None:
             ax.axhline(law[0], color=REFERENCE, ls=":", lw=1.4, label=f"asymptotic {formula(law[0])}")
             ax.axhspan(0.98 * law[0], 1.02 * law[0], color=REFERENCE, alpha=0.15, lw=0.0, label="within 2 %")
         ax.set_xscale("log")
-        finish_panel(ax, axis_label("num_directions"), axis_label("time_exponent"), rf"$\beta = {beta:g}$")
+        finish_panel(ax, "num_directions", "time_exponent", rf"$\beta = {beta:g}$")
 
 
 def _routes(dataset: xr.Dataset) -> list[tuple[str, str]]:
@@ -234,7 +221,7 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
         _draw_widths(dataset, route, ax)
         _draw_law_lines(dataset.sel(law=law), ax)
         title = rf"{route}, $\eta = {dataset.attrs['learning_rate']:g}$"
-        finish_panel(ax, COMPUTE, LOSS, title, loc="lower left")
+        finish_panel(ax, "compute", "law_loss", title, loc="lower left")
     for law, colour in (("width-compute", MEASURED), ("width-compute, coupled", PREDICTED)):
         if law in names:
             one = dataset.sel(law=law)
@@ -245,7 +232,7 @@ def _draw_frontier(dataset: xr.Dataset, axes: Array) -> None:
             if np.isfinite(exponent[0]):
                 label = f"fit: {formula(exponent[0], error[0])}; asymptotic {formula(exponent[3])}"
                 last.loglog(span, fitted, "--", color=colour, lw=1.2, label=label)
-    finish_panel(last, COMPUTE, axis_label("best_width"), "best width: steps from one width to the next")
+    finish_panel(last, "compute", "best_width", "best width: steps from one width to the next")
 
 
 def _draw_widths(dataset: xr.Dataset, route: str, ax: Axes) -> None:
@@ -299,7 +286,7 @@ def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
         slope = 3.0 * fitted[0] * (span / span[0]) ** exponent[3]
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
     left.set(xscale="log", yscale="log")
-    finish_panel(left, axis_label("scaled_time"), axis_label("quadratic_loss"), "dashed: fits")
+    finish_panel(left, "scaled_time", "quadratic_loss", "dashed: fits")
     for name, ax in zip(others, panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)
 
@@ -327,7 +314,7 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
         loss_ax.loglog(float(one["best_rate"]) / scale, float(one["best_loss"]), "*", color=colour, ms=10)
     loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
     stars = "stars: best step; a run that blew up counts as loss 1"
-    finish_panel(loss_ax, f"step size / {unit_name}", axis_label("final_loss"), stars)
+    finish_panel(loss_ax, f"step size / {unit_name}", "final_loss", stars)
     best, error = dataset["best_rate"].values / scale, dataset["best_rate_error"].values
     bars = np.where(np.isfinite(error), best * error, 0.0)
     rate_ax.errorbar(widths, best, yerr=bars, fmt="o", color=MEASURED, capsize=3)
@@ -361,7 +348,7 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
 
 def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
     ax.set_xscale("log", base=2)
-    finish_panel(ax, WIDTH, y, title)
+    finish_panel(ax, "width", y, title)
     ax.set_xticks(widths, [f"{m:g}" for m in widths])
     ax.minorticks_off()
 
@@ -417,4 +404,4 @@ def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
     ax.set(xscale="log", ylim=(-0.03, 1.03))
     degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]
     title = f"estimator of degree {degree}, $T$ = {figures.plain_text(transform)}"
-    finish_panel(ax, SAMPLES, axis_label("overlap_squared"), title)
+    finish_panel(ax, "samples", "overlap_squared", title)

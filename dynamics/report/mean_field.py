@@ -166,8 +166,12 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     time, middle = dataset["time"].values, dataset["overlap_bin"].values
     density = dataset["overlap_density"].values
     top, step = float(density.max()), float(middle[1] - middle[0])
+    # Halfway between times in the logarithm; a single time is a tenth wide on each side.
+    inner = np.sqrt(time[1:] * time[:-1])
+    first, last = time[[0, -1]] ** 2 / (inner[[0, -1]] if inner.size else time[0] * np.array([1.1, 1.0 / 1.1]))
+    edges = np.concatenate([[first], inner, [last]])
     mesh = ax.pcolormesh(
-        _log_edges(time),
+        edges,
         np.append(middle - 0.5 * step, middle[-1] + 0.5 * step),
         np.maximum(density, FAINTEST * top).T,
         norm=LogNorm(FAINTEST * top, top),
@@ -182,14 +186,6 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     ax.set(xscale="log", xlim=(time[0], time[-1]), ylim=(-1.0, 1.0), ylabel=overlap)
     ax.figure.colorbar(mesh, ax=ax, label=axis_label("overlap_density"), pad=0.01)
     ax.legend(framealpha=0.85, fontsize=small(ax), loc="lower left")
-
-
-def _log_edges(time: Array) -> Array:
-    """Return edges between times, halfway in the logarithm."""
-    if time.size == 1:
-        return np.array([time[0] / 1.1, time[0] * 1.1])
-    inner = np.sqrt(time[1:] * time[:-1])
-    return np.concatenate([[time[0] ** 2 / inner[0]], inner, [time[-1] ** 2 / inner[-1]]])
 
 
 def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
@@ -208,7 +204,7 @@ def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
             style: dict[str, Any] = {"ha": "right", "va": "top"} if late else {"ha": "left", "va": "bottom"}
             style |= {"xytext": (-6, -3) if late else (6, 3), "textcoords": "offset points", "fontsize": small(ax)}
             ax.annotate(f"$t = {reached:.4g}$", (reached, level * scale), **style)
-    finish_panel(ax, axis_label("time"), axis_label("loss"), loc="lower left")
+    finish_panel(ax, "time", "loss", loc="lower left")
 
 
 def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
@@ -216,7 +212,7 @@ def _plot_distances(dataset: xr.Dataset, ax: Axes) -> None:
     for name, line, colour in zip(DISTANCES, ("-", "--", ":"), (MEASURED, PREDICTED, REFERENCE), strict=True):
         shown = (time > 0) & (dataset[name].values > 0)
         ax.loglog(time[shown], dataset[name].values[shown], color=colour, ls=line, lw=1.6, label=axis_label(name))
-    finish_panel(ax, axis_label("time"), axis_label("linearised_distance"))
+    finish_panel(ax, "time", "linearised_distance")
 
 
 # --- propagation of chaos ---------------------------------------------------------------------------------------------
@@ -241,7 +237,7 @@ def plot_chaos(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
         else:
             _draw_exponents(ax, shown)
         ax.set(xscale="log", xlim=shown["time"].values[[0, -1]])
-        finish_panel(ax, axis_label("time"), axis_label(name))
+        finish_panel(ax, "time", name)
         for reached in shown["loss_level_time"].values[-1:]:
             if np.isfinite(reached):
                 ax.axvline(reached, color=REFERENCE, lw=0.9, ls=":")
@@ -253,8 +249,8 @@ def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: f
     time = dataset["time"].values
     for width, colour in zip(dataset["width"].values, colours, strict=False):
         mean, error = figures.mean_band(dataset[name].sel(width=width).transpose("seed", "time").values)
-        ax.plot(time, mean, color=colour, lw=1.5, label=f"$m = {width}$")
-        ax.fill_between(time, mean - error, mean + error, color=colour, alpha=alpha, lw=0)
+        band = mean, mean - error, mean + error
+        figures.draw_band(ax, time, band, colour, alpha, lw=1.5, label=f"$m = {width}$")
 
 
 def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
@@ -265,8 +261,7 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
     ):
         exponent, error = dataset[f"{name}_exponent"].values, dataset[f"{name}_exponent_error"].values
         low, high = exponent - BAND * error, exponent + BAND * error
-        ax.plot(time, exponent, line, color=colour, lw=1.5, label=label)
-        ax.fill_between(time, low, high, color=colour, alpha=0.18, lw=0)
+        figures.draw_band(ax, time, (exponent, low, high), colour, 0.18, ls=line, lw=1.5, label=label)
         lowest = float(np.nanmin(low, initial=lowest))
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
     ax.set_ylim(max(lowest, LOWEST_EXPONENT), USUAL_EXPONENTS[1])
@@ -287,11 +282,11 @@ def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: st
     for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
         _draw_teacher(ax, law, network)
         ax.set_title(title, fontsize=small(ax, 1.0))
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    spare = list(panels.flat[len(answers) :])
+    spare = panels.flat[len(answers) :]
     for ax in spare:
         ax.set_axis_off()
-    (spare[0] if spare else panels[0, 0]).legend(handles, labels, frameon=False, loc="center left", fontsize="medium")
+    named, legend = panels[0, 0].get_legend_handles_labels(), spare[0] if spare.size else panels[0, 0]
+    legend.legend(*named, frameon=False, loc="center left", fontsize="medium")
     for ax in panels[:, 0]:
         ax.set_ylabel(axis_label("teacher_share"))
     figure.savefig(path, dpi=130)
@@ -323,13 +318,13 @@ def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | o
 
 
 def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
-    shares = _shares(law), _shares(network)
     coefficients = Problem.from_dataset(law).teacher.coefficients
-    for p, (colour, weight) in enumerate(zip(shades(len(coefficients), 0.85), coefficients, strict=True), start=1):
-        ax.plot(law["time"].values, shares[0][:, p - 1], color=colour, lw=1.8, label=f"$a_{p} = {weight:g}$")
-        ax.plot(network["time"].values, shares[1][:, p - 1], "--", color=colour, lw=1.1)
+    curves = zip(shades(coefficients.size, 0.85), coefficients, _shares(law).T, _shares(network).T, strict=True)
+    for p, (colour, weight, wide, narrow) in enumerate(curves, start=1):
+        ax.plot(law["time"].values, wide, color=colour, lw=1.8, label=f"$a_{p} = {weight:g}$")
+        ax.plot(network["time"].values, narrow, "--", color=colour, lw=1.1)
     ax.set_ylim(0.0, None)
-    finish_panel(ax, "", axis_label("end_share"), loc="upper left", title="dashed: finite width")
+    finish_panel(ax, "", "end_share", loc="upper left", title="dashed: finite width")
 
 
 def _shares(flow: xr.Dataset) -> Array:
@@ -341,9 +336,8 @@ def _shares(flow: xr.Dataset) -> Array:
 
 def _draw_teacher(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
     scale, shares, time = law.attrs["teacher_loss"], _shares(law), law["time"].values
-    for p in range(shares.shape[1]):
-        label = "mass learned, per direction" if p == 0 else None
-        ax.plot(time, np.maximum(shares[:, p], LOWEST), color=REFERENCE, lw=0.8, label=label)
+    labels = ["mass learned, per direction", *[None] * (shares.shape[1] - 1)]
+    ax.plot(time, np.maximum(shares, LOWEST), color=REFERENCE, lw=0.8, label=labels)
     # The floor is never 0 on a log axis.
     floor = max(law.attrs["loss_floor"] / scale, LOWEST / 10.0)
     ax.axhline(floor, color=PREDICTED, lw=0.9, ls=":", label="beyond the student's link")

@@ -12,17 +12,15 @@ import numpy as np
 from dynamics.problem import Problem
 from dynamics.report import elements, figures, flows
 from dynamics.report.elements import PREDICTED_AT
-from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, axes_or_new, finish_panel, row_of
+from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, finish_panel, row_of
 from dynamics.report.findings import Findings, Table, drawing_of, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE, degree_rows, degree_table, draw_fit, finite_part, plot_loss
-from dynamics.runs.variables import axis_label
 from dynamics.theory.fits import FEWEST_POINTS, fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
@@ -83,9 +81,12 @@ def network_findings(dataset: xr.Dataset) -> Findings:
     parts = {"components": rows, "directions": axes}
     values = flows.run_values(dataset, teacher_loss=float(attrs["teacher_loss"]), leap=attrs.get("leap"), **parts)
     values |= {"scaling_notes": "", "degrees": degree_rows(dataset)}
-    loss, along = "Loss against flow time.", "Largest squared overlap of a neuron with each axis of the teacher."
-    plots: dict[Any, str] = {plot_axes: along, partial(plot_loss, fit=False): loss}
-    drawings = [drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()]
+    told = "Components of the network over those of the teacher; dotted, the level at which they count as learned."
+    plots: dict[Any, str] = {
+        **({plot_components: told} if rows else {}),
+        plot_axes: "Largest squared overlap of a neuron with each axis of the teacher.",
+        partial(plot_loss, fit=False): "Loss against flow time.",
+    }
     table = Table(
         caption="Axes of the teacher",
         rows=renamed(axes, {"axis": "direction", "emerged": "emergence_time"}),
@@ -97,8 +98,6 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         times, done, what = "component_learned_time", "learned", "components"
         late = [row["name"] for row in rows if not np.isfinite(row[times])]
         lead = f"Not learned by the end: {', '.join(late)}. Their"
-        caption = "Components of the network over those of the teacher; dotted, the level at which they count as "
-        drawings.insert(0, drawing_of(plot_components, dataset, caption=f"{caption}learned."))
         first = Table(
             caption="Components of the teacher in the order of learning",
             rows=renamed(rows, COMPONENT_COLUMNS),
@@ -124,11 +123,11 @@ def network_findings(dataset: xr.Dataset) -> Findings:
         cautions=[f"{lead} times are unknown (censored)."] if late else [],
         sentences=[outcome, *flows.numerical_errors(dataset, times)],
         tables=tables,
-        drawings=drawings,
+        drawings=[drawing_of(plot, dataset, caption=caption) for plot, caption in plots.items()],
         chart=elements.history_chart(dataset, facts, history, PREDICTED_AT),
         remarks=flows.remarks(values),
         values=values,
-        overview=partial(_network_figure, dataset),
+        overview=partial(row_of, dataset, list(plots), (4.4 * len(plots), 4.2)),
         go_on=RESUME_SOLVE,
     )
 
@@ -155,15 +154,14 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
     teacher, or ValueError is raised. `ax` are the axes, by default new ones in a `style` (see `figure_style`); they
     are returned.
     """
-    figures.check_drawable(dataset, component=("time", "component_name"), teacher_component=("component_name",))
-    ax = axes_or_new(ax, style)
-    predicted = dataset["predicted_component_time"].values
+    needs = {"component": ("time", "component_name"), "teacher_component": ("component_name",)}
+    ax, predicted = figures.axes_for(dataset, ax, style, **needs), dataset["predicted_component_time"].values
     names = [figures.component_formula(name) for name in dataset["component_name"].values.tolist()]
     figures.draw_histories(ax, dataset["time"].values, elements.component_ratio(dataset), ("", names), predicted)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(LEARNED, color=REFERENCE, lw=0.8, ls=":")
-    ticks = " (ticks: predicted)" if np.isfinite(predicted).any() else ""
-    finish_panel(ax, f"{axis_label('time')}{ticks}", axis_label("component_share"), loc="center left")
+    time = "predicted_ticks" if np.isfinite(predicted).any() else "time"
+    finish_panel(ax, time, "component_share", loc="center left")
     return ax
 
 
@@ -173,20 +171,12 @@ def plot_axes(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None 
     The answer is of `solve_network`, or ValueError is raised.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
-    figures.check_drawable(dataset, emergence_time=("direction",))
-    ax = axes_or_new(ax, style)
+    ax = figures.axes_for(dataset, ax, style, emergence_time=("direction",))
     names = [f"$x_{{{a}}}$" for a in dataset["direction"].values.tolist()]
     ax.set_ylim(-0.05, 1.05)
     figures.draw_histories(ax, dataset["time"].values, elements.squared_axis_overlap(dataset), ("", names))
-    finish_panel(ax, axis_label("time"), axis_label("axis_overlap"), loc="center left")
+    finish_panel(ax, "time", "axis_overlap", loc="center left")
     return ax
-
-
-def _network_figure(dataset: xr.Dataset) -> Figure:
-    plots: list[Any] = [plot_axes, partial(plot_loss, fit=False)]
-    if "component" in dataset:
-        plots.insert(0, plot_components)
-    return row_of(dataset, plots, (4.4 * len(plots), 4.2))
 
 
 # --- quadratic networks -----------------------------------------------------------------------------------------------
@@ -311,7 +301,7 @@ def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
         draw_fit(ax, fit, asymptotic, "asymptotic")
     if loss.size:
         ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
-    finish_panel(ax, axis_label("time"), axis_label("quadratic_loss"))
+    finish_panel(ax, "time", "quadratic_loss")
 
 
 def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
@@ -321,7 +311,7 @@ def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
         both = np.isfinite(measured) & np.isfinite(predicted) & (measured > 0.0) & (predicted > 0.0)
         label = name.replace("_time", "")
         ax.loglog(predicted[both], measured[both], marker, mfc="none", color=colour, ms=5, label=label)
-    ends = np.array(ax.get_xlim())
-    ax.loglog(ends, ends, "-", color=REFERENCE, lw=0.9, zorder=0)
+    ends = ax.get_xlim()
+    figures.draw_diagonal(ax, ends)
     ax.set_xlim(*ends)
-    finish_panel(ax, axis_label("predicted_time"), axis_label("exact_time"))
+    finish_panel(ax, "predicted_time", "exact_time")

@@ -11,7 +11,6 @@ import numpy as np
 from dynamics.report.figures import finish_panel, shades, spread_rows
 from dynamics.report.findings import Drawing, Findings, Table, Tone, drawing_of
 from dynamics.runs.result import StopReason
-from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +127,7 @@ def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) ->
         time, loss = _curve(point)
         shown = (time > 0) & (loss > 0)
         ax.loglog(time[shown], loss[shown], color=colour, lw=1.3, label=_label(point, varied))
-    finish_panel(ax, axis_label("time"), axis_label("loss"))
+    finish_panel(ax, "time", "loss")
 
 
 def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
@@ -163,7 +162,8 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: A
         ax.set_xscale("log")
     elif np.issubdtype(values.dtype, np.integer):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish_panel(ax, name.replace("_", " "), f"{axis_label('emergence_time')} of direction 1")
+    finish_panel(ax, "", "first_emergence_time")
+    ax.set_xlabel(name.replace("_", " "))
 
 
 def _label(place: xr.Dataset | xr.DataArray, names: Sequence[str]) -> str:

@@ -12,7 +12,6 @@ from dynamics.report.elements import PROGRESS, history_chart
 from dynamics.report.figures import MEASURED, PREDICTED, finish_panel, new_panels, shades
 from dynamics.report.findings import Drawing, Findings, Table, records, renamed, rows_of, run_findings
 from dynamics.report.flows import RESUME_SOLVE
-from dynamics.runs.variables import axis_label
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,14 +37,12 @@ def token_findings(dataset: xr.Dataset) -> Findings:
     rows = records({"component": dataset["component"].values.astype(str), **times, "plateau": dataset["plateau"]})
     rate, notes = attrs.get("learning_rate"), str(attrs.get("notes", ""))
     how = "the flow" if rate is None else f"gradient descent at learning rate {rate:g}"
-    never = [row["component"] for row in rows if not np.isfinite(row["learned"])]
     sentences = [f"{attrs['title']}, by {how}; closed forms are of the flow."]
-    if never:
+    if never := [row["component"] for row in rows if not np.isfinite(row["learned"])]:
         sentences.append(f"Not learned within the run: {', '.join(never)}.")
     draw, caption = partial(progress_figure, dataset), "with its time in closed form as a tick, and the loss."
     alt = "Progress and loss over time. The times are in the table above."
-    names = ("stop_reason", "end_time", "solve_seconds")
-    values = {"title": attrs["title"], "learning_rate": rate, **{name: attrs.get(name) for name in names}}
+    names = ("title", "learning_rate", "stop_reason", "end_time", "solve_seconds")
     return run_findings(
         dataset,
         sentences=sentences,
@@ -53,7 +50,7 @@ def token_findings(dataset: xr.Dataset) -> Findings:
         drawings=[Drawing(draw, f"Progress of every component, {caption}", alt)],
         chart=history_chart(dataset, renamed(rows, FACTS), PROGRESS, CLOSED),
         remarks=[f"note: {notes}"] if notes else [],
-        values={**values, "components": rows, "notes": notes},
+        values={**{name: attrs.get(name) for name in names}, "components": rows, "notes": notes},
         overview=draw,
         go_on=RESUME_SOLVE,
     )
@@ -83,8 +80,7 @@ def plot_progress(
     `sgd_check.tokens.simulate`; orange ticks at ½ the times in closed form, where there are any.
     `ax` are the axes, by default new ones in a `style` (see `figure_style`); they are returned.
     """
-    figures.check_drawable(prediction, progress=("time", "component"))
-    ax = figures.axes_or_new(ax, style)
+    ax = figures.axes_for(prediction, ax, style, progress=("time", "component"))
     names = prediction["component"].values.tolist()
     for at, colour in enumerate(shades(len(names), 0.85)):
         label = str(names[at]) if len(names) <= MOST_NAMES or at in (0, len(names) - 1) else None
@@ -97,7 +93,7 @@ def plot_progress(
             ax.plot(closed, 0.5, marker="|", ms=20, mew=1.6, color=PREDICTED, zorder=5)
     ax.set_ylim(-0.03, 1.03)
     _use_log_axis(prediction, ax)
-    finish_panel(ax, axis_label("step_time"), axis_label("progress"))
+    finish_panel(ax, "step_time", "progress")
     return ax
 
 
@@ -111,7 +107,7 @@ def progress_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
     for level in np.unique(prediction["plateau"].values[np.isfinite(prediction["plateau"].values)])[-MOST_NAMES:]:
         right.axhline(level, color="0.75", lw=0.8, ls=":", zorder=0)
     _use_log_axis(prediction, right)
-    finish_panel(right, axis_label("step_time"), axis_label("plateau_loss"))
+    finish_panel(right, "step_time", "plateau_loss")
     return figure
 
 
@@ -124,7 +120,7 @@ def recovery_figure(prediction: xr.Dataset, simulation: xr.Dataset | None = None
         several = error if simulation.sizes["seed"] > 1 else None
         ax.errorbar(simulation["rank"], mean, yerr=several, **bars, label="mean over draws, two s.e.")
     ax.semilogx(prediction["rank"], prediction["recovery"], color=PREDICTED, lw=WIDE / 2, label="closed form")
-    finish_panel(ax, axis_label("rank"), axis_label("recovery"))
+    finish_panel(ax, "rank", "recovery")
     return figure
 
 

@@ -7,17 +7,17 @@ import os
 import sys
 import time as clock
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,22 +41,14 @@ OCTAVES, MOST_GROWTH = 4.0, 2.0
 FORMAT_OF_FLOWS = "{l_bar}{bar}| {state} [{elapsed}<{left}]"
 
 
-class Part(NamedTuple):
-    """What a run is part of: its name on the bar, and the steps of SGD that others take before and after it."""
-
-    name: str = ""
-    before: float = 0.0
-    after: float = 0.0
-
-
-_WHOLE = Part()
-_part: contextvars.ContextVar[Part] = contextvars.ContextVar("part", default=_WHOLE)
+#: Name of a run on its bar, and the steps of SGD that other runs take before and after it.
+_part: contextvars.ContextVar[tuple[str, float, float]] = contextvars.ContextVar("part", default=("", 0.0, 0.0))
 
 
 @contextmanager
 def part_of_work(name: str, before: float = 0.0, after: float = 0.0) -> Iterator[None]:
     """Have bars of runs in the body show a name, and count steps of SGD before and after them."""
-    token = _part.set(Part(name, before, after))
+    token = _part.set((name, before, after))
     try:
         yield
     finally:
@@ -90,7 +82,7 @@ def open_bar(settings: dict[str, Any], **options: Any) -> Any:
 
     Its attributes `state` and `left`, texts, are `{state}` and `{left}` in a `bar_format`.
     """
-    return _kind_of_bar()(**{"desc": _part.get().name or None, **options, **settings})
+    return _kind_of_bar()(**{"desc": _part.get()[0] or None, **options, **settings})
 
 
 @cache
@@ -293,6 +285,11 @@ class Progress(Tracker):
         """Open the bar if it is shown."""
         self.open(view.time, view.end)
 
+    def check(self, view: Run) -> StopReason | None:
+        """Advance the bar to the fraction of log time that is done."""
+        self.show(view.time, f", {view.statistics().get('steps_accepted', 0)} steps")
+        return None
+
     def open(self, time: float, end: float, name: str = "") -> None:
         """Open a bar of the way from a time to the end, with a name, if it is shown."""
         self._name = name
@@ -301,17 +298,13 @@ class Progress(Tracker):
             named = {"desc": name} if name else {}
             self._bar = open_bar(self._settings, total=1.0, bar_format=FORMAT_OF_FLOWS, **named)
 
-    def check(self, view: Run) -> StopReason | None:
-        """Advance the bar to the fraction of log time that is done."""
-        self.show(view.time, f", {view.statistics().get('steps_accepted', 0)} steps")
-        return None
-
     def show(self, time: float, state: str = "") -> None:
         """Advance the bar to a time, and say what else there is to say."""
         if self._bar is not None:
             done = np.log1p(time / self._first) / np.log1p(self._end / self._first)
             left = self._left.after(time, self._bar.format_dict["elapsed"], self._end)
-            self._bar.state, self._bar.left = f"t = {time:.3g}{state}", "?" if left is None else _interval(left)
+            interval = "?" if left is None else self._bar.format_interval(min(left, 1e9))
+            self._bar.state, self._bar.left = f"t = {time:.3g}{state}", interval
             self._bar.update(min(done, 1.0) - self._bar.n)
 
     def show_other(self, name: str, time: float, end: float) -> None:
@@ -328,10 +321,6 @@ class Progress(Tracker):
                 self._bar.refresh()
             self._bar.close()
             self._bar = None
-
-
-def _interval(seconds: float) -> str:
-    return str(_kind_of_bar().format_interval(min(seconds, 1e9)))
 
 
 class StepProgress(Progress):
@@ -430,24 +419,20 @@ class Callback(Tracker):
 
     def check(self, view: Run) -> StopReason | None:
         """Call the function."""
-        try:
-            stop = bool(self.function(view.time, view.state()))
-        except StopIteration:
-            stop = True
-        return StopReason.CALLBACK if stop else None
+        with suppress(StopIteration):
+            return StopReason.CALLBACK if self.function(view.time, view.state()) else None
+        return StopReason.CALLBACK
 
 
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
     """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
     check_switch("progress", progress, optional=True)
-    given: object = trackers
-    if not isinstance(given, (list, tuple)):
-        msg = f"Argument `trackers` must be a list of trackers, but is {shown(given)}."
-        raise TypeError(msg)
-    for tracker in given:
-        if not all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")):
-            msg = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
-            raise TypeError(msg)
+    no_list = f"Argument `trackers` must be a list of trackers, but is {shown(trackers)}."
+    require(isinstance(trackers, (list, tuple)), no_list, TypeError)
+    for tracker in trackers:
+        has_all = all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish"))
+        lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
+        require(has_all, lacks, TypeError)
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
@@ -484,7 +469,8 @@ class Soundness:
         """Check the records since number `begin`, by default the last; drop those that follow a wrong one."""
         begin, count = range(len(records))[begin], len(records)
         new = {name: column[begin:count] for name, column in records.columns.items()}
-        rise = _rise(records.columns["loss"][max(begin - 1, 0) : count])[-len(new["loss"]) :] if self.falls else None
+        loss = records.columns["loss"][max(begin - 1, 0) : count]
+        rise = np.diff(loss, prepend=np.inf)[-len(new["loss"]) :] if self.falls else None
         wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, rise) if found.any()]
         if not wrong:
             return None
@@ -495,7 +481,7 @@ class Soundness:
     def holds(self, columns: Mapping[str, Array]) -> bool:
         """Return whether all records of a stack of runs are right, each observable of shape (runs, times, ...)."""
         flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
-        rise = _rise(columns["loss"]).ravel() if self.falls else None
+        rise = np.diff(columns["loss"], prepend=np.inf).ravel() if self.falls else None
         return not any(found.any() for found, _ in self._found(flat, rise))
 
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
@@ -514,14 +500,6 @@ class Soundness:
             yield ~(new["series_error"] <= LARGEST_SERIES_ERROR), StopReason.SERIES_TOO_SHORT
         if rise is not None:
             yield rise > slack * self.scale, StopReason.LOSS_ROSE
-
-
-def _rise(loss: Array) -> Array:
-    """Return by how much the loss rose before each record of a run; before the first it did not."""
-    rise = np.empty_like(loss)
-    rise[..., 0] = -np.inf
-    np.subtract(loss[..., 1:], loss[..., :-1], out=rise[..., 1:])
-    return rise
 
 
 def outgrown(series_error: float) -> StopReason | None:

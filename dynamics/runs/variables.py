@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import NamedTuple
 
 
@@ -16,8 +15,8 @@ class Variable(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What a dataset says of the variable."""
-        return dict(_labels_of(self))
+        """Its attributes in a dataset."""
+        return {"long_name": self.long_name, "units": self.units, "symbol": self.symbol}
 
     @property
     def units(self) -> str:
@@ -31,7 +30,8 @@ def axis_label(name: str, *, plain: bool = False) -> str:
     Parameters
     ----------
     name : str
-        Variable, or one of the quantities that figures derive from variables, which the table of labels names.
+        Variable, or one of the quantities that figures derive from variables, which the table of labels names; a name
+        that neither table has is its own label.
     plain : bool, default False
         Return the label without mathtext.
 
@@ -40,16 +40,9 @@ def axis_label(name: str, *, plain: bool = False) -> str:
     >>> axis_label("time"), axis_label("time", plain=True)
     ('flow time $t$', 'flow time t')
     """
-    if name in _AXES:
-        typeset, text = _AXES[name]
-    else:
-        typeset, text = f"{VARIABLES[name].long_name} ${VARIABLES[name].symbol}$", ""
+    found = VARIABLES.get(name)
+    typeset, text = _AXES.get(name, (f"{found.long_name} ${found.symbol}$" if found else name, ""))
     return (text or typeset.replace("$", "")) if plain else typeset
-
-
-@cache
-def _labels_of(variable: Variable) -> dict[str, str]:
-    return {"long_name": variable.long_name, "units": variable.units, "symbol": variable.symbol}
 
 
 #: Name | dims | what it is | its symbol in LaTeX; an indented line belongs to the one above. A simulation puts `seed`
@@ -358,13 +351,19 @@ noise_of_direction | noise: last wanted weight over the direction's own
 time_over_flow | emergence time over the flow's
 online_samples | samples over $d$ until $C^2 = 1/4$
 least_loss | least loss over widths
+fixed_step_samples | samples $n$, fixed step
+tuned_step_samples | samples $n$, step tuned to the last direction
+time_of_direction | emergence time $T_p$
+mean_emergence_time | mean emergence time
+first_emergence_time | emergence time of direction 1
+predicted_emergence_axis | predicted emergence time
+measured_emergence_axis | measured emergence time
+predicted_ticks | flow time $t$ (ticks: predicted)
 """
 
 
-def _read_axis(row: str) -> tuple[str, tuple[str, str]]:
-    name, _, labels = row.partition(" | ")
-    label, _, plain = labels.partition(" | ")
-    return name, (label, plain)
-
-
-_AXES = dict(map(_read_axis, _AXIS_TABLE.strip().splitlines()))
+#: Name of an axis -> its label, and the same in plain text or "".
+_AXES = {
+    name: (label, *(plain or [""]))
+    for name, label, *plain in (row.split(" | ") for row in _AXIS_TABLE.strip().splitlines())
+}

@@ -151,7 +151,7 @@ def _show_last_decades(ax: Axes, time: Array) -> None:
 
 def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
     _show_last_decades(ax, time)
-    finish_panel(ax, axis_label("time"), y, title, **legend)
+    finish_panel(ax, "time", y, title, **legend)
 
 
 def _blown_up(comparison: xr.Dataset) -> str:
@@ -333,7 +333,7 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
         ax.plot([], [], " ", label=f"no direction {event_of(simulation).present}")
     ax.set(xscale="log", xlim=(times[0], times[-1]), ylim=(-0.03, 1.03))
     title = f"steps: runs with 95 % interval, dashed: {'predicted runs' if sampled else 'theory'}"
-    finish_panel(ax, axis_label("time"), f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
+    finish_panel(ax, "time", f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
     return ax
 
 
@@ -434,7 +434,7 @@ def plot_loss_band(
     else:
         lower.text(0.5, 0.5, "the prediction has no loss", ha="center", va="center", transform=lower.transAxes)
         lower.set_yticks([])
-    _finish_over_time(lower, simulation["time"].values, axis_label("residual"))
+    _finish_over_time(lower, simulation["time"].values, "residual")
     upper.tick_params(labelbottom=False)
     upper.set_xlabel("")
     return upper, lower
@@ -463,7 +463,7 @@ def _draw_loss(ax: Axes, tree: xr.DataTree) -> None:
     if largest > 0:
         ax.set_ylim(max(0.3 * lowest, 1e-12), 2.0 * largest)
     title = f"loss of {loss.shape[0]} runs{_blown_up(comparison)}"
-    _finish_over_time(ax, time, axis_label("loss"), title, loc="lower left")
+    _finish_over_time(ax, time, "loss", title, loc="lower left")
 
 
 def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
@@ -555,7 +555,7 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
         ax.axhspan(law - allowed, law + allowed, color=PREDICTED, alpha=0.15, lw=0, label="allowed at this d")
     ax.set_ylim(-0.03, 1.03)
     label, title = axis_label("overlap_squared"), f"$n = {estimates.attrs['samples']}$ samples"
-    finish_panel(ax, axis_label("estimate_share"), label, title)
+    finish_panel(ax, "estimate_share", label, title)
 
 
 # --- runs alone -------------------------------------------------------------------------------------------------------
@@ -569,7 +569,7 @@ def plot_run_losses(simulation: xr.Dataset, ax: Axes) -> None:
     ax.loglog(time, np.where(loss > 0, loss, np.nan).T, color=SIMULATED, lw=0.6, alpha=0.5)
     if time.size:
         ax.loglog(time, np.nanmedian(loss, axis=0), color=SIMULATED, lw=2.0, label="median of the runs that are left")
-    finish_panel(ax, axis_label("summed_time"), axis_label("loss"))
+    finish_panel(ax, "summed_time", "loss")
 
 
 def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
@@ -588,7 +588,7 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
         ax.text(0.5, 0.5, f"no direction {event_of(simulation).past}", ha="center", transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlim(number[0] - 0.5, number[-1] + 0.5)
-    finish_panel(ax, axis_label("direction"), f"{event_of(simulation).noun} time")
+    finish_panel(ax, "direction", f"{event_of(simulation).noun} time")
 
 
 def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
@@ -602,4 +602,4 @@ def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
         ax.semilogx(time, middle, color=colour, lw=1.6, label=component_formula(names[c]))
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
-    finish_panel(ax, axis_label("summed_time"), axis_label("component_share"))
+    finish_panel(ax, "summed_time", "component_share")

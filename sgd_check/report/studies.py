@@ -294,8 +294,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
     x_label, title = axis_label("dimension"), "error bars: twice the standard error"
-    finish_panel(steps_ax, x_label, axis_label("escape_steps"), "small dots: runs, large: geometric mean")
-    finish_panel(ratio_ax, x_label, axis_label("time_over_equation"), title)
+    finish_panel(steps_ax, x_label, "escape_steps", "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, x_label, "time_over_equation", title)
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
@@ -322,7 +322,7 @@ def _draw_large(dataset: xr.Dataset, ax: Axes) -> None:
         line = height * loss[middle] * (needed / needed[middle]) ** slope
         ax.loglog(needed, line, style, color=colour, lw=1.3, label=label)
     title = f"theory, targets 1 to {int(dataset['large_target'].values[-1])}, step tuned to each"
-    finish_panel(ax, axis_label("samples"), axis_label("sample_loss"), title)
+    finish_panel(ax, "samples", "sample_loss", title)
 
 
 def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
@@ -347,7 +347,7 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
     ax.set_ylim(0.5 * level[-1], 1.6)
     fitted = f", {power('n', law, error)}" if np.isfinite(law) else ""
     title = f"SGD, medians; circles: target reached{fitted}"
-    finish_panel(ax, axis_label("samples"), axis_label("loss"), title)
+    finish_panel(ax, "samples", "loss", title)
 
 
 def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
@@ -406,8 +406,8 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
     if "learning_rate_limit" in dataset.attrs:
         for ax in axes:
             ax.axvline(dataset.attrs["learning_rate_limit"], color=IDEAL, lw=1.4, ls="-.", label="limit of stability")
-    finish_panel(time_ax, "", axis_label("emergence_in_flow_time"), loc="upper left")
-    finish_panel(share_ax, axis_label("step_size"), axis_label("run_share"), loc="upper left")
+    finish_panel(time_ax, "", "emergence_in_flow_time", loc="upper left")
+    finish_panel(share_ax, "step_size", "run_share", loc="upper left")
 
 
 def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
@@ -423,9 +423,7 @@ def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
             left += shares[:, at]
         ax.set_xlim(0.0, 1.0)
         title = rf"$\eta$ = {rate / limit:.3g} of the limit of stability"
-        finish_panel(
-            ax, axis_label("comparison_share"), "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3
-        )
+        finish_panel(ax, "comparison_share", "", title, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     axes[0].invert_yaxis()
     for unused in axes[dataset.sizes["learning_rate"] :]:
         unused.remove()
@@ -461,7 +459,7 @@ def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
     beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
     title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
     label = f"{axis_label('overlap_squared')}, share of the runs"
-    finish_panel(ax, axis_label("ratio"), label, title, loc="upper left", bbox_to_anchor=beside)
+    finish_panel(ax, "ratio", label, title, loc="upper left", bbox_to_anchor=beside)
 
 
 def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
@@ -477,7 +475,7 @@ def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
         ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {formula(slope)} in $\ln d$, mean step")
     ax.set_xscale("log")
     title = r"online SGD from $C = 2/\sqrt{d}$"
-    finish_panel(ax, axis_label("dimension"), axis_label("online_samples"), title, loc="upper left")
+    finish_panel(ax, "dimension", "online_samples", title, loc="upper left")
 
 
 def _of(draw: Callable[[xr.Dataset, Array], None], panels: int, *more: Any, **options: Any) -> StudyFigure:

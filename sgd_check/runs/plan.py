@@ -17,7 +17,7 @@ import numpy as np
 from dynamics.problem import SaveAt, checked_integer, checked_number, is_spherical
 from dynamics.problem.checks import checked_list
 from hermite.arrays import Array, Integers
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -103,19 +103,15 @@ def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
     """
     values = [checked_number(rate, "rates", positive=True) for rate in checked_list(rates, "rates")]
     edges = [checked_integer(edge, "boundaries", minimum=1) for edge in checked_list(boundaries, "boundaries")]
-    if len(edges) != len(values) - 1:
-        msg = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
-        raise ValueError(msg)
-    if any(b <= a for a, b in pairwise(edges)):
-        msg = f"Argument `boundaries` must increase, but is {edges}."
-        raise ValueError(msg)
+    fewer = f"Argument `boundaries` must have one entry fewer than the {len(values)} rates, but has {len(edges)}."
+    require(len(edges) == len(values) - 1, fewer)
+    require(all(a < b for a, b in pairwise(edges)), f"Argument `boundaries` must increase, but is {edges}.")
     return Schedule(f"piecewise({values}, {edges})", partial(_looked_up, np.array(values), np.array(edges)))
 
 
 # Functions at the top level of a module, so that a schedule can be sent to another process.
 def _decayed(initial: float, exponent: float, onset: float, steps: Array) -> Array:
-    rates: Array = initial * (1.0 + steps / onset) ** -exponent
-    return rates
+    return np.asarray(initial * (1.0 + steps / onset) ** -exponent)
 
 
 def _looked_up(rates: Array, boundaries: Integers, steps: Array) -> Array:
@@ -188,10 +184,8 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
     """Return the plan of a run; without `save_at` with step 0 and twelve records per e-fold over four decades."""
     count = checked_integer(steps, "steps", minimum=1)
     most = MOST_TABULATED_STEPS if callable(learning_rate) else MOST_STEPS
-    if count > most:
-        kind = "varies" if callable(learning_rate) else "is constant"
-        msg = f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}."
-        raise ValueError(msg)
+    kind = "varies" if callable(learning_rate) else "is constant"
+    require(count <= most, f"Argument `steps` must be at most {most} where the learning rate {kind}, but is {count}.")
     table = _tabulated(learning_rate, count)
     looks = _geometric_steps(1, count, LOOK_RATIO)
     if save_at is None:
@@ -223,17 +217,13 @@ def _tabulated(learning_rate: object, steps: int) -> Array | float:
         except (TypeError, ValueError):
             msg = "Argument `learning_rate` must return a number for every step, but does not."
             raise TypeError(msg) from None
-        bad = ~(np.isfinite(table) & (table > 0))
-        if bad.any():
-            at = int(np.argmax(bad))
-            msg = (
-                f"Argument `learning_rate` must be finite and positive at every step, but is {table[at]} at step {at}."
-            )
-            raise ValueError(msg)
+        at = int(np.argmin(np.isfinite(table) & (table > 0)))
+        need = "Argument `learning_rate` must be finite and positive at every step"
+        require(0.0 < table[at] < np.inf, f"{need}, but is {table[at]} at step {at}.")
         return table
-    if isinstance(learning_rate, bool) or not isinstance(learning_rate, (int, float, np.integer, np.floating)):
-        msg = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
-        raise TypeError(msg)
+    is_number = isinstance(learning_rate, (int, float, np.integer, np.floating)) and not isinstance(learning_rate, bool)
+    other = f"Argument `learning_rate` must be a number or a function of the step, but is {shown(learning_rate)}."
+    require(is_number, other, TypeError)
     return checked_number(learning_rate, "learning_rate", positive=True)
 
 
@@ -253,11 +243,9 @@ def _steps_of(save_at: object, table: Array | float, steps: int) -> Integers:
     else:
         edges = np.concatenate([[0.0], np.cumsum(table)])
         end, nearest = float(edges[-1]), np.rint(np.interp(wanted, edges, np.arange(steps + 1.0)))
-    if wanted[-1] > end * (1 + 1e-9):
-        msg = f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}."
-        raise ValueError(msg)
+    late = f"Argument `save_at` must end by time {end:.6g}, where the last step ends, but ends at {wanted[-1]:.6g}."
+    require(wanted[-1] <= end * (1 + 1e-9), late)
     chosen = np.minimum(nearest, steps).astype(np.int64)
-    if (np.diff(chosen) == 0).any():
-        msg = "Argument `save_at` must have times at least one step apart, but two of them fall on one step."
-        raise ValueError(msg)
+    near = "Argument `save_at` must have times at least one step apart, but two of them fall on one step."
+    require((np.diff(chosen) > 0).all(), near)
     return chosen

@@ -28,7 +28,7 @@ from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, SPHERICAL
 from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, as_run_file, reopened
 from dynamics.theory import check_quadratic
 from dynamics.theory.learning_rates import resolved_rate
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
 from sgd_check.runs.plan import make_plan, stability_limit
@@ -56,20 +56,13 @@ def checked_engine(problem: object, engine: str) -> str:
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
         check_fields(problem, declared.fields, f"for engine {name!r}")
-        if problem.objective != declared.objective:
-            msg = (
-                f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}, "
-                f"but has {problem.objective!r}."
-            )
-            raise ValueError(msg)
-    if problem.kind not in (declared.students if declared else (HOMOGENEOUS,)):
-        names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
-        which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
-        msg = (
-            f"Argument `problem` must have the homogeneous student for engine {engine!r}, but has the "
-            f"{problem.kind} student, which {which}."
-        )
-        raise ValueError(msg)
+        need = f"Argument `problem` must have `objective` {declared.objective!r} for engine {name!r}"
+        require(problem.objective == declared.objective, f"{need}, but has {problem.objective!r}.")
+    names = [repr(name) for name, other in ENGINES.items() if other.takes(problem)]
+    which = f"engine {names[0]} simulates" if len(names) == 1 else f"engines {' and '.join(names)} simulate"
+    need = f"Argument `problem` must have the homogeneous student for engine {engine!r}"
+    takes = problem.kind in (declared.students if declared else (HOMOGENEOUS,))
+    require(takes, f"{need}, but has the {problem.kind} student, which {which}.")
     return name
 
 
@@ -87,9 +80,7 @@ def checked_options(
     chosen, samples = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
-        if samples != 1:
-            msg = f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}."
-            raise ValueError(msg)
+        require(samples == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}.")
     check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
     return EngineOptions(
         seeds=chosen,
@@ -111,13 +102,11 @@ def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) ->
     if starts is None:
         return None
     _check_kind("starts", problem, (SPHERICAL,))
-    if not problem.start_is_random:
-        msg = "Argument `starts` must be None for a problem with a given start, but is not."
-        raise ValueError(msg)
+    given = "Argument `starts` must be None for a problem with a given start, but is not."
+    require(problem.start_is_random, given)
     chosen = checked_integers(starts, "starts", "a sequence of integers")
-    if len(chosen) != runs:
-        msg = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
-        raise ValueError(msg)
+    other = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
+    require(len(chosen) == runs, other)
     return chosen
 
 
@@ -126,13 +115,11 @@ def checked_training_samples(training_samples: object, problem: Problem, batch_s
     if training_samples is None:
         return None
     _check_kind("training_samples", problem, (SPHERICAL, COMMITTEE))
-    if is_correlation(problem):
-        msg = "Argument `training_samples` must be None for the objective 'correlation', but is not."
-        raise ValueError(msg)
+    none = "Argument `training_samples` must be None for the objective 'correlation', but is not."
+    require(not is_correlation(problem), none)
     count = checked_integer(training_samples, "training_samples", minimum=1)
-    if count % batch_size:
-        msg = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
-        raise ValueError(msg)
+    multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
+    require(count % batch_size == 0, multiple)
     return count
 
 
@@ -140,18 +127,13 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
     """Refuse runs whose records do not fit into memory."""
     beside = problem.dimension if keeps_vectors(problem) else problem.width
     need = 8 * runs * records * problem.width * (problem.num_directions + beside + 1)
-    if need > RECORD_LIMIT:
-        msg = (
-            f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB, but {records} times of "
-            f"{runs} runs need {need / 2**30:.1f} GiB."
-        )
-        raise ValueError(msg)
+    most = f"Argument `save_at` must have records that fit in {RECORD_LIMIT / 2**30:.0f} GiB"
+    require(need <= RECORD_LIMIT, f"{most}, but {records} times of {runs} runs need {need / 2**30:.1f} GiB.")
 
 
 def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
-    if problem.kind not in kinds:
-        msg = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
-        raise ValueError(msg)
+    need = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
+    require(problem.kind in kinds, need)
 
 
 def simulate(
@@ -449,20 +431,18 @@ def resume(
         raise StorageError(msg)
     settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
     varies = settings["learning_rate"] == "schedule"
-    if varies != (learning_rate is not None):
-        need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
-        msg = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
-        raise ValueError(msg)
+    need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
+    other = f"Argument `learning_rate` must be {need}, but is {shown(learning_rate)}."
+    require(varies == (learning_rate is not None), other)
     if varies:
         plan, mean = make_plan(learning_rate, settings["steps"], None), begun.settings["effective_learning_rate"]
-        need = ""
-        if plan.effective_rate != mean:
-            need = f"have the mean {mean} over flow time, but has {plan.effective_rate}"
-        elif begun.settings.get("schedule_digest", plan.digest) != plan.digest:  # older files know the mean alone
-            need = "be that of `simulate` at every step, but is another one of the same mean"
-        if need:
-            msg = f"Argument `learning_rate` must {need}."
-            raise ValueError(msg)
+        other = f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}."
+        require(plan.effective_rate == mean, other)
+        same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
+        other = (
+            "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
+        )
+        require(same, other)
         settings["learning_rate"] = learning_rate
     settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
