@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-FRAMES, FRAMES_PER_SECOND = 72, 12
+FRAMES = 72
 #: Endings of files -> pixels along a frame: an image for a page, a film for a projector.
 PIXELS = {".gif": 480, ".mp4": 1200}
-#: Share of the frames that stand still at the end.
-REST = 0.15
 #: Directions that the circle has room for; later ones are left out.
 MOST_DIRECTIONS = 24
 #: Diameter of the ring of a direction in points.
@@ -69,20 +67,21 @@ def animate(
 
     check_switch("overwrite", overwrite)
     target = check_target(path, overwrite=overwrite)
-    suffix = target.suffix.lower()
-    given = shown(str(target))
+    suffix, given = target.suffix.lower(), shown(str(target))
     require(suffix in PIXELS, f"Argument `path` must end in {' or '.join(PIXELS)}, but is {given}.")
     can_write = suffix == ".gif" or FFMpegWriter.isAvailable()
     require(can_write, f"Argument `path` must end in .gif where ffmpeg is not installed, but is {given}.")
     time, squares = _moving_frames(dataset)
     with figures.figure_style(style):
         figure, draw = _draw_frames(dataset, time, squares)
-        write_file(target, partial(_write, figure, draw, squares.shape[0], suffix), replaces=overwrite)
+        write_file(target, partial(_write, figure, draw, suffix), replaces=overwrite)
     return target
 
 
 def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     """Return the times of the frames, while neurons move, and squared overlaps at these (frame, neuron, direction)."""
+    from scipy.interpolate import make_interp_spline
+
     squares = _squares(dataset)
     later = (dataset["time"].values > 0) & np.isfinite(squares).all(axis=(1, 2))
     count = int(later.sum())
@@ -91,22 +90,20 @@ def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     begun, left = (np.abs(squares - squares[end]).max(axis=(1, 2)) for end in (0, -1))
     begin = max(int(np.argmax(begun > STILL * begun.max())) - 1, 0)
     end = min(int(np.flatnonzero(left >= STILL * left.max())[-1]) + 1, logs.size - 1)
-    moving = np.linspace(logs[begin], logs[end], round(FRAMES * (1.0 - REST)))
+    # The last part of the frames stands still.
+    moving = np.linspace(logs[begin], logs[end], round(0.85 * FRAMES))
     places = np.append(moving, np.full(FRAMES - moving.size, logs[end]))
-    flat = squares.reshape(logs.size, -1)
-    frames = np.stack([np.interp(places, logs, column) for column in flat.T], axis=1)
-    return np.exp(places), frames.reshape(FRAMES, *squares.shape[1:])
+    return np.exp(places), make_interp_spline(logs, squares, k=1)(places)
 
 
 def _squares(dataset: xr.Dataset) -> Array:
     """Return squared overlaps (time, neuron, direction); those of matched pairs have a neuron for each direction."""
-    if "teacher_overlap" in dataset:
-        check_drawable(dataset, teacher_overlap=("time", "neuron", "direction"), loss=("time",))
-        overlap = np.asarray(dataset["teacher_overlap"].values[..., :MOST_DIRECTIONS], dtype=np.float64)
-    else:
-        check_drawable(dataset, overlap=("time", "direction"), loss=("time",))
-        pairs = np.asarray(dataset["overlap"].values[:, :MOST_DIRECTIONS], dtype=np.float64)
-        overlap = pairs[:, :, None] * np.eye(pairs.shape[1])
+    pairs = "teacher_overlap" not in dataset
+    needs = {"overlap": ("time", "direction")} if pairs else {"teacher_overlap": ("time", "neuron", "direction")}
+    check_drawable(dataset, **needs, loss=("time",))
+    overlap = dataset[next(iter(needs))].values[..., :MOST_DIRECTIONS].astype(np.float64)
+    if pairs:
+        overlap = overlap[:, :, None] * np.eye(overlap.shape[1])
     odd = dataset.attrs.get("information_exponent", 2) % 2
     return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
 
@@ -121,8 +118,9 @@ def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figu
     left.plot(np.cos(turn), np.sin(turn), color=REFERENCE, lw=0.6, ls=":")
     for p, (corner, colour) in enumerate(zip(corners, colours, strict=True), start=1):
         left.plot(*corner, "o", mfc="none", color=colour, ms=RING, mew=1.4)
-        beyond: dict[str, Any] = {"xytext": (0.5 * RING + 0.8 * small(left)) * corner, "textcoords": "offset points"}
-        left.annotate(f"{p}", corner, **beyond, fontsize=small(left), ha="center", va="center")
+        letters: dict[str, Any] = {"fontsize": small(left), "ha": "center", "va": "center"}
+        beyond = (0.5 * RING + 0.8 * small(left)) * corner
+        left.annotate(f"{p}", corner, beyond, textcoords="offset points", **letters)
     left.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
     left.set_axis_off()
     nearest = squares[-1].argmax(axis=1)
@@ -151,16 +149,16 @@ def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figu
     return figure, draw
 
 
-def _write(figure: Figure, draw: Any, frames: int, suffix: str, path: Path) -> None:
+def _write(figure: Figure, draw: Any, suffix: str, path: Path) -> None:
     """Write all frames to a file of any name; writers choose a format by the suffix."""
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
-    writer: AbstractMovieWriter = (PillowWriter if suffix == ".gif" else FFMpegWriter)(fps=FRAMES_PER_SECOND)
+    writer: AbstractMovieWriter = (PillowWriter if suffix == ".gif" else FFMpegWriter)(fps=12)
     with tempfile.TemporaryDirectory() as folder:
         movie = Path(folder) / f"movie{suffix}"
         try:
             with writer.saving(figure, str(movie), dpi=PIXELS[suffix] / figure.get_figwidth()):
-                for frame in range(frames):
+                for frame in range(FRAMES):
                     draw(frame)
                     writer.grab_frame()
         except (subprocess.CalledProcessError, BrokenPipeError):

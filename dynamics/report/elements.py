@@ -11,7 +11,6 @@ import base64
 import io
 import math
 import re
-from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
@@ -35,15 +34,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a vector graphic beyond which pixels are smaller.
 LARGEST_VECTOR = 200_000
-PIXELS_PER_INCH = 160
-#: Inches beyond which a figure may shrink less on a small screen than others.
-WIDE = 9.0
 #: Characters of one text that a page shows, and entries of one list.
 MOST_CHARACTERS, MOST_ENTRIES = 2000, 12
 #: Characters of a text that needs room.
 LONG = 40
-#: Characters of a line on a telephone, and those that the margins of a column take.
-NARROW, COLUMN_SPACE = 42, 3
 #: Units of a path along each side of the plot, and the steps below which its points are left out.
 UNITS, STEPS = 1000.0, (4.0, 2.0)
 #: Inner size of the figure and the margins for its axes: left, top, right, below.
@@ -105,24 +99,31 @@ def table(caption: str, rows: Sequence[Mapping[str, Any]], note: str = "") -> li
         cells = (element("td", text, **kind) for text, kind in zip(others, [*kinds.values()][1:], strict=True))
         body.append(element("tr", element("th", first, scope="row"), *cells))
     words = (re.split(r"\s", " ".join([title, *column])) for title, column in texts.items())
-    width = sum(min(max(map(len, each)), LONG) + COLUMN_SPACE for each in words)
+    # Each column has a margin of 3 characters; a line of a telephone has 42.
+    width = sum(min(max(map(len, each)), LONG) + 3 for each in words)
     found = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    frame = scrolling(found, caption, wide=width > NARROW)
-    return [frame, *([element("p", note, class_="note")] if note else [])]
+    return [scrolling(found, caption, wide=width > 42), *([element("p", note, class_="note")] if note else [])]
 
 
 def figure(drawn: Figure, caption: str, alt: str) -> Element:
     """Return a figure, as a vector graphic if that is small, else as pixels."""
-    width, height = (96.0 * float(inches) for inches in drawn.get_size_inches())
-    size = {"width": f"{width:.0f}", "height": f"{height:.0f}"}
-    kind = {"class_": "wide"} if width > 96.0 * WIDE else {}
-    image = element("img", src=_data(drawn), alt=alt, **size, **kind)
+    width, height = drawn.get_size_inches()
+    size = {"width": f"{96.0 * width:.0f}", "height": f"{96.0 * height:.0f}"}
+    # A wide figure shrinks less on a small screen than others.
+    kind = {"class_": "wide"} if width > 9.0 else {}
+    buffer, form = io.BytesIO(), "svg+xml"
+    drawn.savefig(buffer, format="svg", metadata={"Date": None})  # the same figure gives the same bytes
+    if buffer.tell() > LARGEST_VECTOR:
+        buffer, form = io.BytesIO(), "png"
+        drawn.savefig(buffer, format="png", dpi=160)
+    source = f"data:image/{form};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    image = element("img", src=source, alt=alt, **size, **kind)
     return element("figure", scrolling(image, caption, wide=True), element("figcaption", caption))
 
 
 def scrolling(content: Element, name: str, *, wide: bool) -> Element:
     """Return a frame that scrolls on a narrow screen, by the keyboard too; one that is `wide` says so there."""
-    kind = "scroll wide" if wide else "scroll"
+    kind = f"scroll{' wide' if wide else ''}"
     return element("div", content, class_=kind, tabindex="0", role="region", aria_label=name)
 
 
@@ -160,16 +161,6 @@ def _kind(values: Sequence[Any]) -> dict[str, str]:
     return {"class_": "long"} if any(isinstance(value, str) and len(value) > LONG for value in known) else {}
 
 
-def _data(drawn: Figure) -> str:
-    """Return a figure as data in an address; the same figure gives the same bytes."""
-    buffer, kind = io.BytesIO(), "svg+xml"
-    drawn.savefig(buffer, format="svg", metadata={"Date": None})
-    if buffer.tell() > LARGEST_VECTOR:
-        buffer, kind = io.BytesIO(), "png"
-        drawn.savefig(buffer, format="png", dpi=PIXELS_PER_INCH)
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
-
-
 class Curve(NamedTuple):
     """A curve over positive times, its facts by name, and the time at which it was predicted to rise."""
 
@@ -204,14 +195,13 @@ class History(NamedTuple):
 
 def squared_overlap(dataset: xr.Dataset) -> Array:
     """Return the largest squared overlap per time and direction; for odd k of positive overlaps only."""
-    for name in ("overlap", "max_overlap"):
-        if name in dataset:
-            return np.asarray(np.asarray(dataset[name].values, dtype=np.float64) ** 2)
-    require("teacher_overlap" in dataset, "Argument `dataset` must hold an overlap history, but has none.")
-    overlap = np.asarray(dataset["teacher_overlap"].values)
-    if dataset.attrs["information_exponent"] % 2:
-        overlap = np.maximum(overlap, 0.0)
-    return np.asarray((overlap**2).max(axis=1))
+    known = next((name for name in OVERLAPS.variables if name in dataset), "")
+    require(known, "Argument `dataset` must hold an overlap history, but has none.")
+    overlap = dataset[known].values.astype(np.float64)
+    if known != "teacher_overlap":
+        return np.asarray(overlap**2)
+    odd = dataset.attrs["information_exponent"] % 2
+    return np.asarray(((np.maximum(overlap, 0.0) if odd else overlap) ** 2).max(axis=1))
 
 
 def squared_axis_overlap(dataset: xr.Dataset) -> Array:
@@ -226,22 +216,36 @@ def component_ratio(dataset: xr.Dataset) -> Array:
     return np.asarray(dataset["component"].values / dataset["teacher_component"].values)
 
 
-def _learned_share(dataset: xr.Dataset) -> Array:
-    return np.asarray(dataset["learned_mass"].values / dataset["teacher_coefficient"].values)
-
-
-_OF_DIRECTION = "Largest squared overlap of a neuron with each direction"
-_OF_AXIS = "Largest squared overlap of a neuron with each axis of the teacher"
-_OF_TEACHER = "Components of the network over those of the teacher"
-_OF_SPAN = "Alignment of the span of the neurons with each direction"
-_MASS = "Weight that the neurons carry of each direction"
-OVERLAPS = History(_OF_DIRECTION, "squared_overlap", ("overlap", "max_overlap", "teacher_overlap"), squared_overlap)
-AXES = History(_OF_AXIS, "squared_overlap", ("max_overlap", "teacher_overlap"), squared_axis_overlap)
-COMPONENTS = History(_OF_TEACHER, "component_share", ("component",), component_ratio)
-ALIGNMENTS = History(_OF_SPAN, "alignment", ("alignment",), lambda found: found["alignment"].values)
-MASSES = History(_MASS, "mass_share", ("learned_mass",), _learned_share)
-_PROGRESS = "Progress of each component"
-PROGRESS = History(_PROGRESS, "progress", ("progress",), lambda found: found["progress"].values, "step_time")
+OVERLAPS = History(
+    "Largest squared overlap of a neuron with each direction",
+    "squared_overlap",
+    ("overlap", "max_overlap", "teacher_overlap"),
+    squared_overlap,
+)
+AXES = History(
+    "Largest squared overlap of a neuron with each axis of the teacher",
+    "squared_overlap",
+    ("max_overlap", "teacher_overlap"),
+    squared_axis_overlap,
+)
+COMPONENTS = History(
+    "Components of the network over those of the teacher", "component_share", ("component",), component_ratio
+)
+ALIGNMENTS = History(
+    "Alignment of the span of the neurons with each direction",
+    "alignment",
+    ("alignment",),
+    lambda found: found["alignment"].values,
+)
+MASSES = History(
+    "Weight that the neurons carry of each direction",
+    "mass_share",
+    ("learned_mass",),
+    lambda found: found["learned_mass"].values / found["teacher_coefficient"].values,
+)
+PROGRESS = History(
+    "Progress of each component", "progress", ("progress",), lambda found: found["progress"].values, "step_time"
+)
 
 
 def history_chart(
@@ -251,21 +255,20 @@ def history_chart(
 
     `facts` are those of each curve by name; the time under the name `marked` is marked below the curve.
     """
-    known = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
-    has_history = bool(known) and (dataset["time"].values > 0).sum() > 1
-    return partial(_chart, dataset, facts, history, marked) if has_history else None
-
-
-def _chart(dataset: xr.Dataset, facts: Sequence[Mapping[str, Any]], history: History, marked: str) -> Chart:
     later = dataset["time"].values > 0
-    chosen = spread_rows(len(facts), MOST_CURVES)
-    values = history.values(dataset)[later][:, chosen]
-    curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]
-    known = values[np.isfinite(values)]
-    low, high = float(known.min(initial=0.0)), float(known.max(initial=1.0))
-    limits = low - ROOM * (high - low), high + ROOM * (high - low)
-    x, y = (axis_label(name, plain=True) for name in (history.x, history.y))
-    return Chart(history.title, x, y, dataset["time"].values[later], limits, curves)
+
+    def chart() -> Chart:
+        chosen = spread_rows(len(facts), MOST_CURVES)
+        values = history.values(dataset)[later][:, chosen]
+        curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]
+        known = values[np.isfinite(values)]
+        low, high = float(known.min(initial=0.0)), float(known.max(initial=1.0))
+        limits = low - ROOM * (high - low), high + ROOM * (high - low)
+        x, y = (axis_label(name, plain=True) for name in (history.x, history.y))
+        return Chart(history.title, x, y, dataset["time"].values[later], limits, curves)
+
+    known = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
+    return chart if known and later.sum() > 1 else None
 
 
 def chart_element(chart: Chart) -> Element:
@@ -318,9 +321,8 @@ def _curve(chart: Chart, at: int) -> Element:
 
 def _places(chart: Chart, time: Array) -> Array:
     """Return the places of times along x, in units of a path."""
-    ends = np.log([chart.time[0], chart.time[-1]])
-    places: Array = UNITS * (np.log(time) - ends[0]) / max(ends[1] - ends[0], 1e-300)
-    return places
+    first, last = np.log(chart.time[[0, -1]])
+    return np.asarray(UNITS * (np.log(time) - first) / max(last - first, 1e-300))
 
 
 def _path(chart: Chart, values: Array) -> str:

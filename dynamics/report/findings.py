@@ -199,8 +199,7 @@ def jsonable(value: Any) -> Any:
         return {key: jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [jsonable(entry) for entry in value]
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = value.item() if isinstance(value, np.generic) else value
     return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
@@ -216,8 +215,8 @@ def find_findings(result: xr.Dataset | xr.DataTree) -> Findings | None:
 def any_findings(result: xr.Dataset | xr.DataTree) -> Findings:
     """Return the findings on a result, or only its end if no installed package knows its answer."""
     tone, verdict = end_of_run(main_part(result))
-    unknown = Findings(tone=tone, verdict=verdict, cautions=["No family of results knows this answer."])
-    return find_findings(result) or unknown
+    unknown = ["No family of results knows this answer."]
+    return find_findings(result) or Findings(tone=tone, verdict=verdict, cautions=unknown)
 
 
 def stored_parameters(dataset: xr.Dataset) -> dict[str, dict[str, Any]]:
@@ -239,17 +238,16 @@ def end_of_run(dataset: xr.Dataset, cautions: Sequence[str] = ()) -> tuple[Tone,
 
     A good end with cautions has the tone of a caution.
     """
-    good = Tone.CAUTION if cautions else Tone.GOOD
-    if "stop_reason" not in dataset.attrs:
+    good, word = Tone.CAUTION if cautions else Tone.GOOD, dataset.attrs.get("stop_reason")
+    if word is None:
         return good, "Complete: this answer needs no time stepping."
-    word = str(dataset.attrs["stop_reason"])
-    words = word.replace("_", " ")
+    words = str(word).replace("_", " ")
     if word not in set(StopReason):
         return Tone.BAD, f"Failed ({words})."
     reason = StopReason(word)
-    if reason in (StopReason.REACHED_END, StopReason.STEADY_STATE):
-        end = "its end" if reason is StopReason.REACHED_END else "a steady state"
-        return good, f"Reached {end}. {reason.advice}"
+    ends = {StopReason.REACHED_END: "its end", StopReason.STEADY_STATE: "a steady state"}
+    if reason in ends:
+        return good, f"Reached {ends[reason]}. {reason.advice}"
     where = f" at t = {float(dataset.attrs['end_time']):.5g}" if "end_time" in dataset.attrs else ""
     if reason.failed:
         return Tone.BAD, f"Failed{where} ({words}). {reason.advice}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,21 +29,17 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on a sweep over a grid."""
     settings = json.loads(dataset.attrs["sweep"])
     labels: dict[str, list[Any]] = settings["axes"]
-    axes = list(labels)
-    shape = [dataset.sizes[name] for name in axes]
-    count = math.prod(shape)
-
-    def place(at: int) -> dict[str, int]:
-        return dict(zip(axes, map(int, np.unravel_index(at, shape)), strict=True))
-
-    reasons = dataset["failure"].transpose(*axes).values.ravel()
+    axes, reasons = list(labels), dataset["failure"].transpose(*labels).values
+    places = [dict(zip(axes, at, strict=True)) for at in np.ndindex(reasons.shape)]
+    count = len(places)
     failures = [
-        {"point": ", ".join(f"{name}={labels[name][at]}" for name, at in place(p).items()), "reason": str(reasons[p])}
-        for p in np.flatnonzero(reasons != "").tolist()
+        {"point": ", ".join(f"{name}={labels[name][at]}" for name, at in place.items()), "reason": str(reason)}
+        for place, reason in zip(places, reasons.ravel(), strict=True)
+        if reason != ""
     ]
     variables = {str(name): list(map(str, array.dims[len(axes) :])) for name, array in dataset.data_vars.items()}
     # Point by point, so that nothing is read but the shown points.
-    points = [dataset.isel(place(at)) for at in spread_rows(count, MOST_POINTS)]
+    points = [dataset.isel(places[at]) for at in spread_rows(count, MOST_POINTS)]
     failed = [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
     if len(failures) > MOST_FAILURES:
         failed.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")
@@ -114,11 +109,10 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
 
 
 def _losses(points: Sequence[xr.Dataset], axes: Sequence[str]) -> list[Drawing]:
-    if not _has_curve(points[0]):
-        return []
     drawn = [points[at] for at in spread_rows(len(points), MOST_CURVES)]
     caption = f"Loss against flow time at {len(drawn)} points of the grid."
-    return [drawing_of(_plot_losses, drawn, axes, caption=caption, more="The last losses are in the table above.")]
+    more = "The last losses are in the table above."
+    return [drawing_of(_plot_losses, drawn, axes, caption=caption, more=more)] if _has_curve(points[0]) else []
 
 
 def _plot_losses(points: Sequence[xr.Dataset], axes: Sequence[str], ax: Axes) -> None:
@@ -138,8 +132,7 @@ def _emergence(dataset: xr.Dataset, axes: Sequence[str]) -> list[Drawing]:
     name, rest = along[0], [other for other in axes if other != along[0]]
     first = dataset["emergence_time"].isel(direction=0).transpose(*axes, ...)
     # One number per point: the median over its runs, among which those without emergence are the latest.
-    runs = [dim for dim in first.dims if dim not in axes]
-    first = first.fillna(np.inf).median(runs)
+    first = first.fillna(np.inf).median([dim for dim in first.dims if dim not in axes])
     first = first.where(np.isfinite(first))
     if first.isnull().all():
         return []

@@ -18,6 +18,7 @@ from dynamics.runs import storage
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason
 from dynamics.runs.storage import fingerprint, remove_torn, write_somewhere
 from dynamics.runs.trackers import Tracker
+from hermite.text.messages import require
 from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
@@ -275,18 +276,19 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     StorageError is raised if the file cannot be read or written, or holds no run that can be continued. UserWarning
     says if another version of the program wrote it, so that the last bits of the results may differ.
     """
-    if storage.names_directory(path):
-        output = str(path).removesuffix(".points")
-        msg = (
-            f"Argument `path` must name the file of a run, but {str(path)!r} is a directory: a sweep goes on when it "
-            f"is called again as it was, `dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`."
-        )
-        raise storage.StorageError(msg)
-    tree = storage.load_tree(path)
+    output = str(path).removesuffix(".points")
+    again = f"`dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`"
+    sweep = f"a directory: a sweep goes on when it is called again as it was, {again}"
+    file_of_run = f"Argument `path` must name the file of a run, but {str(path)!r} is {sweep}."
+    require(not storage.names_directory(path), file_of_run, storage.StorageError)
+    tree, file = storage.load_tree(path), f"File {str(path)!r}"
     dataset = tree.to_dataset()
-    if storage.CHECKPOINT not in tree.children:
-        msg = f"File {str(path)!r} must hold a run that can be resumed, but {_why_not(dataset)}."
-        raise storage.StorageError(msg)
+    reason, method = (dataset.attrs.get(name) for name in ("stop_reason", "method"))
+    why_not = f"it stopped ({reason}) by a method that cannot go on, {dataset.attrs.get('engine', method)!r}"
+    if not any(reason == each and each.resumable for each in StopReason):
+        why_not = "it holds a finished one"
+    resumable = f"{file} must hold a run that can be resumed, but {why_not}."
+    require(storage.CHECKPOINT in tree.children, resumable, storage.StorageError)
     group = tree.children[storage.CHECKPOINT]
     parts = {name: node.to_dataset(inherit=False) for name, node in group.children.items()}
     arguments = {str(name): array.to_numpy() for name, array in group.to_dataset(inherit=False).data_vars.items()}
@@ -303,24 +305,15 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
             parts=parts,
         )
     except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
-        msg = f"File {str(path)!r} must hold a whole checkpoint of this program, but does not."
+        msg = f"{file} must hold a whole checkpoint of this program, but does not."
         raise storage.StorageError(msg) from error
     written_by = dataset.attrs.get("source")
     if written_by != PROGRAM:
-        begun_by = f"File {str(path)!r} was begun by {written_by}"
-        msg = f"{begun_by}, so {PROGRAM} may give results that differ in their last bits."
-        warnings.warn(msg, UserWarning, stacklevel=3)
-    file = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
-    remove_torn(file.target)
-    return file
-
-
-def _why_not(dataset: xr.Dataset) -> str:
-    reason, attributes = dataset.attrs.get("stop_reason"), dataset.attrs
-    if not any(reason == each and each.resumable for each in StopReason):
-        return "it holds a finished one"
-    method = attributes.get("method", attributes.get("engine"))
-    return f"it stopped ({reason}) by a method that cannot go on, {method!r}"
+        other = f"{file} was begun by {written_by}, so {PROGRAM} may give results that differ in their last bits."
+        warnings.warn(other, UserWarning, stacklevel=3)
+    found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
+    remove_torn(found.target)
+    return found
 
 
 def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 from dynamics.problem.checks import check_switch
 from dynamics.runs.dataset import SCHEMA_VERSION
 from dynamics.threads import in_worker
-from hermite.text.messages import shown
+from hermite.text.messages import require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 PARTIAL = ".partial"
 #: Bytes of a name that a temporary name repeats; 20 more follow.
 LONGEST_NAME = 200
-#: So many bytes are written to see whether a disk is full.
-PROBE_BYTES = 1 << 20
 
 
 class StorageError(OSError):
@@ -194,7 +192,7 @@ def _fill(temporary: Path, write: Write) -> None:
     except (OSError, RuntimeError) as error:
         # netCDF4 reports a full disk as a missing permission or a RuntimeError; a plain write names the real cause.
         with temporary.open("ab") as probe:
-            probe.write(bytes(PROBE_BYTES))
+            probe.write(bytes(1 << 20))
             probe.flush()
             os.fsync(probe.fileno())
         raise OSError(*error.args) from error
@@ -361,24 +359,20 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
     for dataset in parts_of(result).values():
         _check_attributes(dataset)
     target = check_target(path, overwrite=overwrite)
-    if target.suffix.lower() == ".csv":
-        msg = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
-        raise StorageError(msg)
+    table = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
+    require(target.suffix.lower() != ".csv", table, StorageError)
     write_file(target, netcdf_writer(result, compress=compress), replaces=overwrite)
     return target
 
 
 def _check_attributes(dataset: xr.Dataset) -> None:
     """Refuse attributes that netCDF cannot store."""
-    for owner, attrs in (
-        ("", dataset.attrs),
-        *((f" of {name!r}", var.attrs) for name, var in dataset.variables.items()),
-    ):
+    owners = {"": dataset.attrs} | {f" of {name!r}": var.attrs for name, var in dataset.variables.items()}
+    for owner, attrs in owners.items():
         for key, value in attrs.items():
             kinds = {np.asarray(each).dtype.kind for each in (value if isinstance(value, (list, tuple)) else [value])}
-            if isinstance(value, (set, dict)) or not kinds <= set("iufUS"):
-                msg = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
-                raise TypeError(msg)
+            other = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
+            require(not isinstance(value, (set, dict)) and kinds <= set("iufUS"), other, TypeError)
 
 
 def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:
@@ -401,7 +395,15 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
         for group, dataset in datasets.items()
     }
     others = {group: dataset.drop_vars(early[group]) for group, dataset in datasets.items()}
-    encoding = {group: _encoding(dataset, compression) for group, dataset in others.items()}
+    # In pieces if there are many numbers, since the library writes a whole array twice.
+    encoding = {
+        group: {
+            str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
+            for name, variable in dataset.variables.items()
+            if variable.ndim and np.issubdtype(variable.dtype, np.number)
+        }
+        for group, dataset in others.items()
+    }
     with ONE_THREAD:
         if len(others) > 1:
             xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
@@ -410,8 +412,8 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
         if any(early.values()):
             with netCDF4.Dataset(path, "a") as file:
                 for group, names in early.items():
-                    place = file if group == ROOT else file[group]
                     for name in names:
+                        place = file if group == ROOT else file[group]
                         _write_reached(place, str(name), datasets[group][name], compression)
 
 
@@ -441,13 +443,10 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
     """Read all groups of a file, among them "checkpoint" if asked for and there; raises as `load` does."""
     import xarray as xr
 
-    source = as_path(path)
-    is_file = False
+    source, is_file = as_path(path), False
     with suppress(OSError):  # a name that is too long
         is_file = source.is_file()
-    if not is_file:
-        msg = f"Argument `path` must name an existing file, but is {shown(str(source))}."
-        raise StorageError(msg)
+    require(is_file, f"Argument `path` must name an existing file, but is {shown(str(source))}.", StorageError)
     try:
         with ONE_THREAD:
             check_structure(source)
@@ -464,29 +463,14 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
 
 def _check_schema(source: Path, tree: xr.DataTree) -> None:
     """Refuse what another program, or a newer version of this one, has written."""
-    answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
-    version = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
-    if version is None:
-        msg = f"File {str(source)!r} must have been written by this program, but has no schema_version."
-        raise StorageError(msg)
-    if not isinstance(version, (int, np.integer)) or version < 1:
-        msg = f"File {str(source)!r} must have a positive integer as schema_version, but has {shown(version)}."
-        raise StorageError(msg)
-    if version > SCHEMA_VERSION:
-        msg = (
-            f"File {str(source)!r} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: "
-            "a newer version of this program wrote it."
-        )
-        raise StorageError(msg)
-
-
-def _encoding(dataset: xr.Dataset, compression: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return how the numbers are stored: in pieces if there are many, since the library writes a whole array twice."""
-    return {
-        str(name): {**compression, **({"chunksizes": _piece(variable)} if variable.nbytes > LARGE_BYTES else {})}
-        for name, variable in dataset.variables.items()
-        if variable.ndim and np.issubdtype(variable.dtype, np.number)
-    }
+    answers, file = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)], repr(str(source))
+    version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
+    foreign = f"File {file} must have been written by this program, but has no schema_version."
+    require(version is not None, foreign, StorageError)
+    other = f"File {file} must have a positive integer as schema_version, but has {shown(version)}."
+    require(isinstance(version, (int, np.integer)) and version > 0, other, StorageError)
+    newer = f"File {file} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: "
+    require(version <= SCHEMA_VERSION, f"{newer}a newer version of this program wrote it.", StorageError)
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
@@ -508,14 +492,10 @@ def _ends_early(variable: xr.Variable) -> bool:
 
 def _write_reached(group: Any, name: str, variable: xr.DataArray, compression: Mapping[str, Any]) -> None:
     """Write a variable up to the last piece that holds a number; the rest reads as NaN and has no place in the file."""
-    values = variable.to_numpy()
-    piece = _piece(variable)
-    rows = piece[0]
-    pieces = range(0, len(values), rows)
+    values, piece = variable.to_numpy(), _piece(variable)
     # Whole pieces, so that of the last one that holds a number all is written.
-    reached = next(
-        (min(at + rows, len(values)) for at in reversed(pieces) if not np.isnan(values[at : at + rows]).all()), 0
-    )
+    ends = range(piece[0], len(values) + piece[0], piece[0])
+    reached = next((end for end in reversed(ends) if not np.isnan(values[end - piece[0] : end]).all()), 0)
     for dim, length in variable.sizes.items():
         if dim not in group.dimensions:
             group.createDimension(dim, length)
@@ -601,12 +581,10 @@ def to_table(
     import pandas as pd
     import xarray as xr
 
-    given: object = answer
-    if not isinstance(given, (xr.Dataset, xr.DataTree)):
-        msg = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
-        raise TypeError(msg)
+    other = f"Argument `answer` must be a Dataset or DataTree, but is {type(answer).__name__}."
+    require(isinstance(answer, (xr.Dataset, xr.DataTree)), other, TypeError)
     check_switch("bookkeeping", bookkeeping)
-    dataset = main_part(given)
+    dataset = main_part(answer)
     rows = _natural_rows(dataset) if per is None else _checked_rows(per, dataset)
     if dataset.attrs.get("answer") == "sweep" and not bookkeeping:
         dataset = dataset.drop_vars(BOOKKEEPING.intersection(dataset.data_vars))
@@ -642,12 +620,10 @@ def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
         msg = f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}."
         raise TypeError(msg)
     names = (per,) if isinstance(per, str) else tuple(per)
+    known = ", ".join(map(str, dataset.sizes)) or "of which there are none"
     for name in names:
-        if name not in dataset.sizes:
-            known = ", ".join(map(str, dataset.sizes)) or "of which there are none"
-            msg = f"Argument `per` must name dimensions of the answer, {known}, but has {shown(name)}."
-            raise ValueError(msg)
-    if len(set(names)) < len(names):
-        msg = f"Argument `per` must name each dimension once, but is {shown(per)}."
-        raise ValueError(msg)
+        unknown = f"Argument `per` must name dimensions of the answer, {known}, but has {shown(name)}."
+        require(name in dataset.sizes, unknown)
+    twice = f"Argument `per` must name each dimension once, but is {shown(per)}."
+    require(len(set(names)) == len(names), twice)
     return names

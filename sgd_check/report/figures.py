@@ -17,11 +17,13 @@ from dynamics.report import (
     axes_or_new,
     component_formula,
     component_ratio,
+    draw_band,
     draw_widths,
     figure_of,
     figure_style,
     finish_panel,
     given_panels,
+    log_ticks,
     mean_band,
     new_figure,
     new_panels,
@@ -59,11 +61,6 @@ _LEARNED = {
     "sensitivity": "sensitivity_share",
     "loss": "loss",
 }
-_UNDEFINED = "learned mass: not defined,\nthe link has no part of degree 3 or more"
-#: Usual limits of learned parts, and the room above the curves for the legend.
-_LIMITS, _ROOM = (-0.05, 1.0), 0.2
-#: Farthest residual that is drawn, in critical scores.
-_FARTHEST = 3.0
 #: Numbers of runs that fit side by side.
 MOST_COUNTS = 16
 
@@ -144,13 +141,10 @@ def spread_directions(count: int) -> zip[tuple[int, Any]]:
     return zip(chosen, shades(len(chosen), 0.85), strict=True)
 
 
-def _show_last_decades(ax: Axes, time: Array) -> None:
+def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
+    """Finish a panel that shows the last two decades of the time."""
     later = time[time > 0]
     ax.set(xscale="log", xlim=(max(float(later[0]), 1e-2 * float(later[-1])), float(later[-1])))
-
-
-def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
-    _show_last_decades(ax, time)
     finish_panel(ax, "time", y, title, **legend)
 
 
@@ -184,12 +178,11 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
     shown = comparison.isel(direction=known)
     predicted, counts = shown["emergence_time"].values, shown["censored_count"].values
     names = ("mean_log_ratio", "standard_error", "band_low", "band_high")
-    sampled = comparison.attrs["theory"] == "sample"
     numbers = zip(predicted, *(shown[name].values for name in names), strict=True)
     for at, (time, mean, error, *band) in enumerate(numbers):
         runs = shown["emergence_ratio"].values[:, at] * time
         ax.plot(np.full(runs.size, time), runs, ".", color=SIMULATED, ms=4, alpha=0.3)
-        if sampled:
+        if comparison.attrs["theory"] == "sample":
             theirs = of_sound_runs(prediction, "emergence_time")[:, known][:, at]
             ax.plot(np.nanquantile(theirs, [0.1, 0.9]), [time, time], color=PREDICTED, lw=2, alpha=0.7)
         elif np.isfinite(band).all():
@@ -210,13 +203,13 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
 
 def _draw_censored(ax: Axes, predicted: Array, counts: Integers, horizon: float) -> None:
     """Draw a triangle for each direction that some runs lack, and their number where numbers do not overlap."""
-    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
-    apart, last = np.ptp(np.log(predicted)) / MOST_COUNTS if predicted.size else 0.0, -np.inf
-    for at in [at for at in np.argsort(predicted) if counts[at]]:
-        time = float(predicted[at])
+    late = sorted(zip(predicted[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True))
+    apart, last = np.ptp(np.log(predicted)) / MOST_COUNTS if late else 0.0, -math.inf
+    for time, count in late:
         ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
         if math.log(time) - last >= apart:
-            ax.annotate(f"{counts[at]}", (time, horizon), (0, 7), **above)
+            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": small(ax)}
+            ax.annotate(f"{count}", (time, horizon), (0, 7), **above)
             last = math.log(time)
 
 
@@ -278,12 +271,11 @@ def _predicted_square(prediction: xr.Dataset) -> Array | None:
     if "seed" in prediction.dims:
         squares = _counted_squares(prediction, of_sound_runs(prediction, "teacher_overlap"))
         return np.asarray(np.median(np.max(squares, axis=2), axis=0)) if squares.size else None
-    if "teacher_overlap" in prediction:
-        return np.asarray(np.max(_counted_squares(prediction, prediction["teacher_overlap"].values), axis=1))
-    for name in ("max_overlap", "overlap"):
-        if name in prediction:
-            return _counted_squares(prediction, prediction[name].values)
-    return None
+    known = next((name for name in ("teacher_overlap", "max_overlap", "overlap") if name in prediction), None)
+    if known is None:
+        return None
+    squares = _counted_squares(prediction, prediction[known].values)
+    return np.asarray(squares.max(axis=1)) if known == "teacher_overlap" else squares
 
 
 def _counted_squares(dataset: xr.Dataset, overlap: Array) -> Array:
@@ -309,7 +301,12 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     ax, sampled = axes_or_new(ax, style), comparison.attrs["theory"] == "sample"
     end, predicted = float(simulation.attrs["end_time"]), comparison["emergence_time"].values
     measured = of_sound_runs(simulation, "emergence_time")
-    times = _curve_times(measured, predicted, end)
+    known = np.concatenate([measured[np.isfinite(measured)], predicted[np.isfinite(predicted)]])
+    known = known[(known > 0) & (known <= end)]
+    # Around all emergences, up to the end of the runs.
+    first = 0.6 * known.min() if known.size else 0.1 * end
+    last = min(end, 1.6 * known.max()) if known.size else end
+    times = np.geomspace(first, max(last, 1.01 * first), 600)
     # Comparisons of earlier versions have the time beyond the predicted one as their delay.
     late = "expected_lateness" if "expected_lateness" in comparison else "expected_delay"
     for p, colour in spread_directions(measured.shape[1]):
@@ -335,15 +332,6 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     title = f"steps: runs with 95 % interval, dashed: {'predicted runs' if sampled else 'theory'}"
     finish_panel(ax, "time", f"share of runs without {event_of(simulation).noun}", title, loc="lower left")
     return ax
-
-
-def _curve_times(measured: Array, predicted: Array, end: float) -> Array:
-    """Return the times at which curves are drawn: around all emergences, up to the end of the runs."""
-    known = np.concatenate([measured[np.isfinite(measured)], predicted[np.isfinite(predicted)]])
-    known = known[(known > 0) & (known <= end)]
-    first = 0.6 * float(known.min()) if known.size else 0.1 * end
-    last = min(end, 1.6 * float(known.max())) if known.size else end
-    return np.geomspace(first, max(last, 1.01 * first), 600)
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
@@ -385,19 +373,20 @@ def plot_learning(
             ax.fill_between(time, low, high, color=shade, alpha=0.25, lw=0)
         ax.plot(prediction["time"].values, curve.values / unit, color=shade, lw=1.8, label=name)
     if not theory and "second_layer" not in simulation and not problem.learned_part.is_defined:
-        ax.text(0.5, 0.5, _UNDEFINED, transform=ax.transAxes, ha="center", va="center")
+        undefined = "learned mass: not defined,\nthe link has no part of degree 3 or more"
+        ax.text(0.5, 0.5, undefined, transform=ax.transAxes, ha="center", va="center")
     ax.set_yscale("log" if is_loss else "linear")
-    _show_last_decades(ax, time)
+    label = _LEARNED[theory[0].kind] if theory else quantity
+    _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
     if not is_loss:
         low, high = ax.dataLim.intervaly
-        ax.set_ylim(min(low, _LIMITS[0]), max(high, _LIMITS[1]) + _ROOM)
+        ax.set_ylim(min(low, -0.05), max(high, 1.0) + 0.2)  # with room for the legend
     elif "loss" in prediction:
         # The losses of theory in the shown times.
         seen = prediction["loss"].sel(time=slice(*ax.get_xlim())).values
         if (seen > 0).any():
             ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), 1e-8), 2.0 * float(np.nanmax(seen)))
-    label = axis_label(_LEARNED[theory[0].kind]) if theory else quantity
-    _finish_over_time(ax, time, label, "lines: theory; bands: 10 to 90 % of the runs", loc="upper left", ncols=4)
+    log_ticks(ax)
     return ax
 
 
@@ -477,9 +466,9 @@ def _draw_residual(ax: Axes, comparison: xr.Dataset) -> None:
     else:
         residual, low, high = ((loss - expected) / shown["loss_standard_error"].values for loss in losses)
     low, high = low - critical, high + critical
-    # All of the shade is shown; residuals far beyond it are arrows at the edge.
+    # All of the shade is shown, and residuals up to three critical scores; those beyond are arrows at the edge.
     allowed = 1.15 * np.abs([low, high]).max(initial=critical)
-    edge = max(allowed, min(1.2 * np.abs(residual).max(initial=0.0), _FARTHEST * critical))
+    edge = max(allowed, min(1.2 * np.abs(residual).max(initial=0.0), 3.0 * critical))
     colours, places = np.where(np.abs(z) > critical, PREDICTED, SIMULATED), np.clip(residual, -0.95 * edge, 0.95 * edge)
     # The shade is drawn time by time, since between plateaus nothing is compared.
     ax.vlines(time, low, high, color=SIMULATED, alpha=0.18, lw=4)
@@ -554,8 +543,7 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
         ax.axhline(law, color=PREDICTED, lw=1.6, label="law")
         ax.axhspan(law - allowed, law + allowed, color=PREDICTED, alpha=0.15, lw=0, label="allowed at this d")
     ax.set_ylim(-0.03, 1.03)
-    label, title = axis_label("overlap_squared"), f"$n = {estimates.attrs['samples']}$ samples"
-    finish_panel(ax, "estimate_share", label, title)
+    finish_panel(ax, "estimate_share", "overlap_squared", f"$n = {estimates.attrs['samples']}$ samples")
 
 
 # --- runs alone -------------------------------------------------------------------------------------------------------
@@ -578,10 +566,10 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
 
     number, times = simulation["direction"].values, simulation["emergence_time"].values
     ax.plot(np.broadcast_to(number, times.shape).ravel(), times.ravel(), "o", color=SIMULATED, ms=4, alpha=0.4)
-    predicted = simulation.get("predicted_emergence_time")
-    known = np.zeros(number.size, dtype=bool) if predicted is None else np.isfinite(predicted.values)
-    if predicted is not None and known.any():
-        ax.plot(number[known], predicted.values[known], "x", color=PREDICTED, ms=8, label="predicted")
+    predicted = simulation.get("predicted_emergence_time", np.full(number.size, np.nan))
+    known = np.isfinite(np.asarray(predicted))
+    if known.any():
+        ax.plot(number[known], predicted[known], "x", color=PREDICTED, ms=8, label="predicted")
     if (times > 0).any() or known.any():
         ax.set_yscale("log")
     else:
@@ -597,9 +585,9 @@ def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
     shown = (simulation["time"].values > 0) & np.isfinite(share).any(axis=(0, 2))
     time, names = simulation["time"].values[shown], simulation["component_name"].values.tolist()
     for c, colour in spread_directions(len(names)):
-        low, middle, high = np.nanquantile(share[:, shown, c], (0.25, 0.5, 0.75), axis=0)
-        ax.fill_between(time, low, high, color=colour, alpha=0.2, lw=0)
-        ax.semilogx(time, middle, color=colour, lw=1.6, label=component_formula(names[c]))
+        band = np.nanquantile(share[:, shown, c], (0.5, 0.25, 0.75), axis=0)
+        draw_band(ax, time, tuple(band), colour, lw=1.6, label=component_formula(names[c]))
+    ax.set_xscale("log")
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     finish_panel(ax, "summed_time", "component_share")
