@@ -18,5 +18,5 @@ from .studies.full_batch import full_batch_recovery as full_batch_recovery
 from .studies.step_sizes import sgd_transfer as sgd_transfer
 from .studies.step_sizes import step_size_phases as step_size_phases
 from .verdicts.check import check as check
-from .verdicts.comparison import compare as compare
+from .verdicts.check import compare as compare
 from .version import __version__ as __version__

@@ -34,10 +34,10 @@ from dynamics.report import (
     spread_times,
 )
 from dynamics.runs.variables import axis_label
-from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs, sound_runs
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
 from sgd_check.verdicts.recovery import THEORY as LAW
+from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, sound_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

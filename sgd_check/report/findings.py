@@ -41,9 +41,9 @@ from hermite.text.messages import with_error
 from sgd_check.report import figures
 from sgd_check.report.figures import by_curves
 from sgd_check.report.studies import plot_study, study_values
-from sgd_check.verdicts.alignment import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
+from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

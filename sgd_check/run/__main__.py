@@ -94,7 +94,7 @@ def _described(plan: CheckPlan, seconds: float | None, seeds: int) -> list[str]:
 
 def _read_prediction(source: Path) -> xr.Dataset:
     from dynamics.runs import StorageError, load_answer
-    from sgd_check.verdicts.alignment import check_prediction, with_emergence
+    from sgd_check.verdicts.verdict import check_prediction, with_emergence
 
     try:
         prediction = with_emergence(load_answer(source))

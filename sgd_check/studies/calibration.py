@@ -20,9 +20,8 @@ from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import real_column
 from sgd_check.runs.plan import make_plan
 from sgd_check.studies.sgd_study import SgdStudy, simulated
-from sgd_check.verdicts.alignment import checked_rate
-from sgd_check.verdicts.check import HORIZON_FACTOR
-from sgd_check.verdicts.comparison import compare
+from sgd_check.verdicts.check import HORIZON_FACTOR, compare
+from sgd_check.verdicts.verdict import checked_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

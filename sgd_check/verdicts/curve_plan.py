@@ -15,13 +15,17 @@ even without noise are none. What the plan leaves out is said with its cost (`Be
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 
-from dynamics.problem import SaveAt
+from dynamics.commands import duration
+from dynamics.problem import Problem, SaveAt
 from dynamics.problem.checks import require
 from dynamics.runs.trackers import part_of_work
+from hermite.arrays import Array
+from sgd_check.engines import EngineOptions
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.curves import (
@@ -37,13 +41,6 @@ from sgd_check.verdicts.curves import (
 from sgd_check.verdicts.expectation import predicted_times
 from sgd_check.verdicts.path_tests import interpolated
 from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
-    from sgd_check.engines import EngineOptions
 
 PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
 PILOT_STEPS, PILOT_FACTOR = 500, 2
@@ -112,8 +109,6 @@ class Beyond(NamedTuple):
 
     def sentence(self, option: str) -> str:
         """Return what it would take, and the option that asks for it."""
-        from dynamics.commands import duration
-
         size = f"{self.samples / 1e6:.2g} million" if self.samples >= 1e5 else f"{self.samples:.0f}"
         time = f": {duration(self.seconds)}" if self.seconds else ""
         about, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")

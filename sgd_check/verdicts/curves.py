@@ -39,16 +39,17 @@ errors counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
-from dynamics.problem import is_network
-from hermite.arrays import Array, Integers
-from sgd_check.verdicts.alignment import definition_of_learned, event_of, has_step, sound_runs, tell_alike, unfinished
+from dynamics.problem import Problem, is_network
+from hermite.arrays import Array, Integers, Switches
+from sgd_check.runs.recording import observables_of
 from sgd_check.verdicts.expectation import Expectation, predicted_times
 from sgd_check.verdicts.path_tests import LossBand, interpolated, known_between
 from sgd_check.verdicts.time_tests import OneSided, TimeTest
@@ -60,16 +61,15 @@ from sgd_check.verdicts.verdict import (
     VISIBLE_ERROR,
     Evidence,
     Sentences,
+    definition_of_learned,
+    event_of,
+    has_step,
     side_of,
+    sound_runs,
+    tell_alike,
     too_few,
+    unfinished,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import xarray as xr
-
-    from dynamics.problem import Problem
 
 #: Times of a curve that are tested.
 MOST_PLACES = 8
@@ -114,7 +114,7 @@ class Curve(NamedTuple):
     scale: float
     extrapolated: bool = False
     scatter: Array | None = None
-    saved: NDArray[np.bool_] | None = None
+    saved: Switches | None = None
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class CurveTest(NamedTuple):
     power: float
 
 
-def places_of(theory: Array, saved: NDArray[np.bool_] | None = None) -> Integers:
+def places_of(theory: Array, saved: Switches | None = None) -> Integers:
     """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
 
     Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
@@ -257,20 +257,30 @@ def quantities_of(problem: Problem, dataset: xr.Dataset) -> Iterator[Quantity]:
         whole = float(dataset["teacher_by_degree"].sum()) if "teacher_by_degree" in dataset else 0.0
         yield Quantity("loss", "", loss, LEAST_LOSS_SHARE * float(np.nanmax(loss, initial=whole)))
     if not is_network(problem):
-        masses = zip(_masses(problem, dataset), problem.teacher.coefficients.tolist(), strict=False)
-        for p, (mass, a) in enumerate(masses):
-            yield Quantity("learned mass of direction", str(p + 1), mass, LEAST_SHARE * a)
-        return
-    if "component" in dataset:
-        kind, values, labels = "component", dataset["component"].values, dataset["component_name"].values.tolist()
+        kind, values, sizes = "learned mass of direction", _masses(problem, dataset), problem.teacher.coefficients
+        labels: list[Any] = [*range(1, values.shape[-1] + 1)]
     else:
-        kind, labels = "sensitivity", dataset["direction"].values.tolist()
+        kind = "component" if "component" in dataset else "sensitivity"
         values = dataset[kind].values if kind in dataset else _sensitivities(problem, dataset)
-    teacher = dataset.get(f"teacher_{kind}")
+        labels = dataset["component_name" if kind == "component" else "direction"].values.tolist()
+        largest = np.abs(values).reshape(-1, len(labels))
+        teacher = dataset.get(f"teacher_{kind}")
+        sizes = np.nanmax(largest, axis=0, initial=0.0) if teacher is None else np.abs(teacher.values)
     for at, label in enumerate(labels):
         one = np.asarray(values[..., at], dtype=np.float64)
-        size = np.nanmax(np.abs(one), initial=0.0) if teacher is None else abs(float(teacher.values[at]))
-        yield Quantity(kind, str(label), one, LEAST_SHARE * float(size))
+        yield Quantity(kind, str(label), one, LEAST_SHARE * float(sizes[at]))
+
+
+def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
+    """Return learned masses (…, times, P), by the definition of the problem; none of a dataset that does not tell."""
+    part = problem.learned_part
+    if part.is_defined and "learned_mass" in dataset and definition_of_learned(dataset) == part.definition:
+        return np.asarray(dataset["learned_mass"].values)
+    if not part.is_defined or not {"teacher_overlap", "squared_norm"} <= set(dataset):
+        return np.empty((0, 0))
+    overlap, norm = dataset["teacher_overlap"].values, dataset["squared_norm"].values
+    flat = observables_of(problem).learned(overlap.reshape(-1, *overlap.shape[-2:]), norm.reshape(-1, norm.shape[-1]))
+    return flat.reshape(*overlap.shape[:-2], -1)
 
 
 def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
@@ -278,10 +288,8 @@ def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
     from dynamics.equations import NetworkSystem
 
     system = NetworkSystem(problem)
-    v, b, n, C, G = (
-        simulation[name].values
-        for name in ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
-    )
+    names = ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
+    v, b, n, C, G = (simulation[name].values for name in names)
     found = np.full((*n.shape[:2], problem.teacher.span), np.nan)
     for at in zip(*np.nonzero(np.isfinite(n).all(axis=-1)), strict=True):
         length = np.sqrt(n[at])
@@ -299,15 +307,15 @@ def curves_over_time(problem: Problem, prediction: xr.Dataset, simulations: Sequ
     pairs, times = paired_runs(simulations), _common_times(prediction, simulations)
     stepped, found = has_step(prediction), []
     grid = np.array([times, times / (1.0 + VISIBLE_ERROR), times * (1.0 + VISIBLE_ERROR)])
-    for kind, label, theory, scale in quantities_of(problem, prediction):
-        if any((kind, label) not in part for part in measured) or not times.size:
+    for kind, label, theory, scale in quantities_of(problem, prediction) if times.size else ():
+        if any((kind, label) not in part for part in measured):
             continue
         expected, *dilated = interpolated(prediction["time"].values, theory, grid)
         paths = [
             (one["time"].values, part[kind, label][pairs]) for one, part in zip(simulations, measured, strict=True)
         ]
-        runs = [interpolated(recorded, values, times) for recorded, values in paths]
-        if not (np.isfinite(expected).all() and all(np.isfinite(part).all() for part in runs)):
+        runs = [interpolated(*path, times) for path in paths]
+        if not np.isfinite([expected, *(part.sum(axis=0) for part in runs)]).all():
             continue
         values, effect = without_step(runs, simulations, stepped=stepped)
         scatter = runs[0].std(axis=0, ddof=1) if pairs.size > 1 else np.zeros(times.size)
@@ -326,19 +334,15 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
     for name, kinds in TIMES.items():
         if not tell_alike(name, (prediction, *simulations)):
             continue
-        labels = [str(label) for label in prediction[str(prediction[name].dims[0])].values.tolist()]
+        labels = prediction[str(prediction[name].dims[0])].values.tolist()
         measured = [np.asarray(dataset[name].values, dtype=np.float64)[pairs] for dataset in simulations]
         for at, time in enumerate(np.asarray(prediction[name].values, dtype=np.float64)):
             runs = [part[:, at : at + 1] for part in measured]
-            if not (0.0 < time < np.inf and all((part > 0.0).all() for part in runs)):
-                continue
-            values, effect = without_step([np.log(part) for part in runs], simulations, stepped=stepped)
-            expected = np.array([np.log(time)])
-            moved = expected + np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
-            kind = kinds[is_network(problem)]
-            found.append(
-                Curve(kind, labels[at], np.exp(expected), expected, values, effect, moved, 1.0, len(simulations) > 1)
-            )
+            if 0.0 < time < np.inf and all((part > 0.0).all() for part in runs):
+                values, effect = without_step([np.log(part) for part in runs], simulations, stepped=stepped)
+                log, late = np.array([np.log(time)]), np.log1p(VISIBLE_ERROR) * np.array([[1.0], [-1.0]])
+                names, two = (kinds[is_network(problem)], str(labels[at])), len(simulations) > 1
+                found.append(Curve(*names, np.array([time]), log, values, effect, log + late, 1.0, two))
     return found
 
 
@@ -352,8 +356,7 @@ def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, st
         one = runs[0]
         return one, one.std(axis=0, ddof=1) if stepped and one.shape[0] > 1 else np.zeros(one.shape[1])
     coarse, fine = (float(dataset.attrs["effective_learning_rate"]) for dataset in simulations)
-    ratio = coarse / fine
-    effect = ratio / (ratio - 1.0) * (runs[0] - runs[1])
+    effect = coarse / (coarse - fine) * (runs[0] - runs[1])
     return runs[0] - effect, np.abs(effect.mean(axis=0))
 
 
@@ -363,247 +366,196 @@ def paired_runs(simulations: Sequence[xr.Dataset]) -> NDArray[np.intp]:
     return np.flatnonzero(np.all([sound_runs(dataset)[:count] for dataset in simulations], axis=0))
 
 
-def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
-    """Return learned masses (P, …, times), by the definition of the problem; none of a dataset that does not tell."""
-    part = problem.learned_part
-    if not part.is_defined:
-        return np.empty((0, 0))
-    if "learned_mass" in dataset and definition_of_learned(dataset) == part.definition:
-        return np.moveaxis(np.asarray(dataset["learned_mass"].values), -1, 0)
-    if not {"teacher_overlap", "squared_norm"} <= set(dataset):
-        return np.empty((0, 0))
-    from sgd_check.runs.recording import observables_of
-
-    overlap, norm = dataset["teacher_overlap"].values, dataset["squared_norm"].values
-    flat = observables_of(problem).learned(overlap.reshape(-1, *overlap.shape[-2:]), norm.reshape(-1, norm.shape[-1]))
-    return np.moveaxis(flat.reshape(*overlap.shape[:-2], -1), -1, 0)
-
-
 def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> Array:
     """Return the positive times of the first simulation that lie within all others and the prediction, as reached."""
     if "loss" not in prediction or "time" not in prediction["loss"].dims:
         return np.empty(0)
-    known = np.isfinite(prediction["loss"].values)
-    bounds = [prediction["time"].values[known]]
+    known = [prediction["time"].values[np.isfinite(prediction["loss"].values)]]
     for dataset in simulations:
         times = dataset["time"].values
-        bounds.append(times[times <= float(dataset.attrs["end_time"]) * (1 + 1e-9)])
-    if any(part.size == 0 for part in bounds):
+        known.append(times[times <= float(dataset.attrs["end_time"]) * (1 + 1e-9)])
+    if any(part.size == 0 for part in known):
         return np.empty(0)
-    first, last = max(part[0] for part in bounds), min(part[-1] for part in bounds)
-    times = bounds[1]
+    first, last, times = max(part[0] for part in known), min(part[-1] for part in known), known[1]
     return np.asarray(times[(times > 0) & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
-
-
-@dataclass(frozen=True, kw_only=True)
-class _CurveTests:
-    """The tests of curves against the theory "flow" or "finite step": `curves` decide, `times` can only refute."""
-
-    prediction: xr.Dataset
-    simulations: Sequence[xr.Dataset]
-    rate: float
-    p_value: float
-    usable: int
-    curves: list[CurveTest]
-    times: list[CurveTest]
-
-    @property
-    def tests(self) -> list[CurveTest]:
-        return [*self.curves, *self.times]
-
-    @property
-    def moving(self) -> list[CurveTest]:
-        return [test for test in self.curves if test.curve.moves]
-
-    @property
-    def refutable(self) -> bool:
-        """Whether the effect of the step size is allowed for, so that a difference speaks against theory."""
-        return has_step(self.prediction) or len(self.simulations) > 1
-
-    @property
-    def end(self) -> float:
-        return min(float(part.attrs["end_time"]) for part in self.simulations)
-
-    def sentences(self) -> Sentences:
-        difference = self._difference() if self.p_value < self.rate else ""
-        lacking, excuse, agreement = too_few(self.usable) or self._unseen(), "", ""
-        if not lacking:
-            agreement, unmet = self._agreement(), self._unmet()
-            if difference:
-                advice = "simulate at half of the learning rate too, and compare with both"
-                lacking = f"{difference} That may be the effect of the step size: {advice}."
-            elif unmet:
-                lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
-        if wild := [test for test in self.moving if test.curve.scatters]:
-            excuse = (
-                f"That may be the effect of noise, since runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the "
-                f"range in {_named(wild)}: use a smaller learning rate."
-            )
-        still = [test for test in self.curves if not test.curve.moves]
-        return Sentences(
-            difference=difference if self.refutable else "",
-            excuse=excuse,
-            lacking=lacking,
-            agreement=agreement,
-            remarks=[f"By the end theory hardly moves {_named(still)}."] if still else [],
-        )
-
-    def _difference(self) -> str:
-        worst = min((test for test in self.tests if test.curve.known), key=lambda test: test.p)
-        at = int(np.argmax(np.abs(worst.score)))
-        z, end = worst.score[at], f"(global p = {self.p_value:.2g} < {self.rate:g})."
-        if worst.curve.is_time:
-            return f"The {worst.curve.name} is {'later' if z > 0 else 'earlier'} than predicted, z = {z:.1f} {end}"
-        time = worst.curve.times[worst.places[at]]
-        return f"The {worst.curve.name} is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
-
-    def _unseen(self) -> str:
-        """Return which error could have gone unseen, and why; empty if none."""
-        moving = self.moving
-        unresolved = [test for test in moving if not test.power >= POWER]
-        early = [unfinished("The runs", one) for one in self.simulations]
-        early.append(unfinished("The prediction", self.prediction))
-        if any(early) and (unresolved or not moving):
-            what = _named(unresolved) if unresolved else "anything"
-            return f"{next(filter(None, early))}, before {what} could be tested."
-        if not moving:
-            return (
-                "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
-                "be compared: use more steps, or save more times."
-            )
-        if unknown := [test for test in moving if not test.curve.known]:
-            return (
-                f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
-                "extrapolate from two learning rates: use smaller ones."
-            )
-        error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}"
-        return f"{error}: {MORE_WORK}." if unresolved else ""
-
-    def _unmet(self) -> str:
-        """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
-
-        One is awaited if it is predicted so early that 30 % later is still within the runs, and met if half of these
-        have it.
-        """
-        time = np.asarray(self.prediction["emergence_time"].values, dtype=np.float64)
-        alone = self.prediction.get("predicted_emergence_time")
-        expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
-        first = float(np.min(expected, initial=np.inf, where=np.isfinite(expected)))
-        met = np.where(np.isfinite(time), time, np.inf) * (1.0 + VISIBLE_ERROR) <= self.end
-        for part in self.simulations:
-            emerged = np.isfinite(part["emergence_time"].values[paired_runs(self.simulations)])
-            met &= 2 * np.count_nonzero(emerged, axis=0) >= emerged.shape[0]
-        if met.any() or np.isinf(first):
-            return ""
-        return (
-            f"no direction that is predicted to emerge well before the end of the runs, at time {self.end:.3g}, does "
-            f"so in half of them: the first one is predicted at {first:.3g}."
-        )
-
-    def _agreement(self) -> str:
-        widest = max(test.allowance / test.curve.range for test in [*self.moving, *self.times])
-        step = "" if self.refutable else ", without any allowance for the step size"
-        return (
-            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where "
-            f"theory moves it{step}, up to time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {_named(self.moving)}."
-        )
-
-    def evidence(self, problem: Problem) -> Evidence:
-        """Return the evidence of the tests; of two simulations that of smaller steps is /finer."""
-        first, loss = self.simulations[0], next((test for test in self.curves if test.curve.kind == "loss"), None)
-        said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
-        return Evidence(
-            problem=problem,
-            prediction=self.prediction,
-            simulations=dict(zip(("/simulation", "/finer"), self.simulations, strict=False)),
-            rate=self.rate,
-            theory="finite step" if has_step(self.prediction) else "flow",
-            usable=self.usable,
-            blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in self.simulations),
-            sentences=self.sentences(),
-            values=self._values(loss),
-            labels={
-                "coords": {
-                    "seed": first["seed"].values,
-                    "time": first["time"].values,
-                    "quantity": np.array([test.curve.name for test in self.tests], dtype=str),
-                    "look": np.arange(MOST_PLACES),
-                }
-            },
-            attributes={
-                "decided_by": "curves",
-                "tested_directions": sum(test.curve.kind.endswith("direction") for test in self.curves),
-                "loss_in_verdict": loss is not None,
-                "loss_compared_times": 0 if loss is None else loss.places.size,
-                "loss_statement": f"Loss: {said}",
-            },
-        )
-
-    def _values(self, loss: CurveTest | None) -> dict[str, Any]:
-        prediction, first, tests = self.prediction, self.simulations[0], self.tests
-        by_label = {one.curve.label: one for one in self.times if one.curve.kind.startswith("emergence")}
-        censored = np.sum(first["censored"].values[paired_runs(self.simulations)] != 0, axis=0)
-        times: list[TimeTest | None] = []
-        for label, count in zip(map(str, prediction["direction"].values.tolist()), censored.tolist(), strict=True):
-            test, direction = by_label.get(label), None
-            if test is not None:
-                mean, score, band = float(test.mean[0] - test.predicted[0]), float(test.score[0]), test.allowance
-                early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1, 1))
-                direction = TimeTest(self.usable, count, mean, test.error, -band, band, early, late, score, test.p)
-            times.append(direction)
-        expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
-        found = EventTests(event_of(first), expected, times, np.zeros(len(times), dtype=bool))
-        losses = None if loss is None else self._band(loss)
-        table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
-        for at, test in enumerate(tests):
-            row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
-            table["time"][row] = test.curve.times[test.places]
-            table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
-            table["z"][row] = test.score
-        return {
-            **time_variables(prediction, first, "", [found], losses, self.p_value),
-            **{f"look_{name}": values for name, values in table.items()},
-            "quantity_error": np.array([test.error for test in tests]),
-            "quantity_allowance": np.array([test.allowance for test in tests]),
-            "quantity_p_value": np.array([test.p for test in tests]),
-            "quantity_power": np.array([test.power for test in tests]),
-        }
-
-    def _band(self, test: CurveTest) -> LossBand:
-        """Return the loss without step size over all times, its band, and its scores where it was tested."""
-        times, pairs = self.simulations[0]["time"].values, paired_runs(self.simulations)
-        runs: list[Array] = [
-            interpolated(one["time"].values, np.asarray(one["loss"].values)[pairs], times) for one in self.simulations
-        ]
-        values, _ = without_step(runs, self.simulations, stepped=has_step(self.prediction))
-        expected = interpolated(self.prediction["time"].values, np.asarray(self.prediction["loss"].values), times)
-        at = np.searchsorted(times, test.curve.times[test.places])
-        z, compared = np.full(times.size, np.nan), np.zeros(times.size, dtype=bool)
-        z[at], compared[at] = test.score, True
-        error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
-        low, high = expected - test.allowance, expected + test.allowance
-        return LossBand(values.mean(axis=0), error, expected, low, high, z, compared, test.p)
 
 
 def curve_evidence(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
 ) -> Evidence:
-    """Test all curves and times that prediction and runs have in common, together at a rate of false alarms."""
-    usable, curves, times = paired_runs(simulations).size, [], []
-    if usable >= FEWEST_RUNS:
+    """Test all curves and times that prediction and runs have in common, together at a rate of false alarms.
+
+    Curves decide, times can only refute. Of two simulations that of smaller steps is /finer.
+    """
+    pairs, curves, times = paired_runs(simulations), [], []
+    if pairs.size >= FEWEST_RUNS:
         curves = curves_over_time(problem, prediction, simulations)
         times = times_as_curves(problem, prediction, simulations)
     tests, p_value = assess_curves([*curves, *times], rate)
-    return _CurveTests(
+    end = min(float(part.attrs["end_time"]) for part in simulations)
+    first, loss = simulations[0], next((test for test in tests if test.curve.kind == "loss"), None)
+    said = "not compared." if loss is None else f"part of the verdict, p = {loss.p:.2g} for each of its times."
+    band = None if loss is None else _band(prediction, simulations, pairs, loss)
+    table = {name: np.full((len(tests), MOST_PLACES), np.nan) for name in ("time", "mean", "prediction", "z")}
+    for at, test in enumerate(tests):
+        row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
+        table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
+        table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
+    return Evidence(
+        problem=problem,
         prediction=prediction,
-        simulations=simulations,
+        simulations=dict(zip(("/simulation", "/finer"), simulations, strict=False)),
         rate=rate,
-        p_value=p_value,
-        usable=usable,
-        curves=tests[: len(curves)],
-        times=tests[len(curves) :],
-    ).evidence(problem)
+        theory="finite step" if has_step(prediction) else "flow",
+        usable=pairs.size,
+        blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
+        sentences=_sentences(prediction, simulations, tests[: len(curves)], tests[len(curves) :], p_value, rate, end),
+        values={
+            **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
+            **{f"look_{name}": values for name, values in table.items()},
+            "quantity_error": np.array([test.error for test in tests]),
+            "quantity_allowance": np.array([test.allowance for test in tests]),
+            "quantity_p_value": np.array([test.p for test in tests]),
+            "quantity_power": np.array([test.power for test in tests]),
+        },
+        labels={
+            "coords": {
+                "seed": first["seed"].values,
+                "time": first["time"].values,
+                "quantity": np.array([test.curve.name for test in tests], dtype=str),
+                "look": np.arange(MOST_PLACES),
+            }
+        },
+        attributes={
+            "decided_by": "curves",
+            "tested_directions": sum(curve.kind.endswith("direction") for curve in curves),
+            "loss_in_verdict": loss is not None,
+            "loss_compared_times": 0 if loss is None else loss.places.size,
+            "loss_statement": f"Loss: {said}",
+        },
+    )
+
+
+def _sentences(
+    prediction: xr.Dataset,
+    simulations: Sequence[xr.Dataset],
+    curves: list[CurveTest],
+    times: list[CurveTest],
+    p_value: float,
+    rate: float,
+    end: float,
+) -> Sentences:
+    """Return what the tests say. Without allowance for the step size a difference does not speak against theory."""
+    refutable, moving = has_step(prediction) or len(simulations) > 1, [test for test in curves if test.curve.moves]
+    difference, excuse, agreement = "", "", ""
+    if p_value < rate:
+        difference = _difference([*curves, *times], f"(global p = {p_value:.2g} < {rate:g}).")
+    lacking = too_few(paired_runs(simulations).size) or _unseen(prediction, simulations, moving)
+    if not lacking:
+        widest = max(test.allowance / test.curve.range for test in [*moving, *times])
+        step = "" if refutable else ", without any allowance for the step size"
+        agreement = (
+            f"No tested curve leaves its band around theory, of at most {100 * widest:.2g} % of its range where "
+            f"theory moves it{step}, up to time {end:.3g} (global p = {p_value:.2g}), and an error of "
+            f"{100 * VISIBLE_ERROR:.0f} % in time would have been seen in {_named(moving)}."
+        )
+        if difference:
+            advice = "simulate at half of the learning rate too, and compare with both"
+            lacking = f"{difference} That may be the effect of the step size: {advice}."
+        elif unmet := _unmet(prediction, simulations, end):
+            lacking = f"The curves of theory and SGD agree: {agreement} But {unmet}"
+    if wild := [test for test in moving if test.curve.scatters]:
+        over = f"runs scatter by over {100 * LARGEST_SCATTER:.0f} % of the range in {_named(wild)}"
+        excuse = f"That may be the effect of noise, since {over}: use a smaller learning rate."
+    still = [test for test in curves if not test.curve.moves]
+    remarks = [f"By the end theory hardly moves {_named(still)}."] if still else []
+    return Sentences(difference if refutable else "", lacking, agreement, excuse=excuse, remarks=remarks)
+
+
+def _difference(tests: list[CurveTest], end: str) -> str:
+    """Return the largest difference."""
+    worst = min((test for test in tests if test.curve.known), key=lambda test: test.p)
+    at = int(np.argmax(np.abs(worst.score)))
+    z = worst.score[at]
+    if worst.curve.is_time:
+        return f"The {worst.curve.name} is {'later' if z > 0 else 'earlier'} than predicted, z = {z:.1f} {end}"
+    time = worst.curve.times[worst.places[at]]
+    return f"The {worst.curve.name} is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
+
+
+def _unseen(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], moving: list[CurveTest]) -> str:
+    """Return which error could have gone unseen in the curves that move, and why; empty if none."""
+    unresolved = [test for test in moving if not test.power >= POWER]
+    early = [*(unfinished("The runs", one) for one in simulations), unfinished("The prediction", prediction)]
+    if any(early) and (unresolved or not moving):
+        what = _named(unresolved) if unresolved else "anything"
+        return f"{next(filter(None, early))}, before {what} could be tested."
+    if not moving:
+        return (
+            "Nothing that theory predicts moves by the end of the runs, at times that are saved closely enough to "
+            "be compared: use more steps, or save more times."
+        )
+    if unknown := [test for test in moving if not test.curve.known]:
+        return (
+            f"The step size moves {_named(unknown)} by over {100 * LARGEST_EFFECT:.0f} % of the range, too much to "
+            "extrapolate from two learning rates: use smaller ones."
+        )
+    error = f"An error of {100 * VISIBLE_ERROR:.0f} % in time could have gone unseen in {_named(unresolved)}"
+    return f"{error}: {MORE_WORK}." if unresolved else ""
+
+
+def _unmet(prediction: xr.Dataset, simulations: Sequence[xr.Dataset], end: float) -> str:
+    """Return that no predicted emergence was awaited and met, empty if one was or none is predicted.
+
+    One is awaited if it is predicted so early that 30 % later is still within the runs, and met if half of these have
+    it.
+    """
+    time = np.asarray(prediction["emergence_time"].values, dtype=np.float64)
+    alone = prediction.get("predicted_emergence_time")
+    expected = time if alone is None else np.where(np.isnan(time), alone.values, time)
+    first, met = float(np.min(expected, initial=np.inf, where=np.isfinite(expected))), time * (1 + VISIBLE_ERROR) <= end
+    for part in simulations:
+        met &= np.isfinite(part["emergence_time"].values[paired_runs(simulations)]).mean(axis=0) >= 0.5
+    if met.any() or np.isinf(first):
+        return ""
+    return (
+        f"no direction that is predicted to emerge well before the end of the runs, at time {end:.3g}, does "
+        f"so in half of them: the first one is predicted at {first:.3g}."
+    )
+
+
+def _tests_of_times(
+    prediction: xr.Dataset, simulation: xr.Dataset, pairs: NDArray[np.intp], tests: list[CurveTest]
+) -> EventTests:
+    """Return the tests of times of emergence by direction, in the form of those that decide elsewhere."""
+    by_label = {one.curve.label: one for one in tests if one.curve.kind.startswith("emergence")}
+    censored = np.sum(simulation["censored"].values[pairs] != 0, axis=0)
+    found: list[TimeTest | None] = []
+    for label, count in zip(prediction["direction"].values.tolist(), censored.tolist(), strict=True):
+        test = by_label.get(str(label))
+        if test is None:
+            found.append(None)
+            continue
+        mean, score, band = float(test.mean[0] - test.predicted[0]), float(test.score[0]), test.allowance
+        early, late = (OneSided(test.p / 2 if sign * score > 0 else 1.0, test.power) for sign in (-1, 1))
+        found.append(TimeTest(pairs.size, count, mean, test.error, -band, band, early, late, score, test.p))
+    expected = Expectation.uniform(predicted_times(prediction, "emergence_time"))
+    return EventTests(event_of(simulation), expected, found, np.zeros(len(found), dtype=bool))
+
+
+def _band(
+    prediction: xr.Dataset, simulations: Sequence[xr.Dataset], pairs: NDArray[np.intp], test: CurveTest
+) -> LossBand:
+    """Return the loss without step size over all times, its band, and its scores where it was tested."""
+    times = simulations[0]["time"].values
+    runs = [interpolated(one["time"].values, np.asarray(one["loss"].values)[pairs], times) for one in simulations]
+    values, _ = without_step(runs, simulations, stepped=has_step(prediction))
+    expected = interpolated(prediction["time"].values, np.asarray(prediction["loss"].values), times)
+    z = np.full(times.size, np.nan)
+    z[np.searchsorted(times, test.curve.times[test.places])] = test.score
+    error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
+    low, high = expected - test.allowance, expected + test.allowance
+    return LossBand(values.mean(axis=0), error, expected, low, high, z, np.isfinite(z), test.p)
 
 
 def _named(tests: list[CurveTest]) -> str:

@@ -37,20 +37,15 @@ another direction. Where s > 1 noise decides when a direction emerges, and there
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 
-from dynamics.problem import decouples, is_correlation, is_frame, is_homogeneous
-from sgd_check.verdicts.alignment import has_step, tell_alike
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from dynamics.theory import Rivals
-    from hermite.arrays import Array
+from dynamics import theory
+from dynamics.problem import Problem, decouples, is_correlation, is_frame, is_homogeneous
+from hermite.arrays import Array, Switches
+from sgd_check.verdicts.verdict import has_step, tell_alike
 
 #: Twice the largest φ/s² of an escape with k ≥ 3 and constant noise, which k = 3 has.
 LARGEST_FLUCTUATION = 2.5
@@ -83,7 +78,7 @@ class Expectation(NamedTuple):
     high: Array
     notes: tuple[str, ...]
     lateness: Array
-    isolated: NDArray[np.bool_]
+    isolated: Switches
 
     @classmethod
     def uniform(
@@ -113,8 +108,6 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     Times that are not finite and positive are not compared. `noise_rate` is learning rate over batch size, which sets
     the noise of the steps. The delay is inf where theory gives none: lateness is then no evidence against it.
     """
-    from dynamics import theory
-
     time, stepped = predicted_times(prediction, "emergence_time"), has_step(prediction)
     if is_frame(problem):
         return _of_frames(problem, time, noise_rate)
@@ -154,8 +147,6 @@ def learned_expectation(
     Bands are (−inf, inf) where theory knows no scatter, and of directions that emerge after `end`. About 0.05 s for
     each direction that emerges before.
     """
-    from dynamics import theory
-
     time = predicted_times(prediction, "learned_time")
     delay, scatter, stepped = np.full((3, time.size), np.nan)
     known = (emergence.scatter <= LARGEST_SCATTER) & (problem.inputs is None)
@@ -179,8 +170,6 @@ def learned_expectation(
 
 
 def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
-    from dynamics import theory
-
     drag, advance, scatter = theory.frame_escape(problem, rate)
     first = time == np.nanmin(time, initial=np.inf)
     rivals, alone = theory.frame_rivals(problem)
@@ -200,7 +189,7 @@ def _of_frames(problem: Problem, time: Array, rate: float) -> Expectation:
 
 
 def _wide_band(
-    lateness: Array, scatter: Array, known: NDArray[np.bool_], rivals: Rivals, later: Array, *, stepped: bool
+    lateness: Array, scatter: Array, known: Switches, rivals: theory.Rivals, later: Array, *, stepped: bool
 ) -> tuple[Array, Array]:
     """Return the band of directions that are not isolated; `later` (P,) is ln of the time over that of the pair alone.
 
@@ -219,7 +208,7 @@ def _wide_band(
 
 
 def _band(
-    wide: tuple[Array, Array], isolated: NDArray[np.bool_], lateness: Array, scatter: Array, of_search: Array
+    wide: tuple[Array, Array], isolated: Switches, lateness: Array, scatter: Array, of_search: Array
 ) -> tuple[Array, Array]:
     """Return the band, that of isolated directions around its centre; `of_search` is the s of its width."""
     centre = np.log1p(np.where(isolated, lateness, 0.0)) - 0.5 * np.nan_to_num(scatter) ** 2
@@ -233,11 +222,3 @@ def _unknown(problem: Problem, time: Array, why: str, *, stepped: bool) -> Expec
         return Expectation.uniform(time, notes=(note,))
     note = f"The delay by the step size is unknown: {why.removesuffix('.')}."
     return Expectation.uniform(time, low=0.0, high=np.inf, notes=(note,))
-
-
-def band_by_scatter(scatter: float, *, complete: bool) -> tuple[float, float]:
-    """Return the band of a finite-step prediction from the standard deviation of ln T over the runs.
-
-    With runs that did not emerge the scatter is a lower bound, so nothing bounds the lateness.
-    """
-    return -(scatter**2), LARGEST_FLUCTUATION * scatter**2 if complete else np.inf

@@ -20,21 +20,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
+from dynamics.equations import followers_in_space, make_particle_system
+from dynamics.laws import coupled_tracers, function_gap, width_exponents
+from dynamics.problem import Problem
 from dynamics.problem.checks import require
+from dynamics.solve import coupled_problem
 from hermite.arrays import Array, Integers
 from hermite.text.messages import with_error
-from sgd_check.verdicts.alignment import check_dataset, check_question
-from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, Evidence, Sentences, normal_score, reach_in_errors, two_sided
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
+from sgd_check.verdicts.verdict import (
+    FEWEST_RUNS,
+    POWER,
+    Evidence,
+    Sentences,
+    check_dataset,
+    check_question,
+    normal_score,
+    reach_in_errors,
+    two_sided,
+)
 
 THEORY = "mean field"
 #: Largest correction of the exponent −1 by a finite width; exact flows of 16 to 128 neurons have up to 0.13 ± 0.03
@@ -71,8 +80,6 @@ class WidthRuns:
 
         They are known by their places at time 0, which must be those of `dynamics.laws.chaos.coupled_tracers`.
         """
-        from dynamics.laws import coupled_tracers
-
         if "tracer_projection" not in mean_field or float(mean_field["time"].values[0]) != 0.0:
             return None
         paths = np.asarray(mean_field["tracer_projection"].values)
@@ -84,8 +91,6 @@ class WidthRuns:
 
 def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
-    from dynamics.problem import Problem
-
     if not isinstance(simulations, Sequence) or isinstance(simulations, str):
         msg = (
             "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
@@ -195,10 +200,6 @@ class ExponentTest(NamedTuple):
 
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
-    from dynamics.equations import followers_in_space, make_particle_system
-    from dynamics.laws import function_gap
-    from dynamics.solve import coupled_problem
-
     system = make_particle_system(runs.problem, np.zeros((1, runs.problem.teacher.span)))
     moments = mean_field["law_moment"].values[runs.saved]
     paths = runs.tracers(mean_field)
@@ -233,8 +234,6 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
 
     That is while the loss of the mean field is between its levels, or at the last compared time.
     """
-    from dynamics.laws import width_exponents
-
     times, reached, count = runs.times, mean_field["loss_level_time"].values, runs.starts.size
     first, last = np.searchsorted(times, np.where(np.isfinite(reached), reached, np.inf)[[0, -1]]).tolist()
     first = min(first, times.size - 1)
@@ -330,8 +329,6 @@ def _remarks(runs: WidthRuns, attrs: Mapping[str, Any], distances: dict[str, Arr
 
 
 def _values(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array]) -> dict[str, Array]:
-    from dynamics.laws import width_exponents
-
     coupling = distances["squared_coupling"]
     found = {name: value for name, value in distances.items() if name != "squared_coupling"}
     found["coupling_error"] = np.sqrt(np.maximum(coupling, 0.0))

@@ -46,24 +46,18 @@ false alarms (`sgd_check.verdicts.time_tests.permutation_test`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 from scipy import special
 
 from dynamics.theory import FAR_APART
-from sgd_check.verdicts.alignment import of_sound_runs, sound_runs
+from hermite.arrays import Array, Integers, Switches
+from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import FEWEST_EXPLAINED, permutation_test
-from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, two_sided
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from hermite.arrays import Array
-    from sgd_check.verdicts.expectation import Expectation
+from sgd_check.verdicts.verdict import FEWEST_RUNS, VISIBLE_ERROR, normal_score, of_sound_runs, two_sided
 
 #: Part of the rate of false alarms that these tests have; times have the rest.
 PATH_SHARE = 0.2
@@ -103,14 +97,12 @@ class PathTest(NamedTuple):
 def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array) -> list[PathTest]:
     """Return the tests that prediction and runs allow; `noise` (runs, P) is that of the runs, NaN if not known."""
     found = [*_starts(prediction, simulation)]
-    measured = of_sound_runs(simulation, "emergence_time")
+    measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
     if measured.shape[0] < FEWEST_RUNS:
         return found
-    end = float(simulation.attrs["end_time"])
     for p in np.flatnonzero((expected.time <= end) & expected.isolated).tolist():
-        way = _way(prediction, simulation, expected, measured[:, p], p)
-        if way is not None:
-            found += _on_the_way_and_after(prediction, simulation, way)
+        if {"teacher_overlap", "loss"} <= set(prediction) and "time" in prediction["loss"].dims:
+            found += _on_the_way_and_after(prediction, simulation, expected, measured[:, p], p)
         logs = np.log(np.maximum(np.nan_to_num(measured[:, p], nan=end), 1e-300))
         scatter = float(expected.scatter[p])
         if logs.size >= FEWEST_EXPLAINED and np.isfinite(noise[:, p]).all():
@@ -125,109 +117,77 @@ def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expecta
 
 def path_p_value(tests: Sequence[PathTest]) -> float:
     """Return the p-value of all of them together; 1 if there is none."""
-    return min(1.0, max(len(tests), 1) * min((test.p for test in tests), default=1.0))
+    return min([1.0, *(len(tests) * test.p for test in tests)])
 
 
 def _starts(prediction: xr.Dataset, simulation: xr.Dataset) -> Iterator[PathTest]:
     if "time" not in prediction.coords or prediction["time"].values[0] != 0.0 or simulation["time"].values[0] != 0.0:
         return
     for name, words in (("loss", "loss"), ("squared_norm", "squared norm"), ("teacher_overlap", "overlap")):
-        if name not in prediction or "time" not in prediction[name].dims:
-            continue
-        theirs, ours = np.asarray(prediction[name].values[0]), of_sound_runs(simulation, name)[:, 0]
-        if not (ours.size and np.isfinite(theirs).all() and np.isfinite(ours).all()):
-            continue
-        gap = (ours - theirs).ravel()
-        worst = float(gap[np.argmax(np.abs(gap))])
-        differs = abs(worst) > START_DIFFERENCE * float(np.abs(theirs).max())
-        yield PathTest(f"{words} at the start", np.copysign(np.inf, worst) if differs else 0.0, 0.0 if differs else 1.0)
+        if name in prediction and "time" in prediction[name].dims:
+            theirs, ours = np.asarray(prediction[name].values[0]), of_sound_runs(simulation, name)[:, 0]
+            gap = (ours - theirs).ravel()
+            if gap.size and np.isfinite(gap).all():
+                worst = float(gap[np.argmax(np.abs(gap))])
+                differs = abs(worst) > START_DIFFERENCE * float(np.abs(theirs).max())
+                score = np.copysign(np.inf, worst) if differs else 0.0
+                yield PathTest(f"{words} at the start", score, two_sided(score))
 
 
-class _Way(NamedTuple):
-    """One direction: its number, time T and scatter s by theory, its neuron, and T_r of the runs that have it (runs,).
-
-    `alone` is the time until which no other direction may move the loss.
-    """
-
-    direction: int
-    time: float
-    scatter: float
-    neuron: int
-    runs: NDArray[np.intp]
-    measured: Array
-    alone: float
-
-
-def _way(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int) -> _Way | None:
-    """Return a direction whose way is saved; None without overlaps, loss or a saved time after the emergence."""
-    if not {"teacher_overlap", "loss"} <= set(prediction) or "time" not in prediction["loss"].dims:
-        return None
-    time, scatter = float(expected.time[p]), float(expected.scatter[p])
-    runs = np.flatnonzero(measured <= simulation["time"].values[-1])
-    after = int(np.searchsorted(prediction["time"].values, time))
-    if runs.size < FEWEST_RUNS or after == prediction.sizes["time"]:
-        return None
-    neuron = int(np.argmax(np.abs(prediction["teacher_overlap"].values[after, :, p])))
-    alone = float(np.nanmin(np.delete(expected.time, p), initial=np.inf))
-    return _Way(p, time, scatter, neuron, runs, measured[runs], alone)
-
-
-def _on_the_way_and_after(prediction: xr.Dataset, simulation: xr.Dataset, way: _Way) -> list[PathTest]:
+def _on_the_way_and_after(
+    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, measured: Array, p: int
+) -> list[PathTest]:
     """Return the tests of what runs have when they emerge, and of how long after it they pass a value of it.
 
-    Both are asked of the logarithms of loss and squared norm, as far as these are positive.
+    Both are asked of the logarithms of loss and squared norm, as far as these are positive, of the runs that have the
+    direction, of times `measured` (runs,), if theory has a saved time after its emergence.
     """
     times, theirs = simulation["time"].values, np.asarray(prediction["time"].values)
-    end, latest = float(simulation.attrs["end_time"]), way.time * float(np.exp(NEARLY_ALL * way.scatter))
-    late, far, on_the_way, after = (
-        latest - way.time,
-        np.exp(FAR_APART * way.scatter),
-        list[PathTest](),
-        list[PathTest](),
-    )
-    on_way, lag = WAY_TOLERANCE + way.scatter**2, LAG_TOLERANCE + way.scatter**2
+    time, scatter, end = float(expected.time[p]), float(expected.scatter[p]), float(simulation.attrs["end_time"])
+    runs, later = np.flatnonzero(measured <= times[-1]), int(np.searchsorted(theirs, time))
+    if runs.size < FEWEST_RUNS or later == theirs.size:
+        return []
+    neuron = int(np.argmax(np.abs(prediction["teacher_overlap"].values[later, :, p])))
+    # Until then no other direction may move the loss.
+    alone = float(np.nanmin(np.delete(expected.time, p), initial=np.inf))
+    latest = time * float(np.exp(NEARLY_ALL * scatter))
+    on_the_way, after = list[PathTest](), list[PathTest]()
+    on_way, lag = WAY_TOLERANCE + scatter**2, LAG_TOLERANCE + scatter**2
     for name, words in (("loss", "loss"), ("squared_norm", "squared norm")):
         if name not in prediction:
             continue
-        curve, paths = np.asarray(prediction[name].values), of_sound_runs(simulation, name)[way.runs]
-        falls = name == "loss"
+        curve, paths, falls = prediction[name].values, of_sound_runs(simulation, name)[runs], name == "loss"
         if not falls:
-            curve, paths = curve[:, way.neuron], paths[:, :, way.neuron]
+            curve, paths = curve[:, neuron], paths[:, :, neuron]
         if not (np.nanmin(curve) > 0.0 and np.nanmin(paths) > 0.0):
             continue
-        logs = np.log(paths)
-        if not falls or way.time * far <= way.alone:
-            there = value_between(theirs, np.log(curve), way.time, on_way)
-            passed = [value_between(times, path, t, on_way) for t, path in zip(way.measured, logs, strict=True)]
-            what = f"{words} as direction {way.direction + 1} emerges"
-            on_the_way += _beyond(what, np.array(passed) - there, on_way)
-        last = way.time + end - latest
-        last = min(last, way.alone - late) if falls else last
-        due = np.flatnonzero((theirs > way.time) & (theirs <= last) & np.isfinite(curve))
+        each = list(zip(measured[runs], np.log(paths), strict=True))
+        if not falls or time * np.exp(FAR_APART * scatter) <= alone:
+            passed = np.array([value_between(times, path, t, on_way) for t, path in each])
+            what = f"{words} as direction {p + 1} emerges"
+            on_the_way += _beyond(what, passed - value_between(theirs, np.log(curve), time, on_way), on_way)
+        last = min(time + end - latest, alone - latest + time if falls else np.inf)
+        due = np.flatnonzero((theirs > time) & (theirs <= last) & np.isfinite(curve))
         level = _level(curve, due, falls=falls)
         if level is not None:
-            sign, value = -1.0 if falls else 1.0, np.log(curve[level])
-            lags = [
-                _lag(times, sign * path, sign * value, t, end, lag) for t, path in zip(way.measured, logs, strict=True)
-            ]
-            ratio = np.array(lags) / (theirs[level] - way.time)
+            sign = -1.0 if falls else 1.0
+            lags = [_lag(times, sign * path, sign * np.log(curve[level]), t, end, lag) for t, path in each]
+            ratio = np.array(lags) / (theirs[level] - time)
             distance = np.log(np.clip(ratio, 1.0 / LARGEST_RATIO, LARGEST_RATIO))
             until = f"until the {words} is {curve[level]:.2g}"
-            after += _beyond(f"time from the emergence of direction {way.direction + 1} {until}", distance, lag)
+            after += _beyond(f"time from the emergence of direction {p + 1} {until}", distance, lag)
     return [*on_the_way, *after]
 
 
-def _level(curve: Array, due: NDArray[np.intp], *, falls: bool) -> int | None:
+def _level(curve: Array, due: Integers, *, falls: bool) -> int | None:
     """Return the saved time whose value the runs are to pass, of those that are due; None if there is none."""
     if due.size == 0:
         return None
     if falls:
-        whole = float(np.nanmax(curve) - np.nanmin(curve))
-        fallen = (np.nanmax(curve) - curve[due]) / max(whole, 1e-300)
-        best = int(np.argmin(np.abs(fallen - 0.5)))
-        return int(due[best]) if abs(fallen[best] - 0.5) <= 0.25 else None
-    below = due[curve[due] <= 0.5 * np.nanmax(curve)]
-    moved = below[curve[below] >= LEAST_GROWTH * curve[due[0]]]
+        whole = max(float(np.nanmax(curve) - np.nanmin(curve)), 1e-300)
+        off = np.abs((np.nanmax(curve) - curve[due]) / whole - 0.5)
+        return int(due[off.argmin()]) if off.min() <= 0.25 else None
+    moved = due[(curve[due] <= 0.5 * np.nanmax(curve)) & (curve[due] >= LEAST_GROWTH * curve[due[0]])]
     return int(moved[-1]) if moved.size else None
 
 
@@ -264,7 +224,7 @@ def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
 class LossBand(NamedTuple):
     """Loss of the runs and the predicted one, shape (times,) each; NaN for no loss.
 
-    `low` and `high` bound what the prediction allows; `z` is NaN where `compared` is false; `p` is the global p-value
+    `low` and `high` bound what the prediction allows; `z` is NaN where no time was compared; `p` is the global p-value
     of the times compared, NaN where no rate of false alarms can be claimed.
     """
 
@@ -274,29 +234,8 @@ class LossBand(NamedTuple):
     low: Array
     high: Array
     z: Array
-    compared: NDArray[np.bool_]
+    compared: Switches
     p: float
-
-
-def loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array, ratio: Array) -> LossBand | None:
-    """Hold the loss of runs against that of a prediction, None without one; `ratio` (runs, P) is of times to `time`."""
-    if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
-        return None
-    with np.errstate(invalid="ignore"):
-        known = ratio[:, time <= float(simulation.attrs["end_time"])]
-    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
-    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
-    ours, loss = of_sound_runs(simulation, "loss"), np.asarray(prediction["loss"].values, dtype=np.float64)
-    theirs, first = prediction["time"].values, float(np.nanmin(time, initial=np.inf))
-    return against_curve(simulation["time"].values, ours, theirs, loss, fastest, slowest, first)
-
-
-def loss_against_sample(prediction: xr.Dataset, simulation: xr.Dataset, emergence: Array) -> LossBand | None:
-    """Hold the loss of runs against that of predicted runs, None without one; `emergence` are the times of all."""
-    if "loss" not in prediction or not (sound_runs(simulation).any() and sound_runs(prediction).any()):
-        return None
-    ours, theirs = ((part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction))
-    return against_sample(*ours, *theirs, float(np.nanmin(emergence, initial=np.inf)))
 
 
 def against_curve(
@@ -421,7 +360,7 @@ def interpolated(times: Array, losses: Array, at: Array) -> Array:
     return found
 
 
-def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> NDArray[np.bool_]:
+def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> Switches:
     """Return at which of the times `at` (…) values (times,) are known to a tolerance, by what `interpolated` gives.
 
     That is at saved times, and where every other saved value gives the same, to the tolerance, as those between them:

@@ -13,21 +13,24 @@ Student's t of that mean, at both edges with half of the rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 from scipy import special
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import require
+from hermite.arrays import Array
 from hermite.text.messages import with_error
-from sgd_check.verdicts.alignment import check_alike, check_dataset, check_link
-from sgd_check.verdicts.verdict import FEWEST_RUNS, Evidence, Sentences, reach_in_errors, side_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from hermite.arrays import Array
+from sgd_check.verdicts.verdict import (
+    FEWEST_RUNS,
+    Evidence,
+    Sentences,
+    check_alike,
+    check_dataset,
+    check_link,
+    reach_in_errors,
+    side_of,
+)
 
 THEORY = "law of recovery"
 ANSWER = "recovery"

@@ -58,146 +58,26 @@ pair has learned it. Both choices change how much is explained, not the mean.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import xarray as xr
 from scipy import special
 
-from dynamics.problem import EMERGENCE_LEVEL, decouples
-from hermite.arrays import Array
-from sgd_check.verdicts.alignment import sound_runs
-from sgd_check.verdicts.expectation import band_by_scatter
-from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from dynamics.problem import Problem
-    from dynamics.theory.prediction import EmergencePrediction
-
+from dynamics import theory
+from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples
+from dynamics.theory import EmergencePrediction
+from hermite.arrays import Array, Integers, Switches
+from sgd_check.verdicts.expectation import LARGEST_FLUCTUATION
+from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, sound_runs
 
 #: Numbers that are drawn once more at most: a few seconds.
 MOST_NUMBERS = 2**28
 _BLOCK = 2**13
 _PATH_POINTS = 2001
-
-
-def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
-    """Return Z of every sound run and direction, shape (runs, P); NaN where samples or theory are not at hand."""
-    from dynamics import theory
-
-    runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
-    found = np.full((runs.size, problem.num_directions), np.nan)
-    # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
-    separate = decouples(problem) and problem.teacher.directions is None and attrs["engine"] == "projected"
-    if not separate or runs.size == 0 or int(attrs["batch_size"]) != 1 or isinstance(attrs["learning_rate"], str):
-        return found
-    prediction = theory.predict(problem)
-    if prediction.notes:
-        return found
-    rate, times = float(attrs["learning_rate"]), prediction.predicted_emergence_time
-    numbers = runs.size * (problem.width + problem.teacher.span)
-    end = min(float(attrs["end_time"]), MOST_NUMBERS * rate / numbers)
-    pairs = [_path_of(problem, prediction, p) for p in np.flatnonzero((times <= end) & (times > 0)).tolist()]
-    for row, seed in zip(found, simulation["seed"].values[runs].tolist(), strict=True):
-        row[[pair.direction for pair in pairs]] = _delays(problem, pairs, rate, int(seed))
-    return found
-
-
-def without_noise(values: Array, noise: Array) -> Array:
-    """Return n − 1 values without the part that is linear in the noise, for n values with noise of mean 0.
-
-    For values α + β Z + normal scatter they are independent, normal, of mean α, and their Student's t is that of the
-    intercept of the regression: the part along Z is projected out, and the rest turned so that all share one mean.
-
-    Examples
-    --------
-    >>> noise = np.array([-1.0, 0.5, 2.0, 0.25])
-    >>> without_noise(3.0 + 5.0 * noise, noise).round(12).tolist()
-    [3.0, 3.0, 3.0]
-    """
-    n = values.size
-    basis = np.linalg.qr(np.column_stack([noise, np.eye(n)[:, : n - 1]])).Q[:, 1:]
-    design = basis.sum(axis=0)
-    size = float(np.linalg.norm(design))
-    wanted = np.full(n - 1, size / np.sqrt(n - 1))
-    mirror = design - wanted
-    turned = basis.T @ values
-    if mirror @ mirror > 0.0:
-        turned = turned - mirror * (2.0 * (mirror @ turned) / (mirror @ mirror))
-    return np.asarray(turned * np.sqrt(n - 1) / size)
-
-
-class _Path(NamedTuple):
-    """The flow of a direction and its neuron alone: on a grid the overlap, and the time until C² = ½.
-
-    `rest` is the unit vector of the other axes of the start, `learned` the learned times of all directions.
-    """
-
-    direction: int
-    overlap: Array
-    time: Array
-    rest: Array
-    learned: Array
-
-
-def _path_of(problem: Problem, prediction: EmergencePrediction, p: int) -> _Path:
-    from sgd_check.engines.projected import reduced_factor
-
-    neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
-    start = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron]
-    rest = start / np.linalg.norm(start)
-    rest[p] = 0.0
-    overlap = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
-    slowness = 1.0 / _pull(problem, p, overlap)
-    time = np.concatenate([[0.0], np.cumsum(0.5 * (slowness[1:] + slowness[:-1]) * np.diff(overlap))])
-    return _Path(p, overlap, time, rest / np.linalg.norm(rest), prediction.predicted_learned_time)
-
-
-def _pull(problem: Problem, p: int, overlap: Array) -> Array:
-    """Return b, the speed at which an overlap with direction p grows."""
-    slope: Array = problem.activation.kernel_derivative(overlap)
-    return np.asarray(problem.teacher.coefficients[p] * slope * (1.0 - overlap**2))
-
-
-def _delays(problem: Problem, pairs: list[_Path], rate: float, seed: int) -> list[float]:
-    """Return Z of the pairs for one seed, from its samples until the last pair is through."""
-    from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
-
-    axes, labels = generators(seed, (AXES, LABEL_NOISE))
-    counts = [int(pair.time[-1] / rate) for pair in pairs]
-    totals = [0.0] * len(pairs)
-    for begin in range(0, max(counts, default=0), _BLOCK):
-        size = min(_BLOCK, max(counts) - begin)
-        samples = axes.standard_normal((size, problem.teacher.span + problem.width))
-        noise = problem.label_noise * labels.standard_normal(size) if problem.label_noise > 0 else np.zeros(size)
-        teacher = problem.activation.value(samples[:, : problem.num_directions])
-        for at, pair in enumerate(pairs):
-            part = slice(0, max(counts[at] - begin, 0))
-            times = rate * np.arange(begin, begin + size, dtype=np.float64)[part]
-            totals[at] += _lost(problem, pair, times, samples[part], teacher[part], noise[part])
-    return [-rate * total / float(pair.time[-1]) for total, pair in zip(totals, pairs, strict=True)]
-
-
-def _lost(problem: Problem, pair: _Path, times: Array, samples: Array, teacher: Array, noise: Array) -> float:
-    """Return Σ ξ/b over steps at these times, given σ of the samples along the teacher's directions."""
-    link, p, P = problem.activation, pair.direction, problem.num_directions
-    C = np.interp(times, pair.time, pair.overlap)
-    aside = np.sqrt(1.0 - C**2)
-    z = C * samples[:, p] + aside * (samples @ pair.rest)
-    weights = np.where(times[:, None] < pair.learned, problem.teacher.coefficients, 0.0)
-    gained = (np.sum(weights * teacher, axis=1) + noise) * link.derivative(z) * (samples[:, p] - C * z)
-    overlaps = aside[:, None] * pair.rest[:P]
-    overlaps[:, p] = C
-    turned = (np.arange(P) == p) - C[:, None] * overlaps
-    mean = np.sum(weights * link.kernel_derivative(overlaps) * turned, axis=1)
-    return float(np.sum((gained - mean) / _pull(problem, p, C)))
-
-
 #: Errors among which the least visible one is looked for.
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 9.0
 #: With so many runs a regression on their noise costs less than it gives.
@@ -217,6 +97,94 @@ CONFIDENCE = 0.95
 PERMUTATIONS = 9_999
 PERMUTATION_SEED = 0
 _FEWEST_BEYOND = 10
+
+
+def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
+    """Return Z of every sound run and direction, shape (runs, P); NaN where samples or theory are not at hand."""
+    from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
+
+    runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
+    found = np.full((runs.size, problem.num_directions), np.nan)
+    # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
+    separate = decouples(problem) and problem.teacher.directions is None and attrs["engine"] == "projected"
+    if not separate or runs.size == 0 or int(attrs["batch_size"]) != 1 or isinstance(attrs["learning_rate"], str):
+        return found
+    prediction = theory.predict(problem)
+    if prediction.notes:
+        return found
+    rate, times = float(attrs["learning_rate"]), prediction.predicted_emergence_time
+    axes_of_sample = problem.width + problem.teacher.span
+    last = min(float(attrs["end_time"]), MOST_NUMBERS * rate / (runs.size * axes_of_sample))
+    paths = {p: _path_of(problem, prediction, p) for p in np.flatnonzero((times <= last) & (times > 0)).tolist()}
+    steps = max((int(end / rate) for end, _ in paths.values()), default=0)
+    found[:, list(paths)] = 0.0
+    for row, seed in zip(found, simulation["seed"].values[runs].tolist(), strict=True):
+        axes, labels = generators(int(seed), (AXES, LABEL_NOISE))
+        for begin in range(0, steps, _BLOCK):
+            at = rate * np.arange(begin, min(begin + _BLOCK, steps), dtype=np.float64)
+            samples = axes.standard_normal((at.size, axes_of_sample))
+            noise = problem.label_noise * labels.standard_normal(at.size)
+            teacher = problem.activation.value(samples[:, : problem.num_directions])
+            for p, (end, lost) in paths.items():
+                part = slice(max(int(end / rate) - begin, 0))
+                row[p] -= rate / end * lost(at[part], samples[part], teacher[part], noise[part])
+    return found
+
+
+def _path_of(
+    problem: Problem, prediction: EmergencePrediction, p: int
+) -> tuple[float, Callable[[Array, Array, Array, Array], float]]:
+    """Return the time T_0 of a direction and its neuron alone, and the function that gives Σ ξ/b over steps.
+
+    It takes their times, samples, σ of the samples along the teacher's directions, and the noise of the labels.
+    """
+    from sgd_check.engines.projected import reduced_factor
+
+    link, coefficients, P = problem.activation, problem.teacher.coefficients, problem.num_directions
+    neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
+    rest = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron].copy()
+    rest[p] = 0.0
+    rest /= np.linalg.norm(rest)
+
+    def pull(overlap: Array) -> Array:
+        return np.asarray(coefficients[p] * link.kernel_derivative(overlap) * (1.0 - overlap**2))
+
+    path = np.sign(first) * np.linspace(abs(first), np.sqrt(EMERGENCE_LEVEL), _PATH_POINTS)
+    slowness = 1.0 / pull(path)
+    time = np.concatenate([[0.0], np.cumsum(0.5 * (slowness[1:] + slowness[:-1]) * np.diff(path))])
+
+    def lost(times: Array, samples: Array, teacher: Array, noise: Array) -> float:
+        C = np.interp(times, time, path)
+        aside = np.sqrt(1.0 - C**2)
+        z = C * samples[:, p] + aside * (samples @ rest)
+        weights = np.where(times[:, None] < prediction.predicted_learned_time, coefficients, 0.0)
+        gained = (np.sum(weights * teacher, axis=1) + noise) * link.derivative(z) * (samples[:, p] - C * z)
+        overlaps = aside[:, None] * rest[:P]
+        overlaps[:, p] = C
+        turned = (np.arange(P) == p) - C[:, None] * overlaps
+        mean = np.sum(weights * link.kernel_derivative(overlaps) * turned, axis=1)
+        return float(np.sum((gained - mean) / pull(C)))
+
+    return float(time[-1]), lost
+
+
+def without_noise(values: Array, noise: Array) -> Array:
+    """Return n − 1 values without the part that is linear in the noise, for n values with noise of mean 0.
+
+    For values α + β Z + normal scatter the regression has an intercept of mean α with n − 2 degrees of freedom. What
+    is returned has this intercept as its mean, and its standard error: Student's t asks for no more.
+
+    Examples
+    --------
+    >>> noise = np.array([-1.0, 0.5, 2.0, 0.25])
+    >>> without_noise(3.0 + 5.0 * noise, noise).round(6).tolist()
+    [3.0, 3.0, 3.0]
+    """
+    from scipy import stats
+
+    fit = stats.linregress(noise, values)
+    shape = np.linspace(-1.0, 1.0, values.size - 1)
+    return np.asarray(fit.intercept + fit.intercept_stderr * np.sqrt(shape.size) * shape / shape.std(ddof=1))
 
 
 class OneSided(NamedTuple):
@@ -293,7 +261,9 @@ def assess_direction(
         return None
     counted = np.where(missing, log_horizon, log_ratio)
     if np.isnan(low):
-        low, high = band_by_scatter(scatter(log_ratio, log_horizon), complete=not missing.any())
+        # Without a scatter of theory that of the runs sets the band; with censored runs nothing bounds the lateness.
+        square = scatter(log_ratio, log_horizon) ** 2
+        low, high = -square, np.inf if missing.any() else LARGEST_FLUCTUATION * square
     spread = float(counted.std(ddof=1))
     reach = (log_horizon - high) / max(spread, 1e-12)
     if noise is not None and n >= FEWEST_EXPLAINED and np.isfinite(noise).all() and reach >= LEAST_REACH:
@@ -304,8 +274,8 @@ def assess_direction(
 
     def both(error: float) -> tuple[OneSided | None, OneSided | None]:
         shift = float(np.log1p(error))
-        early = early_side(log_ratio, log_horizon, low, high - shift, level)
-        return early, late_side(log_ratio, log_horizon, high, low + shift, level)
+        early = one_sided(log_ratio, log_horizon, low, high - shift, level, sign=-1.0)
+        return early, one_sided(log_ratio, log_horizon, high, low + shift, level, sign=1.0)
 
     early, late = both(VISIBLE_ERROR)
     chances = [1.0 if side is None else side.p for side in (early, late)]
@@ -336,29 +306,50 @@ def combined_p_value(p_values: Array, shares: Array) -> float:
     return float(min(1.0, np.min(p_values[tested] / shares[tested], initial=1.0)))
 
 
-def early_side(values: Array, horizon: float, low: float, truth: float, level: float) -> OneSided | None:
-    """Test whether values (runs,), NaN beyond the horizon, lie below an edge; None where no outcome could show it.
+def one_sided(
+    values: Array, horizon: float, edge: float, truth: float, level: float, *, sign: float
+) -> OneSided | None:
+    """Test whether values (runs,), NaN beyond the horizon, lie below an edge (`sign` −1) or above it (`sign` 1).
 
     `truth` is the middle of the values if the error that is to be seen is there; where it is not finite no power can be
-    stated. `level` is that of the two-sided test of which this is one side. If half of the runs or more are censored
-    the middle of their law is not observed, so nothing shows it to be early.
+    stated. `level` is that of the two-sided test of which this is one side. None is returned where no outcome could
+    show it: early, if half of the runs or more are censored, so that the middle of their law is not observed; late, if
+    the edge is not before the horizon; and if censored runs are within the level even if all are on one side.
     """
-    half = 2 * np.count_nonzero(np.isnan(values)) >= values.size
-    return None if half or _too_few_signs(values, level) else _side(values, horizon, low, truth, level, sign=-1.0)
+    missing, n = np.isnan(values), values.size
+    hidden = not edge < horizon if sign > 0 else 2 * np.count_nonzero(missing) >= n
+    if hidden or (missing.any() and 2.0 * 0.5**n >= level):
+        return None
+    # Values are cut at the horizon, or at ln 2 from the edge if that is nearer; on the early side at the mirror image
+    # too. On the late side one early run is cut where it outweighs all others, since no sum is then positive.
+    reach = min(max(abs(horizon - edge), SHORTEST_REACH), LARGEST_DISTANCE)
+    deepest = -reach if sign < 0 else -reach * n
 
+    def beyond(x: Array) -> Array:
+        distances = sign * np.where(np.isnan(x), np.inf, x - edge)
+        return distances if np.isfinite(distances).all() else np.clip(distances, deepest, reach)
 
-def _too_few_signs(values: Array, level: float) -> bool:
-    """Return whether runs with censored ones are within the level even if all are on one side."""
-    return bool(np.isnan(values).any() and 2.0 * 0.5**values.size >= level)
-
-
-def late_side(values: Array, horizon: float, high: float, truth: float, level: float) -> OneSided | None:
-    """Test whether values lie above an edge, parameters as of `early_side`; None where no outcome could show it.
-
-    That is so if the edge is not before the horizon, or infinite.
-    """
-    within = high < horizon and not _too_few_signs(values, level)
-    return _side(values, horizon, high, truth, level, sign=1.0) if within else None
+    distances, p = beyond(values), 1.0
+    if missing.any():
+        sizes = _sizes(distances / reach)
+        # The chance of a sum at least as large is that of those with a minus to sum to at most what they do.
+        minus, plus = (int(sizes[which].sum()) for which in (distances < 0, distances > 0))
+        if minus < plus:
+            p = float(_law_of_minus(sizes, minus + 1).sum())
+    else:
+        p = float(special.stdtr(n - 1, -_students_t(distances)))
+    centre = middle(values)
+    if not np.isfinite(truth) or np.isnan(centre):
+        return OneSided(p, 0.0)
+    # The power is that for runs of which these, moved to the truth, are a sample. Student's t of cut distances is a
+    # function of their sum and squares and is taken to have the non-central law.
+    moved = np.where(np.isnan(values), np.inf, values - centre + truth)
+    late = moved > horizon
+    distances = beyond(np.where(late, np.nan, moved))
+    critical = _critical_t(distances / reach, level) if late.any() else float(special.stdtrit(n - 1, 1.0 - 0.5 * level))
+    # SciPy gives not-a-number for some scores of 40 and more, where less than 1e-90 is missed.
+    missed = np.nan_to_num(special.nctdtr(n - 1, _students_t(distances), critical), nan=0.0)
+    return OneSided(p, float(1.0 - missed) if np.isfinite(critical) else 0.0)
 
 
 def middle(values: Array) -> float:
@@ -371,64 +362,15 @@ def middle(values: Array) -> float:
 def scatter(values: Array, horizon: float) -> float:
     """Return the standard deviation of values; with censored ones that of the values cut about their middle."""
     centre, missing = middle(values), np.isnan(values)
-    if missing.any() and np.isfinite(centre):
-        reach = min(max(abs(horizon - centre), SHORTEST_REACH), LARGEST_DISTANCE)
-        return float(_cut(_distances(values, centre, -1.0), reach, -1.0).std(ddof=1))
-    return float(np.where(missing, horizon, values).std(ddof=1))
+    if not missing.any() or np.isnan(centre):
+        return float(np.where(missing, horizon, values).std(ddof=1))
+    reach = min(max(abs(horizon - centre), SHORTEST_REACH), LARGEST_DISTANCE)
+    return float(np.clip(np.where(missing, np.inf, values - centre), -reach, reach).std(ddof=1))
 
 
-def _side(values: Array, horizon: float, edge: float, truth: float, level: float, sign: float) -> OneSided:
-    # Values are cut at the horizon, or at ln 2 from the edge if that is nearer.
-    reach = min(max(abs(horizon - edge), SHORTEST_REACH), LARGEST_DISTANCE)
-    distances = _distances(values, edge, sign)
-    if np.isfinite(distances).all():
-        p = float(special.stdtr(values.size - 1, -_students_t(distances)))
-    else:
-        cut = _cut(distances, reach, sign) / reach
-        sizes = _sizes(cut)
-        # The chance of a sum at least as large is that of those with a minus to sum to at most what they do.
-        minus, plus = (int(sizes[which].sum()) for which in (cut < 0, cut > 0))
-        p = float(_law_of_minus(sizes, minus + 1).sum()) if minus < plus else 1.0
-    centre = middle(values)
-    if not np.isfinite(truth) or np.isnan(centre):
-        return OneSided(p, 0.0)
-    moved = np.where(np.isnan(values), np.inf, values - centre + truth)
-    return OneSided(p, _power(_distances(np.where(moved > horizon, np.nan, moved), edge, sign), reach, level, sign))
-
-
-def _power(distances: Array, reach: float, level: float, sign: float) -> float:
-    """Return the power of the test for runs of a law of which these distances from the edge are a sample.
-
-    Student's t of the cut distances is a function of their sum and their squares, and is taken to have the non-central
-    law; the test over signs rejects from another value of t on.
-    """
-    freedom = distances.size - 1
-    critical = float(special.stdtrit(freedom, 1.0 - 0.5 * level))
-    if not np.isfinite(distances).all():
-        distances = _cut(distances, reach, sign)
-        critical = _critical_t(distances / reach, level)
-    if not np.isfinite(critical):
-        return 0.0
-    # SciPy gives not-a-number for some scores of 40 and more, where less than 1e-90 is missed.
-    return float(1.0 - np.nan_to_num(special.nctdtr(freedom, _students_t(distances), critical), nan=0.0))
-
-
-def _sizes(distances: Array) -> NDArray[np.intp]:
+def _sizes(distances: Array) -> Integers:
     """Return the sizes of numbers of about 1 on a grid of whole numbers."""
-    return np.asarray(np.rint(max(1, SUM_POINTS // distances.size) * np.abs(distances)), dtype=np.intp)
-
-
-def _distances(values: Array, edge: float, sign: float) -> Array:
-    """Return how far values lie beyond an edge, infinitely far above it where they are not known."""
-    return sign * np.where(np.isnan(values), np.inf, values - edge)
-
-
-def _cut(distances: Array, reach: float, sign: float) -> Array:
-    """Return distances cut at the reach; on the early side at its mirror image too.
-
-    On the late side one early run is cut where it outweighs all others, since no sum is then positive.
-    """
-    return np.clip(distances, -reach if sign < 0 else -reach * distances.size, reach)
+    return np.asarray(np.rint(max(1, SUM_POINTS // distances.size) * np.abs(distances)), dtype=np.int64)
 
 
 def _students_t(distances: Array, total: float | None = None) -> float:
@@ -439,7 +381,7 @@ def _students_t(distances: Array, total: float | None = None) -> float:
     return float(np.clip(total / np.sqrt(scatter / (count - 1)), -LARGEST_T, LARGEST_T))
 
 
-def _law_of_minus(sizes: NDArray[np.intp], length: int) -> Array:
+def _law_of_minus(sizes: Integers, length: int) -> Array:
     """Return the chances that the sizes with a minus sum to 0, 1, …, by adding one size of random sign at a time."""
     law = np.zeros(length)
     law[0] = 1.0
@@ -490,8 +432,6 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     >>> curve.value.tolist()
     [1.0, 0.75, 0.5]
     """
-    import warnings
-
     from scipy import stats
 
     if emergence.size == 0:
@@ -507,15 +447,6 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     low = np.where(value >= 1.0, least, np.where(value <= 0.0, 0.0, low))
     high = np.where(value >= 1.0, 1.0, np.where(value <= 0.0, 1.0 - least, high))
     return SurvivalCurve(*np.where(times <= horizon, [value, low, high], np.nan))
-
-
-def median_time(emergence: Array, horizon: float) -> float:
-    """Return the first time at which at most half of the runs are without emergence; NaN if there is none."""
-    if emergence.size == 0:
-        return np.nan
-    late = np.sort(np.where(np.isnan(emergence), np.inf, emergence))
-    middle = float(late[(late.size - 1) // 2])
-    return middle if middle <= horizon else np.nan
 
 
 def expected_survival(time: float, delay: float, scatter: float, times: Array) -> Array:
@@ -549,7 +480,7 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
     return np.asarray(emerged - hazard[np.searchsorted(at, np.minimum(times, horizon), side="right")])
 
 
-def permutation_test(scores: Array, second: NDArray[np.bool_]) -> PermutationTest:
+def permutation_test(scores: Array, second: Switches) -> PermutationTest:
     """Test whether two samples of runs have one law, from scores (runs, columns) that sum to 0 in every column.
 
     `second` marks the runs of the second sample. The p-values are (1 + number of permutations at least as far) /

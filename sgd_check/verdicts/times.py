@@ -21,23 +21,19 @@ than 1 noise decides when a direction emerges, and the sentence says that.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from scipy import special
 
-from dynamics.problem import EMERGENCE_LEVEL, decouples
-from sgd_check.verdicts.alignment import (
-    LEARNING,
-    Event,
-    event_of,
-    has_step,
-    noise_rate,
-    of_sound_runs,
-    sound_runs,
-    unfinished,
-)
+from dynamics import theory
+from dynamics.equations.transit import transit_time
+from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples
+from dynamics.theory.step_noise import SearchNoise
+from hermite.arrays import Array, Switches
 from sgd_check.verdicts.expectation import (
     NOISE_DECIDES,
     Expectation,
@@ -49,9 +45,9 @@ from sgd_check.verdicts.path_tests import (
     PATH_SHARE,
     LossBand,
     PathTest,
+    against_curve,
+    against_sample,
     critical_score,
-    loss_against_sample,
-    loss_against_theory,
     path_p_value,
     path_tests,
 )
@@ -64,21 +60,27 @@ from sgd_check.verdicts.time_tests import (
     expected_survival,
     kaplan_meier,
     log_rank_scores,
-    median_time,
     noise_of_runs,
     permutation_test,
     shares_of_rate,
 )
-from sgd_check.verdicts.verdict import FEWEST_RUNS, MORE_WORK, VISIBLE_ERROR, Evidence, Sentences, side_of, too_few
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
+from sgd_check.verdicts.verdict import (
+    FEWEST_RUNS,
+    LEARNING,
+    MORE_WORK,
+    VISIBLE_ERROR,
+    Event,
+    Evidence,
+    Sentences,
+    event_of,
+    has_step,
+    noise_rate,
+    of_sound_runs,
+    side_of,
+    sound_runs,
+    too_few,
+    unfinished,
+)
 
 #: Share of runs that any law may have far from its middle.
 LEAST_SHARE = 0.01
@@ -91,9 +93,9 @@ class CountTest(NamedTuple):
     """The number of runs that have a direction by their end though theory puts it beyond.
 
     `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: it is not tested
-    then, and p is NaN. `share` is the largest share of runs that theory allows, and `told` whether theory has a scatter
-    from which that follows. The noise of the steps moves an overlap by `moved` until the end of the runs, and `needed`
-    is enough; `scatter` is that of ln T. They are NaN where theory does not say, or the share has it.
+    then, and p is NaN. `told` says whether theory has a scatter from which the share of runs that it allows follows.
+    The noise of the steps moves an overlap by `moved` until the end of the runs, and `needed` is enough; `scatter` is
+    that of ln T. They are NaN where theory does not say, or the share has it.
     """
 
     direction: int
@@ -101,7 +103,6 @@ class CountTest(NamedTuple):
     time: float
     having: int
     runs: int
-    share: float = np.nan
     told: bool = False
     p: float = np.nan
     moved: float = np.nan
@@ -111,15 +112,15 @@ class CountTest(NamedTuple):
     def sentence(self, end: str) -> str:
         """Return how many runs have the direction, the prediction, an end, and whether noise is the cause."""
         when = "never" if np.isinf(self.time) else f"at {self.time:.3g}, after the end of the runs"
-        found, cause = f"{self.having} of {self.runs} runs {self.event.past}", ""
-        noise = "The noise of the steps, which this theory leaves out,"
+        cause, noise = "", "The noise of the steps, which this theory leaves out,"
         if self.scatter > NOISE_DECIDES:
             decides = f"decides when it {self.event.present}"
             cause = f"{noise} {decides}, and scatters the logarithm of the time by more than 1."
         elif self.moved >= self.needed > 0.0:
             moves = f"until the end of the runs it moves an overlap by {self.moved:.2g}"
             cause = f"{noise} carries runs over: {moves}, and {self.needed:.2g} is enough."
-        return f"Direction {self.direction + 1}, predicted {when}: {found}{end} {cause}".rstrip()
+        found = f"{self.having} of {self.runs} runs {self.event.past}{end}"
+        return f"Direction {self.direction + 1}, predicted {when}: {found} {cause}".rstrip()
 
 
 class EventTests(NamedTuple):
@@ -133,17 +134,21 @@ class EventTests(NamedTuple):
     event: Event
     expected: Expectation
     tests: list[TimeTest | None]
-    awaited: NDArray[np.bool_]
-    counts: tuple[CountTest, ...] = ()
+    awaited: Switches
+    counts: Sequence[CountTest] = ()
 
     @property
-    def tested(self) -> NDArray[np.bool_]:
+    def tested(self) -> Switches:
         """Directions (P,) whose times were tested."""
         return np.array([test is not None for test in self.tests], dtype=bool)
 
     def column(self, name: str) -> Array:
         """Return an attribute of the test of every direction (P,), NaN where it was not tested."""
-        return np.array([np.nan if test is None else getattr(test, name) for test in self.tests], dtype=np.float64)
+        return np.array([getattr(test, name, np.nan) for test in self.tests], dtype=np.float64)
+
+    def power(self, side: str) -> Array:
+        """Return the power of the "early" or "late" side of every direction (P,), NaN where that was not tested."""
+        return np.array([getattr(getattr(test, side, None), "power", np.nan) for test in self.tests])
 
     @property
     def p_values(self) -> Array:
@@ -153,12 +158,12 @@ class EventTests(NamedTuple):
         return found
 
     @property
-    def unresolved(self) -> NDArray[np.bool_]:
+    def unresolved(self) -> Switches:
         """Directions (P,) in which an error of 30 % could have gone unseen."""
         return np.asarray(self.column("resolved") != 1.0)
 
     @property
-    def due(self) -> NDArray[np.bool_]:
+    def due(self) -> Switches:
         """Awaited directions (P,) for which theory has a band, or noise decides."""
         return self.awaited if self.event is not LEARNING else self.awaited & np.isfinite(self.expected.low)
 
@@ -166,6 +171,55 @@ class EventTests(NamedTuple):
     def what(self) -> str:
         """Words before the number of a direction in sentences."""
         return "learned time of direction" if self.event is LEARNING else "direction"
+
+    def doubts(self) -> Iterator[str]:
+        """Yield which directions theory puts beyond its end, or the runs', and runs have."""
+        had = [each for each in self.counts if each.having]
+        if ended := [
+            f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)
+        ]:
+            noun = self.event.noun
+            yield f"The prediction ended before the runs, without {noun} of direction {', '.join(ended)}."
+        few = ", too few to refute theory, too many to agree with it."
+        yield from (each.sentence(few) for each in had if np.isfinite(each.p) and not each.told)
+
+    def gaps(self) -> dict[str, list[int]]:
+        """Return the awaited directions that are not known to agree, by the sentence on them."""
+        found: dict[str, list[int]] = {}
+        past, present = self.event.past, self.event.present
+        for p in np.flatnonzero(self.due).tolist():
+            test = self.tests[p]
+            if test is None and self.expected.low[p] == -np.inf:
+                noise = f"Not tested, since the noise of the steps decides when it {present}"
+                words = f"{noise}: {self.what} {{}}; use a smaller learning rate."
+            elif test is None:
+                words = f"Not tested, since too few runs {past}: {self.what} {{}}."
+            elif test.early is None:
+                words = f"Tested for lateness only, since too few runs {past}: {self.what} {{}}."
+            elif test.late is None:
+                words = f"Tested for earliness only, since theory does not bound the lateness: {self.what} {{}}."
+            elif not test.resolved:
+                words = (
+                    f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {self.what} {{}}: {MORE_WORK}."
+                )
+            else:
+                continue
+            found.setdefault(words, []).append(p)
+        return found
+
+    def later(self, end: float) -> Iterator[str]:
+        """Yield the sentences on directions that are predicted never or after the runs: counted ones, and others."""
+        time = self.expected.time
+        beyond, counted = ~self.tested & ~(time <= end), np.zeros(time.size, dtype=bool)
+        counted[[each.direction for each in self.counts if np.isfinite(each.p)]] = True
+        first = np.min(time, initial=np.inf, where=beyond & np.isfinite(time))
+        after = f", the first at {first:.3g}" if np.isfinite(first) else ""
+        for which, words in (
+            (beyond & counted, f"Only counted, since predicted never or beyond the horizon{after}"),
+            (beyond & ~counted, "Not tested, since no time is predicted for it"),
+        ):
+            if which.any():
+                yield f"{words}: {self.what} {_named(which)}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,25 +241,24 @@ class TimesTests:
     path: Sequence[PathTest] = ()
     by_path: bool = False
 
-    @property
-    def end(self) -> float:
-        """End of the runs."""
-        return float(self.simulation.attrs["end_time"])
-
     def sentences(self) -> Sentences:
         """Return what the tests say."""
-        lacking = (
-            too_few(int(np.sum(sound_runs(self.simulation))))
-            or self._cut_off()
-            or " ".join(filter(None, map(_doubtful, self.parts)))
-            or self._nothing_awaited()
-            or self._partial_agreement()
-        )
+        first, end = self.parts[0], float(self.simulation.attrs["end_time"])
+        lacking = self._lacking(first, end)
+        near = first.unresolved & (first.tested | (first.expected.time <= end))
+        met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
+        compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
+        none = "No difference of the laws shows" if self.theory == "sample" else "No tested direction leaves its band"
+        save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
         return Sentences(
             difference=self._difference() if self.p_value < self.rate else "",
             lacking=lacking,
-            agreement=self._agreement(),
-            remarks=[*self.parts[0].expected.notes, *(self._later() if self.parts[0].tested.any() else [])],
+            agreement=f"{none} up to time {end:.3g} (global p = {self.p_value:.2g}), and an error of "
+            f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}.",
+            remarks=[
+                *first.expected.notes,
+                *(words for one in self.parts if first.tested.any() for words in one.later(end)),
+            ],
         )
 
     def _difference(self) -> str:
@@ -226,70 +279,33 @@ class TimesTests:
         side = "late" if test.z > 0 else "early"
         return f"Direction {worst + 1} {farthest.event.present} {side}, z = {test.z:.1f} {end}"
 
-    def _cut_off(self) -> str:
-        """Return which predicted directions could not be tested because the runs stopped early; empty if none."""
-        first, reason = self.parts[0], self.simulation.attrs["stop_reason"]
-        cut_off = first.unresolved & np.isfinite(first.expected.time) & ~(first.awaited & first.tested)
-        if reason == "reached_end" or not cut_off.any():
-            return ""
-        return f"The runs stopped early ({reason}), before direction {_named(cut_off)} could be tested."
-
-    def _nothing_awaited(self) -> str:
-        """Return that no emergence is predicted well before the end of the runs; empty if one is."""
-        first = self.parts[0]
-        if first.awaited.any():
-            return ""
-        predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
-        if early := unfinished("The runs", self.simulation) or predicted:
-            return f"{early}, before any direction could be tested."
-        soonest = np.min(first.expected.time, initial=np.inf, where=np.isfinite(first.expected.time))
-        when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
-        return (
-            f"No direction could be tested: none is predicted to {first.event.verb} well before the end of the runs, "
-            f"at time {self.end:.3g}{when}."
-        )
-
-    def _partial_agreement(self) -> str:
-        """Return on how many of the awaited directions there is agreement, and the gaps of the others; empty if all."""
-        gaps = [_gaps(one) for one in self.parts]
-        lacks = [words.format(_numbered(which)) for found in gaps for words, which in found.items()]
-        if not lacks:
-            return ""
-        agreed = []
-        for one, found in zip(self.parts, gaps, strict=True):
-            due, kind = int(one.due.sum()), "learned times" if one.event is LEARNING else "directions"
-            if count := due - sum(map(len, found.values())):
-                agreed.append(f"{count} of {due} {kind}")
-        who = "The two samples" if self.theory == "sample" else "Theory and SGD"
-        first = f"{who} agree on {' and '.join(agreed)} (global p = {self.p_value:.2g})."
-        return " ".join([first] * bool(agreed) + lacks)
-
-    def _agreement(self) -> str:
-        """Return the tested directions, save those that the runs reach, but not 30 % later."""
-        first = self.parts[0]
-        near = first.unresolved & (first.tested | (first.expected.time <= self.end))
-        met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
-        compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
-        none = "No difference of the laws shows" if self.theory == "sample" else "No tested direction leaves its band"
-        save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
-        return (
-            f"{none} up to time {self.end:.3g} (global p = {self.p_value:.2g}), and an error of "
-            f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}."
-        )
-
-    def _later(self) -> Iterator[str]:
-        """Yield the sentences on directions that are predicted never or after the runs: counted ones, and others."""
+    def _lacking(self, first: EventTests, end: float) -> str:
+        """Return what could not be tested or told apart up to the end of the runs; empty if nothing."""
+        reason, time = self.simulation.attrs["stop_reason"], first.expected.time
+        cut_off = first.unresolved & np.isfinite(time) & ~(first.awaited & first.tested)
+        if few := too_few(int(np.sum(sound_runs(self.simulation)))):
+            return few
+        if reason != "reached_end" and cut_off.any():
+            return f"The runs stopped early ({reason}), before direction {_named(cut_off)} could be tested."
+        if doubts := " ".join(words for one in self.parts for words in one.doubts()):
+            return doubts
+        if not first.awaited.any():
+            predicted = "" if self.theory == "sample" else unfinished("The prediction", self.prediction)
+            if early := unfinished("The runs", self.simulation) or predicted:
+                return f"{early}, before any direction could be tested."
+            soonest = np.min(time, initial=np.inf, where=np.isfinite(time))
+            when = f", and the first one is predicted at {soonest:.3g}" if np.isfinite(soonest) else ""
+            none = f"none is predicted to {first.event.verb} well before the end of the runs, at time {end:.3g}"
+            return f"No direction could be tested: {none}{when}."
+        lacks, agreed = list[str](), list[str]()
         for one in self.parts:
-            time = one.expected.time
-            beyond, counted = ~one.tested & ~(time <= self.end), np.zeros(time.size, dtype=bool)
-            counted[[each.direction for each in one.counts if np.isfinite(each.p)]] = True
-            first = np.min(time, initial=np.inf, where=beyond & np.isfinite(time))
-            after = f", the first at {first:.3g}" if np.isfinite(first) else ""
-            if (beyond & counted).any():
-                which = f"{one.what} {_named(beyond & counted)}"
-                yield f"Only counted, since predicted never or beyond the horizon{after}: {which}."
-            if (beyond & ~counted).any():
-                yield f"Not tested, since no time is predicted for it: {one.what} {_named(beyond & ~counted)}."
+            gaps, due = one.gaps(), int(one.due.sum())
+            lacks += [words.format(_numbered(which)) for words, which in gaps.items()]
+            if count := due - sum(map(len, gaps.values())):
+                agreed.append(f"{count} of {due} {'learned times' if one.event is LEARNING else 'directions'}")
+        who = "The two samples" if self.theory == "sample" else "Theory and SGD"
+        on = f"{who} agree on {' and '.join(agreed)} (global p = {self.p_value:.2g})."
+        return " ".join([on] * bool(agreed) + lacks) if lacks else ""
 
     def evidence(self, problem: Problem) -> Evidence:
         """Return the evidence of the tests."""
@@ -298,7 +314,6 @@ class TimesTests:
             worst = min(self.path, key=lambda test: test.p)
             farthest = f"of {len(self.path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
             path = f"Path, part of the verdict: {farthest}"
-        lost = int(np.sum(~sound_runs(self.prediction))) if self.theory == "sample" else None
         return Evidence(
             problem=problem,
             prediction=self.prediction,
@@ -308,75 +323,41 @@ class TimesTests:
             usable=int(np.sum(sound)),
             blown_up=int(np.sum(~sound)),
             sentences=self.sentences(),
-            values=time_variables(self.prediction, self.simulation, self.theory, self.parts, self.loss, self.p_value)
+            values=time_variables(self.prediction, self.simulation, self.parts, self.loss, self.p_value)
             | {"path_p_value": path_p_value(self.path) if self.path else np.nan},
             labels={"coords": {name: self.simulation[name].values for name in ("seed", "time")}},
             attributes={
                 "tested_directions": int(first.tested.sum()),
-                **_loss_attributes(self.loss, self.rate, first.event),
+                **self._loss_attributes(),
                 "path_statement": path,
-                "prediction_blown_up_count": lost,
+                "prediction_blown_up_count": int(np.sum(~sound_runs(self.prediction)))
+                if self.theory == "sample"
+                else None,
             },
         )
 
-
-def _loss_attributes(loss: LossBand | None, rate: float, event: Event) -> dict[str, Any]:
-    """Return the counts and the sentence on the loss."""
-    if loss is None:
-        return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
-    count = int(loss.compared.sum())
-    if np.isfinite(loss.p):
-        statement = f"Loss: p = {loss.p:.2g} by ranks over {count} times, half of the rate of false alarms."
-        return {"loss_in_verdict": True, "loss_compared_times": count, "loss_statement": statement}
-    critical = critical_score(count, rate)
-    outside = int(np.count_nonzero(np.abs(loss.z[loss.compared]) > critical))
-    statement = (
-        f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
-        f"before {event.noun}s and on plateaus."
-    )
-    return {
-        "loss_in_verdict": False,
-        "loss_compared_times": count,
-        "loss_outside": outside,
-        "loss_critical_score": critical,
-        "loss_statement": statement if count else "Loss: not compared, no time lies on a plateau of all runs.",
-    }
+    def _loss_attributes(self) -> dict[str, Any]:
+        """Return the counts and the sentence on the loss."""
+        loss = self.loss
+        if loss is None:
+            return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
+        count, ranked = int(loss.compared.sum()), bool(np.isfinite(loss.p))
+        found: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
+        if ranked:
+            statement = f"p = {loss.p:.2g} by ranks over {count} times, half of the rate of false alarms."
+            return found | {"loss_statement": f"Loss: {statement}"}
+        critical = critical_score(count, self.rate)
+        outside = int(np.count_nonzero(np.abs(loss.z[loss.compared]) > critical))
+        statement = (
+            f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
+            f"before {self.parts[0].event.noun}s and on plateaus."
+        )
+        if not count:
+            statement = "Loss: not compared, no time lies on a plateau of all runs."
+        return found | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
 
 
-def _doubtful(one: EventTests) -> str:
-    """Return which directions theory puts beyond its end, or the runs', and runs have; empty if there is none."""
-    had = [each for each in one.counts if each.having]
-    ended = [f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)]
-    beyond = f"The prediction ended before the runs, without {one.event.noun} of direction {', '.join(ended)}."
-    few = ", too few to refute theory, too many to agree with it."
-    found = [each.sentence(few) for each in had if np.isfinite(each.p) and not each.told]
-    return " ".join([beyond] * bool(ended) + found)
-
-
-def _gaps(one: EventTests) -> dict[str, list[int]]:
-    """Return the awaited directions that are not known to agree, by the sentence on them."""
-    found: dict[str, list[int]] = {}
-    event, what = one.event, one.what
-    for p in np.flatnonzero(one.due).tolist():
-        test = one.tests[p]
-        if test is None and one.expected.low[p] == -np.inf:
-            advice = "use a smaller learning rate"
-            words = f"Not tested, since the noise of the steps decides when it {event.present}: {what} {{}}; {advice}."
-        elif test is None:
-            words = f"Not tested, since too few runs {event.past}: {what} {{}}."
-        elif test.early is None:
-            words = f"Tested for lateness only, since too few runs {event.past}: {what} {{}}."
-        elif test.late is None:
-            words = f"Tested for earliness only, since theory does not bound the lateness: {what} {{}}."
-        elif not test.resolved:
-            words = f"An error of {100 * VISIBLE_ERROR:.0f} % could have gone unseen in {what} {{}}: {MORE_WORK}."
-        else:
-            continue
-        found.setdefault(words, []).append(p)
-    return found
-
-
-def _named(directions: NDArray[np.bool_]) -> str:
+def _named(directions: Switches) -> str:
     return _numbered(np.flatnonzero(directions).tolist())
 
 
@@ -395,25 +376,20 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     # When theory puts every direction, inf beyond the runs, NaN where it is not tested: known before any run.
     due = [
         np.where(
-            [one is not None and np.isfinite(one.p) for one in counts[event]],
+            [p in counts[event] and np.isfinite(counts[event][p].p) for p in range(each.time.size)],
             np.inf,
             np.where(np.isfinite(each.high) | ~np.isinf(each.low), each.time, np.nan),
         )
         for event, each in expected.items()
     ]
-    shares = dict(zip(expected, np.split(shares_of_rate(np.concatenate(due), end), len(expected)), strict=True))
-    noise, level = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate
-    parts = [
-        EventTests(
-            event,
-            each,
-            _tests_of_times(simulation, event, each, counts[event], level * shares[event], noise),
-            each.time * (1.0 + VISIBLE_ERROR) <= end,
-            tuple(one for one in counts[event] if one is not None),
-        )
-        for event, each in expected.items()
-    ]
-    by_time = min(combined_p_value(one.p_values, shares[one.event]) for one in parts) / (1.0 - PATH_SHARE)
+    shares = np.split(shares_of_rate(np.concatenate(due), end), len(expected))
+    noise, level, parts, by_time = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate, [], np.inf
+    for (event, each), share in zip(expected.items(), shares, strict=True):
+        tests = _tests_of_times(simulation, event, each, level * share, noise)
+        tests = [None if p in counts[event] else test for p, test in enumerate(tests)]
+        awaited = each.time * (1.0 + VISIBLE_ERROR) <= end
+        parts.append(EventTests(event, each, tests, awaited, tuple(counts[event].values())))
+        by_time = min(by_time, combined_p_value(parts[-1].p_values, share) / (1.0 - PATH_SHARE))
     path = path_tests(prediction, simulation, emergence, noise)
     by_path = path_p_value(path) / PATH_SHARE
     return TimesTests(
@@ -423,92 +399,91 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         theory="finite step" if has_step(prediction) else "flow",
         p_value=min(1.0, by_time, by_path),
         parts=parts,
-        loss=loss_against_theory(prediction, simulation, emergence.time, emergence_ratio(simulation, emergence.time)),
+        loss=_loss_against_theory(prediction, simulation, emergence.time),
         path=path,
         by_path=by_path < by_time,
     ).evidence(problem)
 
 
 def _tests_of_times(
-    simulation: xr.Dataset,
-    event: Event,
-    expected: Expectation,
-    counts: list[CountTest | None],
-    levels: Array,
-    noise: Array,
+    simulation: xr.Dataset, event: Event, expected: Expectation, levels: Array, noise: Array
 ) -> list[TimeTest | None]:
-    """Test every direction that theory puts within the runs, or near their end, against its one predicted time."""
+    """Test every direction that theory has a time and an edge for against its one predicted time."""
     measured, end = of_sound_runs(simulation, event.variable), float(simulation.attrs["end_time"])
     tests: list[TimeTest | None] = [None] * expected.time.size
-    for p in np.flatnonzero(np.isfinite(expected.time) & (end > 0)).tolist():
-        band = float(expected.low[p]), float(expected.high[p])
-        if counts[p] is not None or np.isinf(band).all():
-            continue
+    bounded = ~(np.isinf(expected.low) & np.isinf(expected.high))
+    for p in np.flatnonzero(np.isfinite(expected.time) & bounded & (end > 0)).tolist():
         # A direction that is out at step 0 has no ratio to speak of; the clip keeps its logarithm finite.
         logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
-        log_horizon = float(np.log(end / expected.time[p]))
+        band, horizon = (float(expected.low[p]), float(expected.high[p])), float(np.log(end / expected.time[p]))
         explained = noise[:, p] if expected.isolated[p] else None
-        test = assess_direction(logs, log_horizon, *band, float(levels[p]), explained)
+        test = assess_direction(logs, horizon, *band, float(levels[p]), explained)
         tests[p] = None if test is None or test.early is None is test.late else test
     return tests
 
 
+def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: Array) -> LossBand | None:
+    """Hold the loss of runs against that of a prediction, None without one; `time` (P,) are the predicted ones."""
+    if "loss" not in prediction or "time" not in prediction["loss"].dims or not sound_runs(simulation).any():
+        return None
+    due = time <= float(simulation.attrs["end_time"])
+    known = (of_sound_runs(simulation, "emergence_time") / time)[:, due]
+    slowest = np.where(np.isnan(known), np.inf, known).max(axis=1, initial=1.0)
+    fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
+    ours = simulation["time"].values, of_sound_runs(simulation, "loss")
+    theirs = prediction["time"].values, np.asarray(prediction["loss"].values, dtype=np.float64)
+    return against_curve(*ours, *theirs, fastest, slowest, float(np.nanmin(time, initial=np.inf)))
+
+
 def count_tests(
     problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, event: Event, expected: Expectation, rate: float
-) -> list[CountTest | None]:
-    """Return by direction the test of the number of runs that have it, None where theory puts it within the runs.
+) -> dict[int, CountTest]:
+    """Return by direction the test of the number of runs that have it, of those that theory puts beyond the runs.
 
     Nothing is counted of too few runs, of a direction that is out at the start, and of learned times that theory has
     without a scatter at most 30 % beyond the runs. `rate` is learning rate over batch size.
     """
-    end = float(simulation.attrs["end_time"])
+    end, found = float(simulation.attrs["end_time"]), dict[int, CountTest]()
     measured = of_sound_runs(simulation, event.variable)
-    runs, found = measured.shape[0], list[CountTest | None]([None] * measured.shape[1])
+    runs, having = measured.shape[0], np.count_nonzero(np.isfinite(measured), axis=0)
     if runs < FEWEST_RUNS or not end > 0.0:
         return found
-    having = np.count_nonzero(np.isfinite(measured), axis=0)
-    times, edges = _times_beyond(prediction, event, end), np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)
-    with np.errstate(invalid="ignore"):
-        due = ~(expected.time * np.exp(edges) <= end)
-    due &= (~np.isnan(times) | _is_integrated(prediction)) & (times != 0.0)
+    integrated = "time" in prediction.coords and "stop_reason" in prediction.attrs
+    times = _times_beyond(prediction, event, end, integrated=integrated)
+    due = ~(expected.time * np.exp(np.where(np.isfinite(expected.low), expected.low, -LEAST_EDGE)) <= end)
+    due &= (~np.isnan(times) | integrated) & (times != 0.0)
     if event is LEARNING:
         due &= np.isfinite(expected.low) | ~(times <= end * (1.0 + VISIBLE_ERROR))
     for p in np.flatnonzero(due & (~np.isnan(times) | (having > 0))).tolist():
         time, low, scatter, n = float(times[p]), float(expected.low[p]), float(expected.scatter[p]), int(having[p])
-        test = CountTest(p, event, time, n, runs)
-        if not np.isnan(time):
-            told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
-            if told:
-                far = max(low - float(np.log(end / time)), 0.0) / max(scatter, 1e-12)
-                share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
-            elif n:
-                moved, needed = reach_of_noise(problem, rate, p, end)
-                test = test._replace(moved=moved, needed=needed)
-            chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
-            test = test._replace(share=share, told=told, p=chance, scatter=np.nan if told else scatter)
-        found[p] = test
+        found[p] = CountTest(p, event, time, n, runs)
+        if np.isnan(time):
+            continue
+        told, share = bool(np.isfinite([time, low, scatter]).all()), 0.5
+        if told:
+            far = max(low - float(np.log(end / time)), 0.0) / max(scatter, 1e-12)
+            share = float(np.clip(1.0 / (1.0 + far**2), LEAST_SHARE, 0.5))
+        reach = reach_of_noise(problem, rate, p, end) if n and not told else (np.nan, np.nan)
+        chance = float(special.bdtrc(n - 1, runs, share)) if n else 1.0
+        found[p] = CountTest(p, event, time, n, runs, told, chance, *reach, np.nan if told else scatter)
     return found
 
 
-def _times_beyond(prediction: xr.Dataset, event: Event, end: float) -> Array:
+def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrated: bool) -> Array:
     """Return the predicted times (P,): inf for never, NaN where the prediction ended before the runs or has no formula.
 
-    Where it ended with the runs or after them, the time of the pair alone is taken, beyond the end.
+    Times are `integrated` up to an end, or those of a formula. Where an integration ended with the runs or after them,
+    the time of the pair alone is taken, beyond the end.
     """
     time = np.asarray(prediction[event.variable].values, dtype=np.float64)
     pairs = prediction.get(f"predicted_{event.variable}")
     alone = np.full(time.size, np.inf) if pairs is None else np.asarray(pairs.values, dtype=np.float64)
-    if _is_integrated(prediction):
-        reached = prediction.attrs["stop_reason"] == "steady_state"
-        if not reached and float(prediction.attrs["end_time"]) < end * (1.0 - 1e-9):
+    if integrated:
+        steady = prediction.attrs["stop_reason"] == "steady_state"
+        if not steady and float(prediction.attrs["end_time"]) < end * (1.0 - 1e-9):
             return time
         alone = np.maximum(np.where(np.isnan(alone), np.inf, alone), end)
     return np.where(np.isnan(time), alone, time)
-
-
-def _is_integrated(prediction: xr.Dataset) -> bool:
-    """Return whether times are those of an integration up to an end, and not of a formula."""
-    return "time" in prediction.coords and "stop_reason" in prediction.attrs
 
 
 def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
@@ -517,54 +492,51 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     Enough is the least distance of a neuron without a direction from the overlaps at which a pair alone emerges by
     then.
     """
-    from dynamics import theory
-    from dynamics.equations.transit import transit_time
-    from dynamics.theory.step_noise import SearchNoise
-
     unknown = (np.nan, np.nan)
     if not decouples(problem) or problem.inputs is not None:
         return unknown
     pairs = theory.predict(problem)
-    if theory.escape_bias(problem, rate, pairs).notes:
+    emerges = np.isfinite(pairs.predicted_emergence_time) & (np.arange(problem.num_directions) != p)
+    free = np.setdiff1d(np.arange(problem.width), pairs.matched_neuron[emerges])
+    if free.size == 0 or theory.escape_bias(problem, rate, pairs).notes:
         return unknown
-    a, overlap = problem.teacher.coefficients, problem.start().teacher_overlap[:, p]
-    matched = np.delete(pairs.matched_neuron, p)[np.isfinite(np.delete(pairs.predicted_emergence_time, p))]
-    free = np.setdiff1d(np.arange(problem.width), matched)
-    if free.size == 0:
-        return unknown
-    overlap = overlap[free] if problem.information_exponent % 2 else np.abs(overlap[free])
+    a, overlap = problem.teacher.coefficients, problem.start().teacher_overlap[free, p]
+    nearest = (overlap if problem.information_exponent % 2 else np.abs(overlap)).max(keepdims=True)
     emerged = np.sqrt(EMERGENCE_LEVEL)
     grid = np.linspace(0.0, emerged, _OVERLAPS)[1:]
     from_there = transit_time(problem.activation.coefficients, grid, emerged) / a[p]
-    needed = float(np.min(grid[from_there <= end], initial=emerged) - overlap.max())
+    needed = float(np.min(grid[from_there <= end], initial=emerged) - nearest[0])
     learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)
     left = np.minimum(learned / end, 1.0) * a**2
     left[p] = a[p] ** 2
-    noise = SearchNoise(problem, total=float(left.sum()))
-    _, _, diffusion = noise(overlap.max(keepdims=True), a[p : p + 1])
+    _, _, diffusion = SearchNoise(problem, total=float(left.sum()))(nearest, a[p : p + 1])
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 
 
-def against_sample(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
+def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
     """Test whether two samples of runs have one law: their times of emergence, and their losses."""
     theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
     horizon = min(float(dataset.attrs["end_time"]) for dataset in (prediction, simulation))
-    first, second = cut_at(theirs, horizon), cut_at(ours, horizon)
-    both = np.concatenate([first, second])
+    both = cut_at(np.concatenate([theirs, ours]), horizon)
+    second = np.arange(both.shape[0]) >= theirs.shape[0]
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
     scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
-    chances = permutation_test(scores, np.arange(both.shape[0]) >= first.shape[0])
-    loss = loss_against_sample(prediction, simulation, both)
+    chances, loss = permutation_test(scores, second), None
+    if "loss" in prediction and second.any() and not second.all():
+        losses = [(part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction)]
+        loss = against_sample(*losses[0], *losses[1], float(np.nanmin(both, initial=np.inf)))
     of_loss = [] if loss is None or np.isnan(loss.p) else [loss.p]
     # Times and loss are two families of tests that share the rate of false alarms evenly.
     level = rate / ((1 + len(of_loss)) * max(len(tested), 1))
     tests: list[TimeTest | None] = [None] * ours.shape[1]
     for p, chance in zip(tested, chances.each.tolist(), strict=True):
-        tests[p] = assess_samples(first[:, p], second[:, p], horizon, chance, level)
+        tests[p] = assess_samples(both[~second, p], both[second, p], horizon, chance, level)
     awaited = np.array([test is not None for test in tests])
     families = [chances.together if awaited.any() else 1.0, *of_loss]
-    medians = np.array([median_time(sample, float(prediction.attrs["end_time"])) for sample in theirs.T])
-    medians = np.where(medians > 0, medians, np.nan)
+    # The first time at which at most half of the predicted runs are without emergence, if it is within these.
+    late = np.sort(np.where(np.isnan(theirs), np.inf, theirs), axis=0)
+    medians = late[(late.shape[0] - 1) // 2] if late.size else np.full(ours.shape[1], np.nan)
+    medians = np.where((medians > 0) & (medians <= float(prediction.attrs["end_time"])), medians, np.nan)
     expected = Expectation.uniform(medians, delay=0.0, scatter=log_scatter(theirs), low=0.0, high=0.0)
     return TimesTests(
         prediction=prediction,
@@ -577,12 +549,6 @@ def against_sample(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     ).evidence(problem)
 
 
-def emergence_ratio(simulation: xr.Dataset, time: Array) -> Array:
-    """Return T_SGD/T_p, shape (seeds, P), NaN without a time."""
-    measured = np.asarray(simulation["emergence_time"].values, dtype=np.float64)
-    return np.where(sound_runs(simulation)[:, None], measured, np.nan) / time
-
-
 def log_scatter(times: Array) -> Array:
     """Return the standard deviation of ln T over the runs, shape (P,), NaN where a run has none."""
     if times.shape[0] < 2:
@@ -591,34 +557,21 @@ def log_scatter(times: Array) -> Array:
 
 
 def time_variables(
-    prediction: xr.Dataset,
-    simulation: xr.Dataset,
-    theory: str,
-    parts: list[EventTests],
-    loss: LossBand | None,
-    p_value: float,
+    prediction: xr.Dataset, simulation: xr.Dataset, parts: list[EventTests], loss: LossBand | None, p_value: float
 ) -> dict[str, Any]:
     """Return the variables by direction, and survival curves and losses at the times of the simulation."""
     found, *others = parts
-    expected, times = found.expected, simulation["time"].values
+    expected, times, sound = found.expected, simulation["time"].values, sound_runs(simulation)
     measured = of_sound_runs(simulation, "emergence_time")
     curves = [kaplan_meier(sample, float(simulation.attrs["end_time"]), times) for sample in measured.T]
-    if theory == "sample":
+    if "seed" in prediction.dims:
         end = float(prediction.attrs["end_time"])
         predicted = [kaplan_meier(s, end, times).value for s in of_sound_runs(prediction, "emergence_time").T]
     else:
         laws = zip(expected.time, expected.lateness, expected.scatter, strict=True)
         predicted = [expected_survival(*law, times) for law in laws]
-
-    def power(side: str) -> Array:
-        return np.array([getattr(getattr(test, side, None), "power", np.nan) for test in found.tests])
-
-    learned: dict[str, Array] = {}
-    for one in others:
-        learned |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
-        learned["learned_visible_error"] = one.column("visible")
     values = {
-        "emergence_ratio": emergence_ratio(simulation, expected.time),
+        "emergence_ratio": np.where(sound[:, None], simulation["emergence_time"].values, np.nan) / expected.time,
         "emergence_time": expected.time,
         "expected_delay": expected.delay,
         "expected_lateness": expected.lateness,
@@ -630,27 +583,30 @@ def time_variables(
         "log_scatter": log_scatter(measured),
         "z_score": found.column("z"),
         "direction_p_value": found.p_values,
-        **learned,
-        "early_power": power("early"),
-        "late_power": power("late"),
+        "early_power": found.power("early"),
+        "late_power": found.power("late"),
         "visible_error": found.column("visible"),
-        "censored_count": np.sum(simulation["censored"].values[sound_runs(simulation)] != 0, axis=0),
+        "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": p_value,
-        "loss_p_value": np.nan if loss is None else loss.p,
+        "loss_p_value": np.nan,
         "path_p_value": np.nan,
         "survival": np.array([curve.value for curve in curves]),
         "survival_low": np.array([curve.low for curve in curves]),
         "survival_high": np.array([curve.high for curve in curves]),
         "predicted_survival": np.array(predicted),
     }
-    if loss is None:
-        return values
-    return values | {
-        "mean_loss": loss.mean,
-        "loss_standard_error": loss.standard_error,
-        "expected_loss": loss.expected,
-        "expected_loss_low": loss.low,
-        "expected_loss_high": loss.high,
-        "loss_compared": loss.compared.astype(np.int8),
-        "loss_z": loss.z,
-    }
+    for one in others:
+        values |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
+        values["learned_visible_error"] = one.column("visible")
+    if loss is not None:
+        values |= {
+            "loss_p_value": loss.p,
+            "mean_loss": loss.mean,
+            "loss_standard_error": loss.standard_error,
+            "expected_loss": loss.expected,
+            "expected_loss_low": loss.low,
+            "expected_loss_high": loss.high,
+            "loss_compared": loss.compared.astype(np.int8),
+            "loss_z": loss.z,
+        }
+    return values

@@ -1,29 +1,280 @@
-"""The one rule that turns the evidence of a comparison into a word, its reasons and a dataset.
+"""What every comparison shares: whether two datasets answer one question, what tests say, and the rule of the verdict.
 
 A comparison aligns prediction and runs, tests them, and collects numbers and sentences of the tests as evidence: of
 times (`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), of
-estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`).
+estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`). One rule turns evidence into a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 from scipy import special
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
+from dynamics.problem import Problem, checked_real, is_frame, is_network, is_spherical
+from dynamics.problem.checks import require
+from dynamics.problem.emergence import ALL_DEGREES
+from dynamics.runs import make_dataset
+from hermite import HermiteExpansion
+from hermite.arrays import Array, Switches
+from hermite.text.messages import shown
 
 #: Fewest runs that a test takes.
 FEWEST_RUNS = 4
 #: "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
 VISIBLE_ERROR, POWER = 0.3, 0.8
 MORE_WORK = "use more seeds, a smaller learning rate or more steps"
+
+
+START_TOLERANCE = 1e-7
+RATE_TOLERANCE = 1e-9
+#: Two learning rates that differ by less leave hardly anything to extrapolate from.
+LEAST_RATE_RATIO = 1.2
+
+
+class Event(NamedTuple):
+    """The event whose times are compared: how sentences and figures call it, and the variable with its time."""
+
+    noun: str
+    verb: str
+    past: str
+    present: str
+    variable: str
+
+
+#: A neuron finds a direction, the span of a frame has half of it, or neurons carry its learned mass.
+EMERGENCE = Event("emergence", "emerge", "emerged", "emerges", "emergence_time")
+ALIGNMENT = Event("alignment", "align", "aligned", "aligns", "emergence_time")
+LEARNING = Event("learning", "be learned", "learned it", "is learned", "learned_time")
+
+
+def event_of(dataset: xr.Dataset) -> Event:
+    """Return the event whose times a simulation or a prediction has as times of emergence."""
+    return ALIGNMENT if "alignment" in dataset else EMERGENCE
+
+
+def has_step(prediction: xr.Dataset) -> bool:
+    """Return whether a prediction carries the mean effect of steps of finite size."""
+    return "step_theory" in prediction.attrs
+
+
+def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
+    """Return whether all datasets have a variable, and mean the same by it.
+
+    Learned masses and times count degrees of the link by one of two definitions, and are not defined for links of
+    degree up to 2.
+    """
+    if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
+        return False
+    return not name.startswith("learned_") or len({definition_of_learned(dataset) for dataset in datasets}) == 1
+
+
+def definition_of_learned(dataset: xr.Dataset) -> str:
+    """Return which degrees of the link count in the learned masses and times of a dataset."""
+    return str(dataset.attrs.get("learned_definition", ALL_DEGREES))
+
+
+def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem, xr.Dataset]:
+    """Return the problem that both answer, and the simulation, or say in one sentence why they cannot be compared.
+
+    A prediction that has a step size or seeds of its own must have them in common, or must not, with the simulation.
+    """
+    check_dataset("prediction", prediction)
+    simulated = check_dataset("simulation", simulation)
+    for name, dataset in (("prediction", prediction), ("simulation", simulated)):
+        require(
+            "emergence_time" in with_emergence(dataset),
+            f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",
+        )
+    require(
+        "seed" in simulated.dims,
+        "Arguments `prediction` and `simulation` must be a prediction and a simulation, in this order, but are not.",
+    )
+    problem, predicted = Problem.from_dataset(simulated), Problem.from_dataset(prediction)
+    check_question(predicted, problem, ("dimension", "width", "teacher"))
+    _check_start(predicted, problem)
+    # Runs from several starts are compared with a prediction that has the same alone.
+    starts = [
+        sorted(dataset["start_seed"].values.tolist()) if "start_seed" in dataset else "that of its problem"
+        for dataset in (prediction, simulated)
+    ]
+    check_alike("starts", *starts)
+    if has_step(prediction) or "seed" in prediction.dims:
+        _check_steps(prediction, simulated)
+        check_alike("label noise", predicted.label_noise, problem.label_noise)
+    if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
+        # They share samples, and are not independent.
+        shared = np.intersect1d(prediction["seed"].values, simulated["seed"].values)[:1]
+        require(
+            not shared.size,
+            "Argument `simulation` must have other seeds than a prediction by the same engine, "
+            f"but both have seed {', '.join(map(str, shared))}.",
+        )
+    return problem, with_emergence(simulated)
+
+
+def with_emergence(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a dataset in which the times of alignment of a span, where it has such, stand for those of emergence."""
+    if "emergence_time" in dataset or "aligned_time" not in dataset:
+        return dataset
+    return dataset.assign(emergence_time=dataset["aligned_time"])
+
+
+def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Problem, list[xr.Dataset]]:
+    """Return the problem, and the simulation or the two of one flow at different learning rates, the larger one first.
+
+    Two make a verdict by curves, from which the effect of the step size is extrapolated away.
+    """
+    if not isinstance(simulation, (list, tuple)):
+        problem, one = checked_problem(prediction, simulation)
+        return problem, [one]
+    many = f"but is {len(simulation)}."
+    require(
+        len(simulation) == 2, f"Argument `simulation` must be one Dataset, or two at different learning rates, {many}"
+    )
+    (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
+    require(
+        not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem),
+        "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
+        "as for information exponents up to 2, but is two.",
+    )
+    coarse, fine = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
+    large, small = (float(one.attrs["effective_learning_rate"]) for one in (coarse, fine))
+    require(
+        large >= LEAST_RATE_RATIO * small,
+        "Argument `simulation` must be two whose learning rates differ by a factor of "
+        f"{LEAST_RATE_RATIO:g} or more, but they are {large:g} and {small:g}.",
+    )
+    for what in ("batch_size", "engine"):
+        one, other = first.attrs[what], second.attrs[what]
+        need = f"Argument `simulation` must be two of one {what.replace('_', ' ')}"
+        require(one == other, f"{need}, but they have {one} and {other}.")
+    return problem, [coarse, fine]
+
+
+def decided_by_curves(problem: Problem) -> bool:
+    """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
+
+    That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
+    orthogonal neurons has times at which its span has each direction.
+    """
+    by_times = is_spherical(problem) or is_frame(problem)
+    return is_network(problem) or (not by_times and problem.information_exponent <= 2)
+
+
+def check_prediction(prediction: xr.Dataset) -> None:
+    """Refuse a dataset that is no prediction of one problem, or lacks numbers that tests need."""
+    variables = getattr(prediction, "data_vars", ())
+    require(
+        "aligned_time" not in variables or is_frame(Problem.from_dataset(prediction)),
+        "Argument `prediction` must have times of single neurons for the homogeneous student, but has times of "
+        "alignment, which runs of the stiefel student have.",
+    )
+    require(
+        "emergence_time" in variables and "seed" not in prediction.dims,
+        "Argument `prediction` must be a dataset of a prediction with `emergence_time`, but is not.",
+    )
+    shapes = {"emergence_time": {"direction": Problem.from_dataset(prediction).num_directions}}
+    if "loss" in prediction and "time" in prediction["loss"].dims:
+        shapes["loss"] = shapes["time"] = {"time": prediction.sizes["time"]}
+    for name, shape in shapes.items():
+        found = prediction[name]
+        require(
+            found.sizes == shape and found.dtype.kind in "fiu",
+            f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}.",
+        )
+    for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
+        value = prediction.attrs.get(name)
+        require(
+            isinstance(value, (int, float, np.number)),
+            f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}.",
+        )
+
+
+def checked_rate(false_alarm_rate: object) -> float:
+    """Return a rate of false alarms, a probability."""
+    rate = checked_real(false_alarm_rate, "false_alarm_rate")
+    need = "Argument `false_alarm_rate` must lie between 0 and 1"
+    require(0 < rate < 1, f"{need}, but is {shown(false_alarm_rate)}.")
+    return rate
+
+
+def sound_runs(simulation: xr.Dataset) -> Switches:
+    """Return which runs did not blow up, shape (seeds,)."""
+    return np.asarray(simulation["blown_up"].values == 0)
+
+
+def of_sound_runs(simulation: xr.Dataset, name: str) -> Array:
+    """Return a variable of the runs that did not blow up, shape (runs, …)."""
+    return np.asarray(simulation[name].values, dtype=np.float64)[sound_runs(simulation)]
+
+
+def unfinished(what: str, dataset: xr.Dataset) -> str:
+    """Return that a dataset stopped before its end, and why; empty if it did not."""
+    reason = str(dataset.attrs.get("stop_reason", "reached_end"))
+    if reason in ("reached_end", "steady_state"):
+        return ""
+    return f"{what} stopped early ({reason}) at time {float(dataset.attrs['end_time']):.3g}"
+
+
+def noise_rate(simulation: xr.Dataset) -> float:
+    """Return learning rate over batch size, what sets the noise of the steps."""
+    return float(simulation.attrs["effective_learning_rate"]) / int(simulation.attrs["batch_size"])
+
+
+def check_dataset(name: str, dataset: object) -> xr.Dataset:
+    """Return a dataset, or refuse anything else."""
+    if not isinstance(dataset, xr.Dataset):
+        msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
+        raise TypeError(msg)
+    return dataset
+
+
+def check_alike(what: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
+    """Refuse a simulation that differs from the prediction; `same` says whether it does not, else the values do."""
+    need = f"Argument `simulation` must have the {what} of the prediction"
+    require(theirs == ours if same is None else same, f"{need}, {theirs}, but has {ours}.")
+
+
+def check_question(predicted: Problem, simulated: Problem, fields: Sequence[str]) -> None:
+    """Refuse a simulation of another student, other links, or other values of the named fields of the problem."""
+    for name in ("student", *fields):
+        check_alike(name, getattr(predicted, name), getattr(simulated, name))
+    check_link("link", predicted.activation, simulated.activation)
+    check_link("teacher's link", predicted.teacher_link, simulated.teacher_link)
+
+
+def check_link(word: str, theirs: HermiteExpansion, ours: HermiteExpansion) -> None:
+    """Refuse a simulation of another link, by the coefficients."""
+    c, other = theirs.coefficients, ours.coefficients
+    same = c.shape == other.shape and np.allclose(other, c, rtol=1e-9, atol=1e-12)
+    check_alike(word, theirs.name, ours.name, same=same)
+
+
+def _check_start(predicted: Problem, simulated: Problem) -> None:
+    problems, fields = (predicted, simulated), [*predicted.start()._fields]
+    starts = [[*problem.start()] for problem in problems]
+    if is_network(predicted):
+        starts = [[*start, *problem.network_start()[:2]] for start, problem in zip(starts, problems, strict=True)]
+        fields += ["second_layer", "bias"]
+    for field, a, b in zip(fields, *starts, strict=True):
+        same = np.allclose(a, b, rtol=START_TOLERANCE, atol=START_TOLERANCE * float(np.abs(a).max()))
+        found = f"one that differs by {np.abs(a - b).max():.3g}"
+        check_alike(f"initial {field}", "of its start", found, same=same)
+
+
+def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
+    both = (prediction, simulation)
+    # A schedule is known by its text.
+    theirs, ours = (dataset.attrs.get("schedule", dataset.attrs["learning_rate"]) for dataset in both)
+    numbers = not (isinstance(theirs, str) or isinstance(ours, str))
+    same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
+    check_alike("learning rate", theirs, ours, same=same)
+    check_alike("batch size", *(int(dataset.attrs["batch_size"]) for dataset in both))
 
 
 class Sentences(NamedTuple):
@@ -75,10 +326,6 @@ def decide(said: Sentences) -> tuple[str, str]:
 
 def verdict_tree(evidence: Evidence) -> xr.DataTree:
     """Return the tree of `sgd_check.compare`: prediction, simulations, and the comparison with its verdict."""
-    import xarray as xr
-
-    from dynamics.runs import make_dataset
-
     prediction, blown_up = evidence.prediction, evidence.blown_up
     verdict, reason = decide(evidence.sentences)
     lost = [f"Runs left out because they blew up: {blown_up}."] if blown_up else []

@@ -12,8 +12,8 @@ import sgd_check
 from dynamics.problem import Inputs, Problem, SaveAt, Teacher
 from dynamics.problem.emergence import ALL_DEGREES, IDENTIFYING
 from dynamics.report.findings import find_findings
-from sgd_check.verdicts.alignment import tell_alike
 from sgd_check.verdicts.curves import quantities_of
+from sgd_check.verdicts.verdict import tell_alike
 
 MIXED = {0: 0.2, 1: 0.4, 2: -0.3, 3: 0.6}
 START = ([[0.9, 0.1], [0.1, 0.8]], [[1.0, 0.2], [0.2, 1.0]], [0.5, 0.25])

@@ -9,18 +9,16 @@ from scipy import stats
 
 import dynamics
 import sgd_check
-from sgd_check.verdicts.alignment import EMERGENCE
 from sgd_check.verdicts.expectation import Expectation
 from sgd_check.verdicts.time_tests import (
     LARGEST_DISTANCE,
     SUM_POINTS,
     assess_direction,
     combined_p_value,
-    early_side,
-    late_side,
+    one_sided,
 )
 from sgd_check.verdicts.times import EventTests, TimesTests
-from sgd_check.verdicts.verdict import decide, reach_factor
+from sgd_check.verdicts.verdict import EMERGENCE, decide, reach_factor
 
 HORIZON = np.log(2.5)
 
@@ -169,9 +167,9 @@ def test_chances_with_censored_runs_are_counted_over_all_signs(rng, horizon):
         x = reach * rng.integers(1, points, 12) / points
         x[:wrong] *= -1
         x[11] = NAN
-        late = late_side(x, horizon, 0.0, NAN, 0.05)
+        late = one_sided(x, horizon, 0.0, NAN, 0.05, sign=1.0)
         assert late.p == pytest.approx(all_signs(np.where(np.isnan(x), reach, x)), rel=1e-12)
-        early = early_side(-x, horizon, 0.0, NAN, 0.05)
+        early = one_sided(-x, horizon, 0.0, NAN, 0.05, sign=-1.0)
         assert early.p == pytest.approx(all_signs(np.where(np.isnan(x), -reach, x)), rel=1e-12)
 
 
@@ -179,23 +177,27 @@ def test_an_early_run_beyond_the_mirror_image_counts_in_full_against_lateness_al
     """Both sides by enumeration of all 256 signs."""
     x = np.array([-0.8, 0.2, 0.3, 0.3, 0.2, 0.3, 0.2, NAN])
     y = np.where(np.isnan(x), 0.4, x)
-    assert late_side(x, 0.4, 0.0, NAN, 0.05).p == pytest.approx(all_signs(y), abs=2 / 256)
-    assert early_side(-np.array([*y[:-1], NAN]), 0.4, 0.0, NAN, 0.05).p == pytest.approx(
+    assert one_sided(x, 0.4, 0.0, NAN, 0.05, sign=1.0).p == pytest.approx(all_signs(y), abs=2 / 256)
+    assert one_sided(-np.array([*y[:-1], NAN]), 0.4, 0.0, NAN, 0.05, sign=-1.0).p == pytest.approx(
         all_signs(np.clip([*y[:-1], -0.4], -0.4, 0.4)), abs=2 / 256
     )
 
 
 def test_an_edge_beyond_the_horizon_is_tested_by_signs():
     x = np.array([-1.0] * 28 + [NAN] * 4)
-    found = early_side(x, -0.5, 0.0, NAN, 0.01)
+    found = one_sided(x, -0.5, 0.0, NAN, 0.01, sign=-1.0)
     assert found.p == pytest.approx(stats.binomtest(4, 32, alternative="less").pvalue, rel=1e-12)
-    assert late_side(x, -0.5, 0.0, NAN, 0.01) is None
+    assert one_sided(x, -0.5, 0.0, NAN, 0.01, sign=1.0) is None
 
 
 def test_without_censoring_it_is_students_test_whatever_the_distance():
     x = np.array([-2.0, -1.5, -1.7, -1.0, -1.1])
-    assert early_side(x, 3.0, 0.0, NAN, 0.01).p == pytest.approx(stats.ttest_1samp(x, 0, alternative="less").pvalue)
-    assert late_side(-x, 3.0, 0.0, NAN, 0.01).p == pytest.approx(stats.ttest_1samp(x, 0, alternative="less").pvalue)
+    assert one_sided(x, 3.0, 0.0, NAN, 0.01, sign=-1.0).p == pytest.approx(
+        stats.ttest_1samp(x, 0, alternative="less").pvalue
+    )
+    assert one_sided(-x, 3.0, 0.0, NAN, 0.01, sign=1.0).p == pytest.approx(
+        stats.ttest_1samp(x, 0, alternative="less").pvalue
+    )
 
 
 @pytest.mark.statistical
@@ -222,7 +224,9 @@ def test_lateness_is_safe_for_skewed_laws_with_most_of_their_late_half_unseen():
     samples = 0.1 * (2.0 - rng.gamma(2.0, size=(repeats, runs)))
     samples[samples > np.quantile(samples, 0.7)] = NAN
     horizon = float(np.nanmax(samples))
-    alarms = np.mean([test.p < LEVEL / 2 for test in (late_side(row, horizon, 0.0, NAN, LEVEL) for row in samples)])
+    alarms = np.mean(
+        [test.p < LEVEL / 2 for test in (one_sided(row, horizon, 0.0, NAN, LEVEL, sign=1.0) for row in samples)]
+    )
     assert alarms < LEVEL / 2 + 4 * np.sqrt(LEVEL / 2 / repeats)
 
 
