@@ -12,23 +12,19 @@ Its terms of one sample with itself, Σ T² [(q² − 6q + d + 6) x xᵀ + 2q I]
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from dynamics.laws import under_way
-from dynamics.problem import check_memory, check_switch, checked_integer, checked_seeds
+from dynamics.problem import Problem, check_memory, check_switch, checked_integer, checked_seeds
+from dynamics.runs import make_dataset, uninterrupted
 from dynamics.solve import direction_attributes, single_direction
 from dynamics.theory import ACROSS, first_coordinates, make_estimator, stream
+from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import xarray as xr
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
 
 #: Arrays of the size of the sample that an estimator holds at once, with all that it makes of it.
 ARRAYS_OF_SAMPLE = 3
@@ -98,8 +94,6 @@ def estimate_direction(
     >>> bool(abs(found.overlap_squared.mean() - law.predicted_overlap_squared) < 0.05)
     True
     """
-    from dynamics.runs import make_dataset, uninterrupted
-
     single_direction(problem)
     n = checked_integer(samples, "samples", minimum=2)
     chosen = checked_seeds(seeds)

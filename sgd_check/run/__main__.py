@@ -29,7 +29,7 @@ from sgd_check.run.run_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import xarray as xr
 
@@ -64,14 +64,57 @@ def _check(given: Mapping[str, Any]) -> int:
         need = "Option --resume must be absent for a mean field"
         require_usage(begun is None, f"{need}, but is {shown(given['resume'])}.")
         return check_mean_field(asked, prediction, output, figure)
-    settings = _completed(asked, prediction)
-    plan, seconds = _plan(settings, prediction)
+    return _simulate(_completed(asked, prediction), prediction, begun, output, figure)
+
+
+def _simulate(
+    settings: Mapping[str, Any], prediction: xr.Dataset, begun: RunFile | None, output: Path, figure: Path | None
+) -> int:
+    """Plan, say what the plan is, simulate, compare and write; return the exit code."""
+    import warnings
+
+    from sgd_check.engines import EngineOptions
+    from sgd_check.verdicts.check import NoFiniteStepError, carry_out, plan_check
+
+    def tell(line: str) -> None:
+        if not settings["quiet"]:
+            say(line)
+
+    def announce(steps: int) -> None:
+        tell(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
+
+    def asked(*names: str) -> dict[str, Any]:
+        return {name: settings[name] for name in names}
+
+    engine, progress = settings["engine"], shown_progress(settings)
+    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size", "device", "dtype"))
+    choice = asked("directions", "theory", "learning_rate", "steps", "t_max", "false_alarm_rate")
+    # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
+    try:
+        plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
+    except (ValueError, ImportError) as error:
+        raise UsageError(refusal_of(error, engine)) from None
     file = file_of_runs(settings, plan.problem, output, begun)
-    tell = (lambda _: None) if settings["quiet"] else say
     for line in _described(plan, seconds, settings["seeds"]):
         tell(line)
     try:
-        return _simulate(settings, prediction, plan, file, output, figure, tell)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
+            tree, ended = carry_out(
+                plan,
+                prediction,
+                say=tell,
+                words=("the file", "--theory finite-step", "--t-max"),
+                checkpoint=file,
+                announce=announce,
+                progress=progress,
+                **asked("theory", "false_alarm_rate", "max_runtime"),
+                **asked("seeds", "engine", "batch_size", "device", "dtype"),
+            )
+            return finish_check(tree, output, figure, settings, ended, file)
+    except NoFiniteStepError as error:
+        raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         if file.unfinished:
             remove_ended_runs(file, settings)
@@ -109,12 +152,13 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     """Return the settings with learning rate and batch size of a prediction that carries them, else with defaults."""
     from dynamics.problem import Problem
     from sgd_check.engines import engine_of
-    from sgd_check.verdicts.check import DEFAULT_SEEDS, step_of
+    from sgd_check.verdicts.check import DEFAULT_SEEDS
+    from sgd_check.verdicts.verdict import has_step
 
     need = "Option --widths must be absent for a prediction that is no mean field, but is given."
     require_usage(asked["widths"] is None, need)
-    step = step_of(prediction)
-    carried = {} if step is None else dict(zip(("learning_rate", "batch_size"), step, strict=True))
+    of_step = ("learning_rate", "batch_size") if has_step(prediction) else ()
+    carried = {name: prediction.attrs[name] for name in of_step}
     need = "Option --theory must not be flow for a prediction of finite steps, but is."
     require_usage(not carried or asked["theory"] != "flow", need)
     for key, value in carried.items():
@@ -123,70 +167,6 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
     defaults = {"seeds": DEFAULT_SEEDS, "batch_size": 1}
     return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried, "engine": engine}
-
-
-def _plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> tuple[CheckPlan, float | None]:
-    """Return what to simulate and about how many seconds it takes, None for an engine whose cost is not in steps."""
-    from sgd_check.engines import EngineOptions
-    from sgd_check.verdicts.check import plan_check
-
-    names = ("directions", "theory", "learning_rate", "steps", "t_max", "false_alarm_rate")
-    choice = {name: settings[name] for name in names}
-    options = EngineOptions(
-        seeds=tuple(range(settings["seeds"])), **{name: settings[name] for name in ("batch_size", "device", "dtype")}
-    )
-    # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
-    try:
-        return plan_check(prediction, settings["engine"], options, progress=shown_progress(settings), **choice)
-    except (ValueError, ImportError) as error:
-        raise UsageError(refusal_of(error, settings["engine"])) from None
-
-
-def _simulate(
-    settings: Mapping[str, Any],
-    prediction: xr.Dataset,
-    plan: CheckPlan,
-    file: RunFile,
-    output: Path,
-    figure: Path | None,
-    tell: Callable[[str], None],
-) -> int:
-    import warnings
-
-    from sgd_check.verdicts.check import NoFiniteStepError, carry_out, prediction_to_test
-
-    def announce(steps: int) -> None:
-        tell(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
-
-    progress = shown_progress(settings)
-    try:
-        tested = prediction_to_test(
-            prediction,
-            plan,
-            settings["batch_size"],
-            theory=settings["theory"],
-            progress=progress,
-            say=tell,
-            given="the file",
-            option="--theory finite-step",
-        )
-    except NoFiniteStepError as error:
-        raise UsageError(str(error)) from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: tell(f"warning: {message}")
-        names = ("false_alarm_rate", "max_runtime", "seeds", "engine", "batch_size", "device", "dtype")
-        tree, ended = carry_out(
-            plan,
-            prediction,
-            tested,
-            checkpoint=file,
-            announce=announce,
-            option="--t-max",
-            progress=progress,
-            **{name: settings[name] for name in names},
-        )
-        return finish_check(tree, output, figure, settings, ended, file)
 
 
 if __name__ == "__main__":

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from dynamics.commands import UsageError, duration, say, shown_progress
+from dynamics.equations import make_particle_system
+from dynamics.laws import coupled_tracers
+from dynamics.problem import Problem, SaveAt
+from dynamics.runs import also_interrupted
+from dynamics.solve import solve_mean_field
+from hermite.arrays import Array
 from hermite.text.command_line import require_usage
+from sgd_check import compare, simulate
+from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.run.run_files import finish_check, refusal_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    import xarray as xr
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
+from sgd_check.verdicts.check import measured_seconds_per_step
+from sgd_check.verdicts.mean_field import check_field
 
 ENGINE = "torch"
 WIDTHS, RUNS, REPLICAS = (16, 32, 64), 64, 2
@@ -60,12 +64,6 @@ class Plan:
 
 def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
     """Simulate networks of several widths, hold them against the mean field, write and print; return the exit code."""
-    import xarray as xr
-
-    from sgd_check import compare
-    from sgd_check.engines.registry import EngineOptions, make_engine
-    from sgd_check.verdicts.check import measured_seconds_per_step
-
     try:
         plan = _make_plan(settings, prediction)
         # From a burst of two runs of each width, which refuses what cannot be run.
@@ -102,9 +100,6 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
 
 
 def _make_plan(settings: Mapping[str, Any], prediction: xr.Dataset) -> Plan:
-    from dynamics.problem import Problem
-    from sgd_check.verdicts.mean_field import check_field
-
     need = f"Option --engine must be {ENGINE} for a mean field"
     require_usage(settings["engine"] in (None, ENGINE), f"{need}, but is {settings['engine']}.")
     for name, absent in (("theory", "auto"), ("directions", None)):
@@ -142,10 +137,6 @@ def _chosen_times(times: Array, levels: Array, rate: float, end: float) -> Array
 
 def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset]:
     """Yield the runs of each width, the narrowest first, until some end early."""
-    from dynamics.problem import SaveAt
-    from dynamics.runs import also_interrupted
-    from sgd_check import simulate
-
     started, budget = clock.perf_counter(), settings["max_runtime"]
     for width, size in zip(plan.widths, plan.batch_sizes, strict=True):
         run = partial(
@@ -171,11 +162,6 @@ def _simulations(plan: Plan, settings: Mapping[str, Any]) -> Iterator[xr.Dataset
 
 def _with_tracers(plan: Plan, prediction: xr.Dataset, *, quiet: bool) -> xr.Dataset:
     """Return the mean field solved again with the neurons of the runs in it, or the given one where it is another."""
-    from dynamics.equations import make_particle_system
-    from dynamics.laws import coupled_tracers
-    from dynamics.problem import SaveAt
-    from dynamics.solve import solve_mean_field
-
     attrs: dict[str, Any] = prediction.attrs
     again = solve_mean_field(
         plan.problem,

@@ -6,30 +6,25 @@ equation and several wrong versions of it are held against fresh runs, and the r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
+from dynamics.laws import Meter
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
-from hermite.arrays import real_column
+from hermite.arrays import Array, real_column
 from sgd_check.runs.plan import make_plan
 from sgd_check.studies.sgd_study import SgdStudy, simulated
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-
-    from dynamics.laws import Meter
-    from hermite.arrays import Array
 
 #: The problem that the documentation speaks of.
 START, NORM, LABEL_NOISE = 0.35, 0.1, 0.2
@@ -47,14 +42,11 @@ def _later(theory: xr.Dataset, factor: float) -> xr.Dataset:
 
 def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
     """Return a theory in which all that follows the emergence takes longer by a factor."""
-    times, emergence = theory["time"].values, float(theory["emergence_time"].values[0])
-    moved = np.where(times > emergence, emergence + (times - emergence) / factor, times)
-    slowed: dict[str, Any] = {"learned_time": emergence + factor * (theory["learned_time"] - emergence)}
-    for name in ("loss", "squared_norm"):
-        curve = theory[name]
-        values = np.exp(np.interp(moved, times, np.log(curve.values.ravel())))
-        slowed[name] = (curve.dims, values.reshape(curve.shape))
-    return theory.assign(slowed)
+    times, emergence = theory["time"], float(theory["emergence_time"][0])
+    moved = times.where(times <= emergence, emergence + (times - emergence) / factor)
+    slowed = {name: np.exp(np.log(theory[name]).interp(time=moved.values)) for name in ("loss", "squared_norm")}
+    learned = emergence + factor * (theory["learned_time"] - emergence)
+    return theory.assign({name: (one.dims, one.values) for name, one in slowed.items()} | {"learned_time": learned})
 
 
 #: Theories that are held against runs of right SGD.

@@ -6,16 +6,21 @@ A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
 from dynamics.problem.checks import require
+from dynamics.runs import Values
 from dynamics.theory import fit_slope, mean_time, predict
+from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.plan import make_plan
@@ -28,15 +33,6 @@ from sgd_check.studies.sgd_study import (
     log_means,
     prepared_pairs,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.runs import Values
-    from hermite.arrays import Array
 
 # A run may take this many times the expected number of steps: at d = 32 the logarithm of the time scatters by 0.4.
 HORIZON = 6.0

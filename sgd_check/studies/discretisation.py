@@ -9,16 +9,19 @@ directions at such a step, and the samples to a given loss, need no integration.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.theory import (
+    EmergencePrediction,
     asymptotic_exponents,
     escape_bias,
     first_crossing,
@@ -29,6 +32,7 @@ from dynamics.theory import (
     target_losses,
     tuned_rates,
 )
+from hermite.arrays import Array, Integers
 from sgd_check.studies.sgd_study import (
     DEFAULT_NORM,
     DEFAULT_START,
@@ -39,14 +43,6 @@ from sgd_check.studies.sgd_study import (
     share_never,
     simulated,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
-
-    from dynamics.theory import EmergencePrediction
-    from hermite.arrays import Array, Integers
 
 LARGE_TARGETS, WIDTH_FACTOR = 20, 3
 # Wanted directions: up to this power of P, beyond which the sum over the rest is far from its limit.

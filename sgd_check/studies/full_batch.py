@@ -13,32 +13,29 @@ the mean of its step to leading order in C.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
 
+import hermite
 from dynamics.commands import study_function
+from dynamics.laws import Meter
 from dynamics.problem import Problem, SaveAt, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.solve import predict_recovery
 from dynamics.theory import fit_slope
-from hermite.arrays import real_column
+from hermite.arrays import Array, real_column
+from hermite.quadrature import integrate
 from sgd_check.engines import EngineOptions, make_engine
 from sgd_check.estimators.estimation import estimate_direction
 from sgd_check.runs.recording import CrossingTracker
 from sgd_check.runs.simulation import simulate
 from sgd_check.studies.sgd_study import SgdStudy, checked_runs
 from sgd_check.verdicts.check import measured_seconds_per_step
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
-    from numpy.typing import ArrayLike
-
-    from dynamics.laws import Meter
-    from hermite.arrays import Array
 
 #: Least squared overlap of a direction that counts as exactly recovered, and the one at which online SGD has arrived.
 EXACT, ARRIVED = 0.99, 0.25
@@ -281,9 +278,6 @@ def online_slope(link: str, rate: float) -> float:
     >>> round(online_slope("z**2", 0.02), 3), round(online_slope("min(z**2, 4)", 0.02), 3)
     (6.443, 11.791)
     """
-    import hermite
-    from hermite.quadrature import integrate
-
     expansion = hermite.expand(link)
     slope_squared = integrate(expansion.derivative, 0).norm_squared
     drift = 2.0 * float(expansion.coefficients[2]) ** 2

@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
 from dynamics.problem.checks import require
+from dynamics.runs import Values
 from dynamics.solve import solve_overlaps
+from hermite.arrays import Array
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.check import measured_seconds_per_step
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.runs import Values
-    from hermite.arrays import Array
 
 BURSTS = 3
 LONG_RUN_SECONDS = 660

@@ -9,17 +9,19 @@ here noise and speed balance at it. `dynamics.theory.fits` reads the best steps 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
 
 from dynamics.commands import study_function
 from dynamics.laws import checked_problem, checked_widths, transfer_results
-from dynamics.problem import MOST_RUNS, check_problem, checked_integer, checked_number
+from dynamics.problem import MOST_RUNS, Problem, check_problem, checked_integer, checked_number
 from dynamics.problem.checks import require
 from dynamics.theory import learning_rate_limit, predict
-from hermite.arrays import real_column
+from hermite.arrays import Array, real_column
 from sgd_check.runs.plan import stability_limit
 from sgd_check.studies.sgd_study import (
     DEFAULT_START,
@@ -31,16 +33,6 @@ from sgd_check.studies.sgd_study import (
     share_never,
     simulated,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import xarray as xr
-    from numpy.typing import ArrayLike
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
-
 
 # Default step sizes, in units of the limit of stability.
 SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13

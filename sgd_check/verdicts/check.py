@@ -328,20 +328,12 @@ def check(
             prediction = with_emergence(dynamics.solve_problem(problem, progress=progress))
         tree = xr.DataTree.from_dict({"/prediction": prediction})
         plan, _ = plan_check(prediction, name, options, directions=count, theory=theory, progress=progress, **choice)
-        tested = prediction_to_test(
-            prediction,
-            plan,
-            options.batch_size,
-            theory=theory,
-            progress=progress,
-            say=partial(warnings.warn, category=UserWarning, stacklevel=3),
-            given="the prediction",
-            option='theory="finite-step"',
-        )
         tree, ended = carry_out(
             plan,
             prediction,
-            tested,
+            theory=theory,
+            say=partial(warnings.warn, category=UserWarning, stacklevel=4),
+            words=("the prediction", 'theory="finite-step"', "t_max"),
             false_alarm_rate=level,
             max_runtime=max_runtime,
             checkpoint=checkpoint,
@@ -557,40 +549,43 @@ def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float
 def carry_out(
     plan: CheckPlan,
     prediction: xr.Dataset,
-    tested: xr.Dataset,
     *,
+    theory: str,
+    say: Callable[[str], None],
+    words: tuple[str, str, str],
     false_alarm_rate: float,
     max_runtime: float | None,
     checkpoint: str | os.PathLike[str] | RunFile | None,
     announce: Callable[[int], object] = int,
-    option: str = "t_max",
     **arguments: Any,
 ) -> tuple[xr.DataTree, str]:
     """Simulate a plan, at half of the learning rate too where a flow is tested by curves, and compare.
 
     `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation, which is made
-    only after all of the first. Returns the tree of `compare`, with the prediction as /given where another one was
-    tested, and why the last simulation ended. An undecided verdict also says what would test more, by `option`. An
-    interruption between simulations, or of the comparison, leaves the latter out.
+    only after all of the first. `words` are names in sentences: of the given prediction, of the argument that tests the
+    finite-step equation, and of the one that sets the end. Returns the tree of `compare`, with the prediction as /given
+    where another one was tested (`prediction_to_test`, which takes `theory` and `say`), and why the last simulation
+    ended. An undecided verdict also says what would test more. An interruption between simulations, or of the
+    comparison, leaves the latter out.
     """
-    started = clock.perf_counter()
+    tested = prediction_to_test(
+        prediction, plan, arguments["batch_size"], arguments["progress"], theory=theory, say=say, words=words[:2]
+    )
+    started, runs = clock.perf_counter(), list[xr.Dataset]()
 
-    def run(rate: float, steps: int, before: int, after: int, **ends: Any) -> xr.Dataset:
+    def run(rate: float, steps: int, before: int, after: int, **ends: Any) -> None:
         with part_of_work("runs", before, after):
-            return also_interrupted(
-                partial(simulate, plan.problem, learning_rate=rate, steps=steps, **ends, **arguments)
-            )
+            given = {"learning_rate": rate, "steps": steps, **ends, **arguments}
+            runs.append(also_interrupted(partial(simulate, plan.problem, **given)))
 
-    runs: list[xr.Dataset] = []
     needs_two = decided_by_curves(plan.problem) and not has_step(tested)
     try:
         second = 2 * plan.steps if needs_two else 0
-        ends = {"max_runtime": max_runtime, "checkpoint": checkpoint}
-        runs.append(run(plan.learning_rate, plan.steps, 0, second, **ends))
+        run(plan.learning_rate, plan.steps, 0, second, max_runtime=max_runtime, checkpoint=checkpoint)
         if needs_two and runs[0].attrs["stop_reason"] == "reached_end":
             announce(second)
             left = None if max_runtime is None else max(max_runtime - (clock.perf_counter() - started), 1e-3)
-            runs.append(run(0.5 * plan.learning_rate, second, plan.steps, 0, max_runtime=left))
+            run(0.5 * plan.learning_rate, second, plan.steps, 0, max_runtime=left)
         tree = compare(tested, runs if len(runs) > 1 else runs[0], false_alarm_rate=false_alarm_rate)
         ended = str(runs[-1].attrs["stop_reason"])
     except KeyboardInterrupt:
@@ -598,8 +593,8 @@ def carry_out(
             raise
         branches = dict(zip(("/simulation", "/finer"), runs, strict=False))
         tree, ended = xr.DataTree.from_dict({"/prediction": tested, **branches}), "interrupted"
-    if "comparison" in tree and tree["comparison"].attrs["verdict"] == "undecided" and (costs := plan.costs(option)):
-        tree["comparison"].attrs["reasons"] += f" {costs}"
+    if "comparison" in tree and tree["comparison"].attrs["verdict"] == "undecided" and plan.beyond:
+        tree["comparison"].attrs["reasons"] += f" {plan.costs(words[2])}"
     if tested is not prediction:
         tree["given"] = xr.DataTree(prediction)
     return tree, ended
@@ -661,23 +656,23 @@ def prediction_to_test(
     prediction: xr.Dataset,
     plan: CheckPlan,
     batch_size: int,
+    progress: bool | None,
     *,
     theory: str,
-    progress: bool | None,
     say: Callable[[str], None],
-    given: str,
-    option: str,
+    words: tuple[str, str],
 ) -> xr.Dataset:
     """Return the prediction to test: the given one, or the finite-step equation at the learning rate of the runs.
 
     The times of the equation may be earlier by half of a visible error, and later by as much or by twice the expected
     delay. A direction that one of the two does not see emerge counts as due at their common end, at the earliest.
-    `say` takes the sentence why theory "auto" tests the given one; `given` is its name in that sentence, and `option`
-    the argument that would test the equation. Raises NoFiniteStepError if `theory` is "finite-step" and there is no
+    `say` takes the sentence why theory "auto" tests the given one; `words` are its name in that sentence, and the
+    argument that would test the equation. Raises NoFiniteStepError if `theory` is "finite-step" and there is no
     solution.
     """
     if theory == "flow" or has_step(prediction):
         return prediction
+    given, option = words
     try:
         solution = solve_finite_step(plan, batch_size, progress=progress)
     except NoFiniteStepError as error:
@@ -691,8 +686,7 @@ def prediction_to_test(
     end = min(float(part["time"].values[-1]) for part in both if "time" in part.coords)
     times = [np.asarray(part["emergence_time"].values, dtype=np.float64) for part in both]
     known, found = (np.clip(np.where(np.isfinite(part), part, end), 1e-300, end) for part in times)
-    rate, size = step_of(solution) or (0.0, 1)
-    delay = expectation(plan.problem, prediction, rate / size).delay
+    delay = expectation(plan.problem, prediction, plan.learning_rate / batch_size).delay
     late = np.maximum(LARGEST_GAP, 2.0 * np.log1p(np.where(np.isfinite(delay), delay, 0.0)))
     gap = np.log(found / known)
     excess = np.maximum(gap - late, -gap - LARGEST_GAP)
@@ -704,10 +698,3 @@ def prediction_to_test(
         f"tested; {option} tests the equation."
     )
     return prediction
-
-
-def step_of(prediction: xr.Dataset) -> tuple[float, int] | None:
-    """Return learning rate and batch size that a prediction carries, or None for one of the flow."""
-    if not has_step(prediction):
-        return None
-    return float(prediction.attrs["learning_rate"]), int(prediction.attrs["batch_size"])

@@ -47,6 +47,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import special
 
+from dynamics.equations import NetworkSystem
 from dynamics.problem import Problem, is_network
 from hermite.arrays import Array, Integers, Switches
 from sgd_check.runs.recording import observables_of
@@ -285,8 +286,6 @@ def _masses(problem: Problem, dataset: xr.Dataset) -> Array:
 
 def _sensitivities(problem: Problem, simulation: xr.Dataset) -> Array:
     """Return the eigenvalues of E ∂_a f ∂_b f of runs (seeds, times, directions), NaN where a run blew up."""
-    from dynamics.equations import NetworkSystem
-
     system = NetworkSystem(problem)
     names = ("second_layer", "bias", "squared_norm", "teacher_overlap", "student_overlap")
     v, b, n, C, G = (simulation[name].values for name in names)

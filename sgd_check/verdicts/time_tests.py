@@ -71,6 +71,8 @@ from dynamics import theory
 from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples
 from dynamics.theory import EmergencePrediction
 from hermite.arrays import Array, Integers, Switches
+from sgd_check.engines.projected import reduced_factor
+from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
 from sgd_check.verdicts.expectation import LARGEST_FLUCTUATION
 from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, sound_runs
 
@@ -101,8 +103,6 @@ _FEWEST_BEYOND = 10
 
 def noise_of_runs(problem: Problem, simulation: xr.Dataset) -> Array:
     """Return Z of every sound run and direction, shape (runs, P); NaN where samples or theory are not at hand."""
-    from sgd_check.engines.seeded_runs import AXES, LABEL_NOISE, generators
-
     runs, attrs = np.flatnonzero(sound_runs(simulation)), simulation.attrs
     found = np.full((runs.size, problem.num_directions), np.nan)
     # The samples must be known from the seeds, and single pairs must escape from noise of mean 0.
@@ -138,8 +138,6 @@ def _path_of(
 
     It takes their times, samples, σ of the samples along the teacher's directions, and the noise of the labels.
     """
-    from sgd_check.engines.projected import reduced_factor
-
     link, coefficients, P = problem.activation, problem.teacher.coefficients, problem.num_directions
     neuron, first = int(prediction.matched_neuron[p]), float(prediction.matched_overlap[p])
     rest = reduced_factor(problem.reduced_weights(), problem.teacher.span)[:, neuron].copy()
