@@ -44,9 +44,9 @@ def _slower_afterwards(theory: xr.Dataset, factor: float) -> xr.Dataset:
     """Return a theory in which all that follows the emergence takes longer by a factor."""
     times, emergence = theory["time"], float(theory["emergence_time"][0])
     moved = times.where(times <= emergence, emergence + (times - emergence) / factor)
-    slowed = {name: np.exp(np.log(theory[name]).interp(time=moved.values)) for name in ("loss", "squared_norm")}
+    slowed = theory[["loss", "squared_norm"]].map(np.log).interp(time=moved.values).map(np.exp)
     learned = emergence + factor * (theory["learned_time"] - emergence)
-    return theory.assign({name: (one.dims, one.values) for name, one in slowed.items()} | {"learned_time": learned})
+    return theory.assign({name: (one.dims, one.values) for name, one in slowed.items()}).assign(learned_time=learned)
 
 
 #: Theories that are held against runs of right SGD.

@@ -6,21 +6,20 @@ A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from dynamics.commands import study_function
 from dynamics.problem import Problem, SaveAt, checked_increasing, checked_list, checked_number, checked_real
 from dynamics.problem.checks import require
 from dynamics.runs import Values
 from dynamics.theory import fit_slope, mean_time, predict
-from hermite.arrays import Array
+from hermite.arrays import Array, Switches
 from hermite.text.messages import shown
 from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.plan import make_plan
@@ -84,16 +83,17 @@ class SampleComplexity(SgdStudy):
     def run(self) -> xr.Dataset:
         """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
         count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
-        found = [Escapes(np.full((count, 1), np.nan), np.full(count, np.nan)) for _ in self.cells]
+        time, blown = np.full((2, len(self.cells), count), np.nan)
         with self.stepping() as meter:
             for at, cell in sorted(enumerate(self.cells), key=lambda item: item[1].expected_steps):
-                found[at] = escape_times(
+                found, blown[at] = escape_times(
                     cell.problem,
                     learning_rate=cell.learning_rate,
                     steps=int(np.ceil(HORIZON * cell.expected_steps)),
                     seeds=self.seeds_of(at),
                     report=meter.add,
                 )
+                time[at] = found[:, 0]
         coords = {
             "information_exponent": np.array(self.settings["information_exponents"]),
             **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
@@ -101,27 +101,30 @@ class SampleComplexity(SgdStudy):
             "run": np.arange(count),
             "source": np.array(SOURCES),
         }
-        return self.results(meter, self._values(found), coords)
+        return self.results(meter, self._values(time, blown), coords)
 
-    def _grid(self, values: Iterable[Any]) -> Array:
-        """Return values of the cells over links and smoothings, in one axis, and dimensions."""
-        found = np.array(list(values), dtype=np.float64)
-        return found.reshape(-1, len(self.settings["dimensions"]), *found.shape[1:])
-
-    def _values(self, found: list[Escapes]) -> Values:
+    def _values(self, time: Array, blown: Array) -> Values:
+        """Return the variables of times and blow-ups (cells, runs); links and smoothings are one axis until the end."""
         count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
-        time, blown = self._grid(one.time[:, 0] for one in found), self._grid(one.blown_up for one in found)
-        rate, flow, finite = (
-            self._grid(getattr(cell, name) for cell in self.cells)
-            for name in ("learning_rate", "flow_time", "finite_step_time")
-        )
+        d, one = np.array(self.settings["dimensions"], dtype=np.float64), (..., None)
+        time, blown = (each.reshape(-1, d.size, count) for each in (time, blown))
+        names = ("learning_rate", "flow_time", "finite_step_time", "asymptotic")
+        numbers = np.array([[getattr(cell, name) for cell in self.cells] for name in names])
+        rate, flow, finite, law = numbers.reshape(len(names), -1, d.size)
+        seeds = np.array([self.seeds_of(at).start for at in range(len(self.cells))]).reshape(rate.shape)
         mean, error = log_means(time)
-        exponent, exponent_error = self._exponents(mean - np.log(rate), error, finite / rate, flow / rate)
-        one = (..., None)
         with np.errstate(invalid="ignore", divide="ignore"):
             deviation = (mean - np.log(finite)) / error
-        lost = np.isnan(time).mean(axis=-1)
-        seeds = self._grid(self.seeds_of(at).start for at in range(len(self.cells))).astype(np.int64)
+        slopes = []
+        for at, log_steps in enumerate(mean - np.log(rate)):
+            measured = fit_slope(d, log_steps, error[at])
+            # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
+            used = np.isfinite(log_steps + error[at])
+            logs = [np.where(used, np.log(curve[at] / rate[at]), np.nan) for curve in (finite, flow)]
+            theory = [fit_slope(d, each).exponent for each in logs]
+            slopes.append([[measured.exponent, *theory, law[at, 0]], [measured.standard_error, 0.0, 0.0, 0.0]])
+        exponent, exponent_error = np.moveaxis(np.array(slopes), 1, 0)
+        lost = np.where(np.isnan(blown[..., 0]), np.nan, np.isnan(time).mean(axis=-1))
         values: dict[str, tuple[tuple[str, ...], Any]] = {
             "emergence_time": (("dimension", "run"), time[one]),
             "emergence_step": (("dimension", "run"), (time / rate[one])[one]),
@@ -132,7 +135,7 @@ class SampleComplexity(SgdStudy):
             "step_size": (("dimension",), rate),
             "first_seed": (("dimension",), seeds),
             "blown_up_share": (("dimension",), blown.mean(axis=-1)),
-            "censored_share": (("dimension",), np.where(np.isnan(blown[..., 0]), np.nan, lost)[one]),
+            "censored_share": (("dimension",), lost[one]),
             "exponent": ((), exponent),
             "exponent_error": ((), exponent_error),
         }
@@ -140,20 +143,6 @@ class SampleComplexity(SgdStudy):
         links = ("information_exponent",) if exponents is None else ("information_exponent", "smoothing_exponent")
         parts = (-1,) if exponents is None else (-1, len(exponents))
         return {name: ((*links, *dims), rows.reshape(*parts, *rows.shape[1:])) for name, (dims, rows) in values.items()}
-
-    def _exponents(self, log_steps: Any, error: Any, finite: Any, flow: Any) -> tuple[Any, Any]:
-        """Return the slopes of log n against log d per row and source, and their standard errors."""
-        d = np.array(self.settings["dimensions"], dtype=np.float64)
-        laws = self._grid(cell.asymptotic for cell in self.cells)[:, 0].tolist()
-        rows, errors = [], []
-        for at, law in enumerate(laws):
-            measured = fit_slope(d, log_steps[at], error[at])
-            # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
-            used = np.isfinite(log_steps[at] + error[at])
-            theory = [fit_slope(d, np.where(used, np.log(curve[at]), np.nan)).exponent for curve in (finite, flow)]
-            rows.append([measured.exponent, *theory, law])
-            errors.append([measured.standard_error, 0.0, 0.0, 0.0])
-        return np.array(rows), np.array(errors)
 
 
 def agreement(deviations: Array, runs: int) -> float:
@@ -226,7 +215,15 @@ def sample_complexity(
     ends when it has escaped.
     """
     exponents = checked_increasing(information_exponents, "information_exponents", minimum=3, fewest=1)
-    smoothings = None if smoothing_exponents is None else _checked_smoothings(smoothing_exponents)
+    smoothings = None
+    if smoothing_exponents is not None:
+        given = checked_list(smoothing_exponents, "smoothing_exponents")
+        smoothings = [checked_real(each, "smoothing_exponents") for each in given]
+        increase = bool(smoothings) and all(a < b for a, b in pairwise(smoothings))
+        need = (
+            f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(smoothings)}."
+        )
+        require(increase and 0.0 <= smoothings[0] <= smoothings[-1] <= LARGEST_EXPONENT, need)
     usual = (DIMENSIONS, RATE) if smoothings is None else (SMOOTHED_DIMENSIONS, SMOOTHED_RATE)
     sizes = checked_increasing(usual[0] if dimensions is None else dimensions, "dimensions", minimum=2, fewest=2)
     settings: dict[str, Any] = {
@@ -240,20 +237,11 @@ def sample_complexity(
     cells = [
         _cell(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"])
         for k in exponents
-        for exponent in smoothings or [None]
+        for exponent in ([None] if smoothings is None else smoothings)
         for d in sizes
     ]
     longest = max(cells, key=lambda cell: cell.expected_steps)
     return SampleComplexity(settings, longest.problem, progress, cells)
-
-
-def _checked_smoothings(given: Sequence[float]) -> list[float | None]:
-    """Return exponents of the smoothing, increasing and from 0 to 1/4."""
-    found = [checked_real(each, "smoothing_exponents") for each in checked_list(given, "smoothing_exponents")]
-    increase = bool(found) and all(a < b for a, b in pairwise(found))
-    need = f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(found)}."
-    require(increase and 0.0 <= found[0] <= found[-1] <= LARGEST_EXPONENT, need)
-    return [*found]
 
 
 def _cell(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
@@ -278,19 +266,13 @@ def _cell(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
     return Cell(smoothed, eta, mean_time(smoothed), mean_time(smoothed, eta), asymptotic)
 
 
-class Escapes(NamedTuple):
-    """Flow time (runs, P) at which directions emerged, NaN where none did, and which runs (runs,) blew up before."""
-
-    time: Array
-    blown_up: NDArray[Any]
-
-
 def escape_times(
     problem: Problem, *, learning_rate: float, steps: int, seeds: Sequence[int], report: Callable[[int], object] = int
-) -> Escapes:
+) -> tuple[Array, Switches]:
     """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
 
-    `report` is told the number of steps of each stretch that all runs that still go on have taken.
+    Returned are the flow times (runs, P) at which directions emerged, NaN where none did, and which runs (runs,) blew
+    up before. `report` is told the number of steps of each stretch that all runs that still go on have taken.
     """
     end = learning_rate * steps
     first = max(10.0**-DECADES * end, learning_rate)
@@ -314,4 +296,4 @@ def escape_times(
             engine.freeze(done)
             if not going.any():
                 break
-    return Escapes(watch.emergence.time, blown_up)
+    return watch.emergence.time, blown_up

@@ -93,7 +93,18 @@ class FullBatch(SgdStudy):
                 problem = descent_problem(self._link, d)
                 found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
                 spectral[at] = found["overlap_squared"].to_numpy()
-                descent[at] = self._descended(d, samples, seeds)
+                end = simulate(
+                    problem,
+                    learning_rate=settings["rate"],
+                    steps=settings["steps"],
+                    seeds=seeds,
+                    engine="torch",
+                    batch_size=samples,
+                    training_samples=samples,
+                    save_at=SaveAt.at([settings["rate"] * settings["steps"]]),
+                    progress=False,
+                )
+                descent[at] = end["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
                 meter.add(settings["steps"] * runs)
             for row, d in enumerate(settings["online_dimensions"]):
                 online[row] = self._arrivals(d, self.seeds_of(spectral[..., 0].size + row), meter)
@@ -126,22 +137,6 @@ class FullBatch(SgdStudy):
     def _expected(self, d: int) -> float:
         """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
         return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * self.slope * d
-
-    def _descended(self, d: int, samples: int, seeds: range) -> Array:
-        """Return squared overlaps at the end of descent on the same number of samples."""
-        rate, steps = self.settings["rate"], self.settings["steps"]
-        found = simulate(
-            descent_problem(self._link, d),
-            learning_rate=rate,
-            steps=steps,
-            seeds=seeds,
-            engine="torch",
-            batch_size=samples,
-            training_samples=samples,
-            save_at=SaveAt.at([rate * steps]),
-            progress=False,
-        )
-        return found["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
 
     def _arrivals(self, d: int, seeds: range, meter: Meter) -> Array:
         """Return after how many samples the runs of online SGD arrive, NaN where they do not."""

@@ -160,7 +160,12 @@ def step_size_phases(
     require(known.any(), "Argument `problem` must have a direction that is learned in the flow, but has none.")
     limit = stability_limit(asked)
     if learning_rates is not None:
-        rates = _checked_rates(learning_rates)
+        rates = real_column(learning_rates, "learning_rates")
+        need = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
+        require(rates.ndim == 1 and rates.size >= 2, need)
+        for rate in rates.tolist():
+            checked_number(rate, "learning_rates", positive=True)
+        require((np.diff(rates) > 0).all(), f"Argument `learning_rates` must increase, but is {rates.tolist()}.")
     elif limit is not None:
         rates = np.geomspace(SMALLEST * limit, LARGEST * limit, COUNT)
     else:
@@ -168,16 +173,6 @@ def step_size_phases(
         raise ValueError(msg)
     settings["learning_rates"] = rates.tolist()
     return StepSizes(settings, asked, progress, rates, limit, flow, HORIZON * float(learned[known].max()))
-
-
-def _checked_rates(values: ArrayLike) -> Array:
-    rates = real_column(values, "learning_rates")
-    need = f"Argument `learning_rates` must hold at least two step sizes, but has shape {rates.shape}."
-    require(rates.ndim == 1 and rates.size >= 2, need)
-    for rate in rates.tolist():
-        checked_number(rate, "learning_rates", positive=True)
-    require((np.diff(rates) > 0).all(), f"Argument `learning_rates` must increase, but is {rates.tolist()}.")
-    return rates
 
 
 def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: Array) -> float:
@@ -280,11 +275,21 @@ class SgdTransfer(SgdStudy):
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
-        loss = np.full((len(self.widths), len(SHARES), self.settings["starts"], self.settings["seeds"]), np.nan)
+        steps, shape = self.settings["samples"], (self.settings["starts"], self.settings["seeds"])
+        loss = np.full((len(self.widths), len(SHARES), *shape), np.nan)
         with self.stepping() as meter:
-            for at in np.ndindex(loss.shape[:3]):
-                loss[at] = self._final_losses(*at)
-                meter.add(self.settings["seeds"] * self.settings["samples"])
+            for width, rate, start in np.ndindex(loss.shape[:3]):
+                runs = simulated(
+                    replace(self.problem, width=self.widths[width], seed=self.settings["seed"] + start),
+                    learning_rate=float(self.rates[rate]),
+                    steps=steps,
+                    # No two runs of one width share samples.
+                    seeds=self.seeds_of(rate * self.settings["starts"] + start),
+                    records=[steps],
+                )
+                ends = runs["loss"].values[:, -1]
+                loss[width, rate, start] = np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
+                meter.add(self.settings["seeds"] * steps)
         loss = loss.reshape(*loss.shape[:2], -1)
         values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
         return self.results(
@@ -296,19 +301,6 @@ class SgdTransfer(SgdStudy):
             **self.settings,
             **attributes,
         )
-
-    def _final_losses(self, width: int, rate: int, start: int) -> Array:
-        """Return the loss of the runs of one start, inf after a blow-up; no two runs of one width share samples."""
-        steps = self.settings["samples"]
-        runs = simulated(
-            replace(self.problem, width=self.widths[width], seed=self.settings["seed"] + start),
-            learning_rate=float(self.rates[rate]),
-            steps=steps,
-            seeds=self.seeds_of(rate * self.settings["starts"] + start),
-            records=[steps],
-        )
-        ends = runs["loss"].values[:, -1]
-        return np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
 
 
 @study_function

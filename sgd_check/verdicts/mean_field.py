@@ -17,10 +17,10 @@ The distances are those of `dynamics.laws.chaos`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -42,6 +42,7 @@ from sgd_check.verdicts.verdict import (
     check_question,
     normal_score,
     reach_in_errors,
+    sound_runs,
     two_sided,
 )
 
@@ -58,8 +59,7 @@ TRACER_TOLERANCE = 1e-9
 _BAND = f"−1 ± {WIDTH_CORRECTION:g}"
 
 
-@dataclass(frozen=True)
-class WidthRuns:
+class WidthRuns(NamedTuple):
     """Runs of several widths from starts that all widths share, at the times that they share with a mean field.
 
     `widths` (W,) increase, `simulations` are by width. `starts` (S,) are the seeds of the starts of which every width
@@ -74,19 +74,6 @@ class WidthRuns:
     times: Array
     saved: NDArray[np.intp]
     records: list[NDArray[np.intp]]
-
-    def tracers(self, mean_field: xr.Dataset) -> Array | None:
-        """Return the paths of the neurons in the field (T, S, m, r) for the largest m, or None if it followed none.
-
-        They are known by their places at time 0, which must be those of `dynamics.laws.chaos.coupled_tracers`.
-        """
-        if "tracer_projection" not in mean_field or float(mean_field["time"].values[0]) != 0.0:
-            return None
-        paths = np.asarray(mean_field["tracer_projection"].values)
-        wanted = coupled_tracers(self.problem, int(self.widths[-1]), self.starts.tolist())
-        if paths.shape[1:] != wanted.shape or not np.allclose(paths[0], wanted, rtol=0.0, atol=TRACER_TOLERANCE):
-            return None
-        return paths[self.saved].reshape(self.times.size, self.starts.size, int(self.widths[-1]), -1)
 
 
 def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
@@ -113,9 +100,25 @@ def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     require(np.all(np.diff(widths) > 0), f"{need}, but has the widths {widths.tolist()}.")
     for simulation in found:
         check_question(asked, Problem.from_dataset(simulation), ("dimension", "teacher"))
-    times, saved, records = _common_times(mean_field, found)
+    times = np.asarray(mean_field["time"].values)
+    kept, nearest = np.isfinite(mean_field["loss"].values), []
+    for simulation in found:
+        recorded = simulation["time"].values
+        place = np.abs(recorded[None, :] - times[:, None]).argmin(axis=1)
+        half_step = 0.5 * float(simulation.attrs["effective_learning_rate"]) * (1.0 + 1e-6)
+        kept &= (np.abs(recorded[place] - times) <= half_step) & (recorded[place] <= simulation.attrs["end_time"])
+        nearest.append(place)
+    # Two saved times within one step have one record.
+    kept[1:] &= np.all([place[1:] > place[:-1] for place in nearest], axis=0)
+    saved = np.flatnonzero(kept)
+    require(
+        (times[saved] > 0.0).any(),
+        "Argument `simulation` must have records at saved times of the prediction, within half a step, but has "
+        "none: pass some of its times as `save_at`.",
+    )
     question = replace(asked, initial_weights=None, initial_overlaps=None)
-    return WidthRuns(question, widths, _common_starts(found), found, times, saved, records)
+    records = [place[saved] for place in nearest]
+    return WidthRuns(question, widths, _common_starts(found), found, times[saved], saved, records)
 
 
 def check_field(mean_field: xr.Dataset) -> None:
@@ -132,8 +135,7 @@ def check_field(mean_field: xr.Dataset) -> None:
 
 def runs_of_start(simulation: xr.Dataset, start: int) -> NDArray[np.intp]:
     """Return the runs that have a start and did not blow up."""
-    sound = simulation["blown_up"].values == 0
-    return np.flatnonzero(sound & (simulation["start_seed"].values == start))
+    return np.flatnonzero(sound_runs(simulation) & (simulation["start_seed"].values == start))
 
 
 def _common_starts(simulations: list[xr.Dataset]) -> Integers:
@@ -157,32 +159,6 @@ def _common_starts(simulations: list[xr.Dataset]) -> Integers:
     return np.array(kept, dtype=np.int64)
 
 
-def _common_times(
-    mean_field: xr.Dataset, simulations: list[xr.Dataset]
-) -> tuple[Array, NDArray[np.intp], list[NDArray[np.intp]]]:
-    """Return saved times of the mean field that every simulation has reached and recorded, and where they are."""
-    times = np.asarray(mean_field["time"].values)
-    kept = np.isfinite(mean_field["loss"].values)
-    nearest = []
-    for simulation in simulations:
-        recorded = simulation["time"].values
-        place = np.abs(recorded[None, :] - times[:, None]).argmin(axis=1)
-        half_step = 0.5 * float(simulation.attrs["effective_learning_rate"]) * (1.0 + 1e-6)
-        reached = recorded[place] <= float(simulation.attrs["end_time"])
-        kept &= (np.abs(recorded[place] - times) <= half_step) & reached
-        nearest.append(place)
-    # Two saved times within one step have one record.
-    for place in nearest:
-        kept[1:] &= place[1:] > place[:-1]
-    saved = np.flatnonzero(kept)
-    require(
-        (times[saved] > 0.0).any(),
-        "Argument `simulation` must have records at saved times of the prediction, within half a step, but has "
-        "none: pass some of its times as `save_at`.",
-    )
-    return times[saved], saved, [place[saved] for place in nearest]
-
-
 class ExponentTest(NamedTuple):
     """The exponent of the function gap, averaged over log time at the compared times `places`, and its test.
 
@@ -198,11 +174,24 @@ class ExponentTest(NamedTuple):
     resolved: bool = False
 
 
+def _tracers(runs: WidthRuns, mean_field: xr.Dataset) -> Array | None:
+    """Return the paths of the neurons in the field (T, S, m, r) for the largest m, or None if it followed none.
+
+    They are known by their places at time 0, which must be those of `dynamics.laws.chaos.coupled_tracers`.
+    """
+    if "tracer_projection" not in mean_field or float(mean_field["time"].values[0]) != 0.0:
+        return None
+    paths, m = np.asarray(mean_field["tracer_projection"].values), int(runs.widths[-1])
+    wanted = coupled_tracers(runs.problem, m, runs.starts.tolist())
+    if paths.shape[1:] != wanted.shape or not np.allclose(paths[0], wanted, rtol=0.0, atol=TRACER_TOLERANCE):
+        return None
+    return paths[runs.saved].reshape(runs.times.size, runs.starts.size, m, -1)
+
+
 def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
     """Return the distances per width, start and time, by name; those of neurons are NaN without tracers."""
     system = make_particle_system(runs.problem, np.zeros((1, runs.problem.teacher.span)))
-    moments = mean_field["law_moment"].values[runs.saved]
-    paths = runs.tracers(mean_field)
+    moments, paths = mean_field["law_moment"].values[runs.saved], _tracers(runs, mean_field)
     shape = (runs.widths.size, runs.starts.size, runs.times.size)
     names = ("function_gap", "function_gap_noise", "loss", "squared_coupling", "coupling_noise")
     values = {name: np.full(shape, np.nan) for name in (*names, "largest_coupling_error")}
@@ -254,9 +243,17 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
 def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> Evidence:
     """Test runs of several widths against a mean field."""
     runs = checked_runs(mean_field, simulations)
-    distances = _distances(runs, mean_field)
-    test = exponent_test(runs, mean_field, distances["function_gap"], rate)
-    blown_up = int(sum(np.sum(one["blown_up"].values != 0) for one in runs.simulations))
+    values = _distances(runs, mean_field)
+    test = exponent_test(runs, mean_field, values["function_gap"], rate)
+    sentences = _sentences(runs, mean_field, values, test, rate)
+    coupling = values.pop("squared_coupling")
+    values["coupling_error"] = np.sqrt(np.maximum(coupling, 0.0))
+    values["mean_field_loss"] = mean_field["loss"].values[runs.saved]
+    for name, distance in (("function_gap", values["function_gap"]), ("coupling", coupling)):
+        exponent, error = width_exponents(distance, runs.widths)
+        values[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
+        values[f"{name}_exponent_error"] = error
+    blown_up = int(sum(np.sum(~sound_runs(one)) for one in runs.simulations))
     window, levels = runs.times[test.places], mean_field["loss_level"].values
     return Evidence(
         problem=runs.problem,
@@ -266,9 +263,10 @@ def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> 
         theory=THEORY,
         usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
         blown_up=blown_up,
-        sentences=_sentences(runs, mean_field, distances, test, rate),
+        sentences=sentences,
         values={
-            **_values(runs, mean_field, distances),
+            **values,
+            "loss_level_time": mean_field["loss_level_time"].values,
             "mean_gap_exponent": test.exponent,
             "mean_gap_exponent_error": test.error,
             "exponent_z": test.z,
@@ -307,35 +305,17 @@ def _sentences(
     falls = f"The squared distance to the mean field falls {side} with the width than {_BAND} allows"
     none = f"No exponent could be tested: that needs {FEWEST_RUNS} starts, and a distance above the noise."
     seen = f"and one of −1/2 or −3/2 would have been seen with probability {POWER:g}"
-    off = f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})."
-    return Sentences(
-        untested=none if np.isnan(test.p) else "",
-        difference=off if test.p < rate else "",
-        lacking=lacking,
-        agreement=f"{compatible} (p = {test.p:.2g}), {seen}.",
-        remarks=_remarks(runs, mean_field.attrs, distances, test.places),
-    )
-
-
-def _remarks(runs: WidthRuns, attrs: Mapping[str, Any], distances: dict[str, Array], places: slice) -> list[str]:
-    noise, gap = (distances[name][:, :, places].mean(axis=(1, 2)) for name in ("function_gap_noise", "function_gap"))
-    share, particles = float(np.max(noise / gap)), int(attrs.get("particles", 0))
-    coarse = attrs.get("quadrature") == "random" and runs.widths[-1] > LARGEST_SHARE * particles
+    noise, gap = (distances[n][:, :, test.places].mean(axis=(1, 2)) for n in ("function_gap_noise", "function_gap"))
+    share, particles = float(np.max(noise / gap)), int(mean_field.attrs.get("particles", 0))
+    coarse = mean_field.attrs.get("quadrature") == "random" and runs.widths[-1] > LARGEST_SHARE * particles
     of_noise = f"Noise of SGD, there up to {share:.2g} times the distance, is averaged out over pairs of runs."
     random = f"The mean field has {particles} random particles and a distance of its own of that order."
     lost = "The prediction has no tracers from the starts of the runs, so neurons are not followed."
     no_tracers = np.isnan(distances["largest_coupling_error"]).all()
-    return [words for holds, words in ((share > 0.0, of_noise), (coarse, random), (no_tracers, lost)) if holds]
-
-
-def _values(runs: WidthRuns, mean_field: xr.Dataset, distances: dict[str, Array]) -> dict[str, Array]:
-    coupling = distances["squared_coupling"]
-    found = {name: value for name, value in distances.items() if name != "squared_coupling"}
-    found["coupling_error"] = np.sqrt(np.maximum(coupling, 0.0))
-    found["mean_field_loss"] = mean_field["loss"].values[runs.saved]
-    found["loss_level_time"] = mean_field["loss_level_time"].values
-    for name, distance in (("function_gap", distances["function_gap"]), ("coupling", coupling)):
-        exponent, error = width_exponents(distance, runs.widths)
-        found[f"{name}_exponent"] = np.where(np.isfinite(error), exponent, np.nan)
-        found[f"{name}_exponent_error"] = error
-    return found
+    return Sentences(
+        untested=none if np.isnan(test.p) else "",
+        difference=f"{falls}: {found} {span}, z = {test.z:.1f} (p = {test.p:.2g} < {rate:g})." if test.p < rate else "",
+        lacking=lacking,
+        agreement=f"{compatible} (p = {test.p:.2g}), {seen}.",
+        remarks=[words for holds, words in ((share > 0, of_noise), (coarse, random), (no_tracers, lost)) if holds],
+    )
