@@ -365,6 +365,15 @@ def test_one_censored_run_does_not_hide_that_all_others_are_early(noisy):
     assert comparison.attrs["reasons"].startswith("Direction 1 emerges early")
 
 
+def test_runs_that_blew_up_do_not_widen_the_band_of_the_loss(noisy):
+    flow, runs = noisy
+    lost = runs.copy(deep=True)
+    lost["blown_up"][:120] = 1
+    found, alone = (sgd_check.compare(flow, part)["comparison"] for part in (lost, runs.isel(seed=slice(120, None))))
+    for name in ("expected_loss_low", "expected_loss_high", "loss_z"):
+        np.testing.assert_array_equal(found[name], alone[name])
+
+
 def judged(logs, *, time=None, high=0.04, end=3.0, stop_reason="reached_end"):
     """The verdict on runs with these logarithmic ratios, (runs, P), at a rate of 1 %."""
     runs, count = logs.shape
