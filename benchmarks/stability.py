@@ -1,6 +1,6 @@
 """Runs of SGD that stay at their teacher, below and above the limit of the learning rate, link by link.
 
-`python -m benchmarks.stability` prints the table of docs/predictions.md.
+`python -m benchmarks.stability` prints the table of docs/learning_rate.md.
 """
 
 from __future__ import annotations
