@@ -10,10 +10,10 @@ import pytest
 from engine_state import samples_of, weights_of
 from scipy import stats
 from uneven_networks import labels_of, uneven_network
-from wrong_flows import stretched
 
 import dynamics
 import sgd_check
+from benchmarks.network_verdicts import stretched
 from sgd_check.engines.registry import EngineOptions, make_engine
 
 QUIET = {"progress": False}

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from wrong_flows import stretched
 
 import dynamics
 import sgd_check
+from benchmarks.network_verdicts import stretched
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.report.figures import plot_comparison

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy import stats
-from wrong_flows import stretched
 
 import dynamics
 import sgd_check
+from benchmarks.network_verdicts import stretched
 from dynamics.theory import escape_bias, exchanged_times, learning_rate_limit, predict, rivals_of_pairs
 from sgd_check.report.findings import sgd_study_findings
 from sgd_check.studies.calibration import CASES, lone_neuron
