@@ -71,6 +71,8 @@ kept, and the command that goes on is printed)
 """
 
 
+#: Points that a dry run makes, in about half a second: more are checked as the sweep begins.
+MOST_LOOKED_AT = 4000
 WORKERS = Option(
     "workers",
     positive_integer,
@@ -120,7 +122,7 @@ def _study(given: Mapping[str, Any], command: str) -> int:
     workers = value_of(WORKERS, given)
     from dynamics.sweeps.grid import make_grid
     from dynamics.sweeps.study_file import read_study_file
-    from dynamics.sweeps.sweep import begin_points
+    from dynamics.sweeps.sweep import begin_points, is_merged
     from dynamics.sweeps.workers import check_cluster
 
     asked = read_study_file(given["file"], given["study"])
@@ -129,16 +131,17 @@ def _study(given: Mapping[str, Any], command: str) -> int:
         if given["scheduler"] is not None:
             check_cluster("Option --scheduler")
         grid = make_grid(asked.problem, asked.grid, asked.study, asked.options)
-        _ = grid.surveyed  # makes every point, and so checks it
+        made = grid.thinned(MOST_LOOKED_AT) if given["dry_run"] else grid
+        _ = made.surveyed  # makes every point, and so checks it
         if given["dry_run"]:
-            begin_points(grid)
+            begin_points(made)
         else:
             check_csv(given, output)
-            check_targets(given, output, None)
+            check_targets(given, None if is_merged(grid, output) else output, None)
     except (TypeError, ValueError, ImportError) as error:
         raise UsageError(str(error)) from None
     if given["dry_run"]:
-        tell(_estimate(grid, asked))
+        tell(_estimate(grid, made, asked))
         return EXIT_DONE
     return _run({**given, "workers": workers}, asked, grid, output, command)
 
@@ -206,18 +209,20 @@ def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Da
         )
 
 
-def _estimate(grid: Grid, asked: StudyFile) -> str:
-    """Return the number of points, and memory and work of the largest, from counted operations."""
+def _estimate(grid: Grid, made: Grid, asked: StudyFile) -> str:
+    """Return the number of points, and memory and work of the largest that was made, from counted operations."""
     lines = [f"points: {len(grid)} ({' x '.join(f'{len(axis.values)} {axis.name}' for axis in grid.axes)})"]
+    if len(made) < len(grid):
+        lines.append(f"checked: {len(made)} of them")
     if asked.study not in ("overlaps", "decoupled", "mean-field"):
         return "\n".join([*lines, f"memory and time of a point of the study {asked.study!r}: no estimate"])
     from dynamics.solve.dispatch import estimate
 
-    largest = max(range(len(grid)), key=lambda index: tuple(grid.surveyed.sizes[index]))
-    point = grid.point(largest)
+    largest = max(range(len(made)), key=lambda index: tuple(made.surveyed.sizes[index]))
+    point = made.point(largest)
     options = {name: point.options.get(name) for name in ("save_at", "particles")}
     text = estimate(point.problem, asked.study, point.options.get("keep", "full"), **options)
-    return "\n".join([*lines, f"largest point: {grid.describe(largest)}; each worker holds one point at a time", text])
+    return "\n".join([*lines, f"largest point: {made.describe(largest)}; each worker holds one point at a time", text])
 
 
 if __name__ == "__main__":

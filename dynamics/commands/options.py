@@ -21,8 +21,8 @@ require = messages.require
 
 # --- readers ------------------------------------------------------------------------------------------------
 
-#: How saved times are spaced.
-SPACINGS = ("geometric", "linear")
+#: How saved times are spaced, and how many a command can save: to list ten million takes a second.
+SPACINGS, MOST_TIMES = ("geometric", "linear"), 10**7
 
 
 def plain(text: str) -> str:
@@ -149,11 +149,12 @@ def word_or_numbers(*words: str) -> Callable[[str], str | float | tuple[float, .
 def save_schedule(text: str) -> tuple[str, int]:
     """Read `geometric:200`, `linear:50`, or a bare count, which means geometric."""
     kind, _, count = text.rpartition(":")
-    kind = kind or ("geometric" if count.isdigit() else count)
+    kind = kind or ("geometric" if count[:1].isdigit() else count)
     if kind not in SPACINGS:
         refuse_word(f"must be geometric:COUNT or linear:COUNT, but is {shown(text)}", kind, SPACINGS)
     number = integer(count)
     require(number >= 2, f"must ask for at least 2 times, but asks for {number}")
+    require(number <= MOST_TIMES, f"must ask for at most {MOST_TIMES} times, but asks for {shown(number)}")
     return kind, number
 
 

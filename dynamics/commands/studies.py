@@ -32,6 +32,7 @@ from dynamics.commands.parsing import (
     Parser,
     UsageError,
     as_typed,
+    caught_warnings,
     check_targets,
     chosen_figure,
     chosen_output,
@@ -197,11 +198,14 @@ def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
     try:
         if "problem" in settings:
             settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
-        study = command.prepare(settings, progress=shown_progress(values))
-        work = study.work()
+        with caught_warnings() as caught:
+            study = command.prepare(settings, progress=shown_progress(values))
+            work = study.work()
     except (TypeError, ValueError, StorageError) as error:
         raise UsageError(as_typed(error, command.options, path="--problem")) from None
     if not values["quiet"]:
+        for entry in caught:
+            say(f"warning: {as_typed(str(entry.message), command.options)}")
         say(work)
     if values["dry_run"]:
         return EXIT_DONE

@@ -50,8 +50,10 @@ class QuadraticLaws(PreparedStudy):
     answer = "quadratic-scaling"
     title = "Scaling laws of quadratic networks beside sums and asymptotic exponents"
 
-    dimensions: dict[int, list[Problem]]
-    widths: dict[int, list[Problem]]
+    #: The first start by dimension, and by width.
+    dimensions: dict[int, Problem]
+    widths: dict[int, Problem]
+    seeds: range
 
     def work(self) -> str:
         """Return the expected work, in words."""
@@ -61,10 +63,10 @@ class QuadraticLaws(PreparedStudy):
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps nothing."""
-        curves = [(one, _curve_times(one)) for starts in self.dimensions.values() for one in starts]
-        frames = [replace(one, student="stiefel") for one in self.dimensions[self.problem.dimension]]
+        curves = [(one, _curve_times(one)) for first in self.dimensions.values() for one in self._starts(first)]
+        frames = [replace(one, student="stiefel") for one in self._starts(self.problem)]
         aligned = [(one, SaveAt.at(_unit(one) / one.teacher.coefficients[_targets(one) - 1])) for one in frames]
-        wide = [one for starts in self.widths.values() for one in starts]
+        wide = [one for first in self.widths.values() for one in self._starts(first)]
         ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in wide]
         family = curves + aligned + ends
         tasks = [partial(solve_quadratic, problem, save_at=save_at, progress=False) for problem, save_at in family]
@@ -86,6 +88,9 @@ class QuadraticLaws(PreparedStudy):
             scaling_notes=self._limits.note,
             **self.settings,
         )
+
+    def _starts(self, first: Problem) -> list[Problem]:
+        return [replace(first, seed=seed) for seed in self.seeds]
 
     @property
     def _limits(self) -> QuadraticExponents:
@@ -167,18 +172,21 @@ def quadratic_laws(
     seeds = checked_starts(starts, seed)
     teacher = Teacher.power_law(count, checked_number(alpha, "alpha", positive=True))
 
-    def of_starts(width: int, dimension: int) -> list[Problem]:
-        first = Problem(activation="he2", teacher=teacher, width=width, dimension=dimension, initial_norm=width**-0.25)
-        return [replace(first, seed=one) for one in seeds]
+    def of_size(width: int, dimension: int) -> Problem:
+        norm = width**-0.25
+        return Problem(
+            activation="he2", teacher=teacher, width=width, dimension=dimension, initial_norm=norm, seed=seeds[0]
+        )
 
-    by_dimension = {d: of_starts(m, d) for d in sizes}
+    by_dimension = {d: of_size(m, d) for d in sizes}
     widths = sorted({round(m * 2.0 ** (-i / 2)) for i in range(FEWER_WIDTHS)})
     return QuadraticLaws(
         {"alpha": teacher.beta, "width": m, "starts": len(seeds)},
-        by_dimension[sizes[-1]][0],
+        by_dimension[sizes[-1]],
         progress,
         by_dimension,
-        {w: of_starts(w, sizes[-1]) for w in widths},
+        {w: of_size(w, sizes[-1]) for w in widths},
+        seeds,
     )
 
 

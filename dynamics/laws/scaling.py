@@ -100,27 +100,29 @@ class ScalingStudy(PreparedStudy):
     answer = "scaling"
     title = "Scaling laws beside the sum formula and the asymptotic exponents"
 
-    starts: Family
-    widths: Family
-    dimensions: Family
+    #: Teacher of the family over dimensions.
+    few: Teacher
+    sizes: Sizes
+    seeds: range
     workers: int
 
     def work(self) -> str:
         """Return the expected work and time, in words."""
-        problems = [one for family in (self.starts, self.widths, self.dimensions) for one, _ in family]
+        pairs = [self.problem.num_directions, *self._widths(), *[self.few.num_directions] * self.sizes.dimensions]
         how = "problems by matched pairs, without time stepping"
         if self.settings["coupled"]:
             how = "coupled flows"
         elif self.problem.inputs is not None:
-            pairs = sum(min(one.width, one.num_directions) for one in problems)
-            how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
-        return f"{len(problems)} {how}: P = {self.problem.num_directions}, {self.settings['starts']} starts each."
+            count = sum(pairs) * len(self.seeds)
+            how = f"problems by {count} matched pairs, about {duration(SPECTRUM_SECONDS * count)}"
+        number = len(pairs) * len(self.seeds)
+        return f"{number} {how}: P = {self.problem.num_directions}, {len(self.seeds)} starts each."
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
         laws: list[ScalingLaw] = []
         seconds, reason, coupled = 0.0, "reached_end", self.settings["coupled"]
-        for family, read in ((self.starts, _of_starts), (self.widths, _of_widths), (self.dimensions, _of_dimensions)):
+        for family, read in zip(self._families(), (_of_starts, _of_widths, _of_dimensions), strict=True):
             answers = solve_family(family, coupled=coupled, progress=self.progress, workers=self.workers)
             seconds += sum(answers.seconds)
             if answers.stop_reason == "interrupted":
@@ -131,6 +133,33 @@ class ScalingStudy(PreparedStudy):
             raise KeyboardInterrupt
         values, coords = law_values(laws, self.problem), law_coordinates(laws)
         return self.dataset(values, coords, stop_reason=reason, wall_seconds=seconds, **self.settings)
+
+    def _widths(self) -> list[int]:
+        """Return the widths of the law in the width, from P^0.25/2 to P."""
+        count = self.problem.num_directions
+        begin, _ = middle_ranks(count)
+        powers = np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)
+        widths: list[int] = np.unique(np.rint(begin * 2.0**powers).astype(int)).tolist()
+        return widths
+
+    def _families(self) -> tuple[Family, Family, Family]:
+        """Return three families: the problem, the same at several widths, and a smaller one at several dimensions."""
+        few = self.few.num_directions
+        smallest = self.sizes.dimension_factor // 2 * few
+        fewer = replace(self.problem, teacher=self.few, width=WIDTH_FACTOR * few, dimension=smallest)
+        starts = [replace(self.problem, seed=s) for s in self.seeds]
+        wider = [replace(self.problem, width=m, seed=s) for s in self.seeds for m in self._widths()]
+        larger = [
+            replace(fewer, dimension=2**i * smallest, seed=s) for s in self.seeds for i in range(self.sizes.dimensions)
+        ]
+        # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
+        known = self.problem.inputs is None
+        shared = common_times(starts if known else starts[:1], TIMES)
+        of_widths, of_dimensions = (
+            [(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family]
+            for family in (wider, larger)
+        )
+        return [(one, shared) for one in starts], of_widths, of_dimensions
 
 
 @study_function
@@ -204,27 +233,7 @@ def scaling_study(
         "tuned_rate": TUNED_RATE,
     }
     processes = checked_workers(workers, alone=1) if coupled else 1  # matched pairs use all cores by themselves
-    return ScalingStudy(settings, problem, progress, *_families(problem, few, seeds, sizes), processes)
-
-
-def _families(problem: Problem, few: Teacher, seeds: range, sizes: Sizes) -> tuple[Family, Family, Family]:
-    """Return three families: the problem, the same at widths from P^0.25/2 to P, and `few` at growing dimensions."""
-    count, few_count = problem.num_directions, few.num_directions
-    begin, _ = middle_ranks(count)
-    widths = np.unique(np.rint(begin * 2.0 ** np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)).astype(int)).tolist()
-    smallest = sizes.dimension_factor // 2 * few_count
-    fewer = replace(problem, teacher=few, width=WIDTH_FACTOR * few_count, dimension=smallest)
-    starts = [replace(problem, seed=s) for s in seeds]
-    wider = [replace(problem, width=m, seed=s) for s in seeds for m in widths]
-    larger = [replace(fewer, dimension=2**i * smallest, seed=s) for s in seeds for i in range(sizes.dimensions)]
-    # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their own times.
-    known = problem.inputs is None
-    shared = common_times(starts if known else starts[:1], TIMES)
-    of_widths, of_dimensions = (
-        [(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family]
-        for family in (wider, larger)
-    )
-    return [(one, shared) for one in starts], of_widths, of_dimensions
+    return ScalingStudy(settings, problem, progress, few, sizes, seeds, processes)
 
 
 def _of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
@@ -380,11 +389,13 @@ class FiniteSize(PreparedStudy):
     answer = "finite-size"
     title = "Exponent of the loss in time against the number of directions"
 
-    problems: dict[tuple[float, int], list[Problem]]
+    #: The first start by β and P.
+    problems: dict[tuple[float, int], Problem]
+    seeds: range
 
     def work(self) -> str:
         """Return the expected work and time, in words."""
-        pairs = sum(one.num_directions for starts in self.problems.values() for one in starts)
+        pairs = len(self.seeds) * sum(first.num_directions for first in self.problems.values())
         seconds = pairs * (PAIR_SECONDS + SIZE_TIMES * PAIR_TIME_SECONDS)
         return f"{pairs:.2g} matched pairs at {SIZE_TIMES} times, without time stepping: about {duration(seconds)}."
 
@@ -393,7 +404,8 @@ class FiniteSize(PreparedStudy):
         betas, sizes = self.settings["betas"], self.settings["sizes"]
         exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
         reason, started = "reached_end", clock.perf_counter()
-        for (beta, count), starts in self.problems.items():
+        for (beta, count), first in self.problems.items():
+            starts = [replace(first, seed=seed) for seed in self.seeds]
             shared = common_times(starts[:1], SIZE_TIMES)
             answers = solve_family([(one, shared) for one in starts], progress=self.progress)
             if answers.stop_reason == "interrupted":
@@ -455,7 +467,6 @@ def finite_size(
     for count in counts:
         for beta in decays:
             teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
-            first = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d)
-            problems[beta, count] = [replace(first, seed=one) for one in seeds]
+            problems[beta, count] = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d, seed=seeds[0])
     settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
-    return FiniteSize(settings, next(iter(problems.values()))[0], progress, problems)
+    return FiniteSize(settings, next(iter(problems.values())), progress, problems, seeds)

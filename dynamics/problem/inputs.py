@@ -110,7 +110,8 @@ class Inputs(Frozen):
         )
         good = (values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE)
         at, ends = int(np.argmin(good)), f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
-        require(good.all(), f"Argument `eigenvalues` must be positive, from {ends}, but entry {at} is {values[at]:g}.")
+        what = f"entry {at + 1} of {values.size} is {values[at]:g}"
+        require(good.all(), f"Argument `eigenvalues` must be positive, from {ends}, but {what}.")
         counts = np.ones(values.size, dtype=np.int64)
         if multiplicities is not None:
             given = checked_list(multiplicities, "multiplicities")

@@ -431,7 +431,7 @@ def _check_student(problem: Problem) -> None:
         what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
     elif (teacher.coefficients < 0).any():
         p = int(np.argmax(teacher.coefficients < 0))
-        what = f"positive coefficients, but entry {p} is {teacher.coefficients[p]}"
+        what = f"positive coefficients, but entry {p + 1} of {teacher.num_directions} is {teacher.coefficients[p]}"
     require(
         not what, f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
     )

@@ -178,8 +178,8 @@ def check_unit_lengths(name: str, squared_lengths: Array) -> None:
     i = int(np.argmax(off))
     require(
         off[i] <= UNIT_LENGTH_TOLERANCE,
-        f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i} has "
-        f"length {np.sqrt(squared_lengths[i]):.6g}.",
+        f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i + 1} of {off.size} "
+        f"has length {np.sqrt(squared_lengths[i]):.6g}.",
     )
 
 

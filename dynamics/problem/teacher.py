@@ -231,10 +231,15 @@ class Teacher(Frozen):
         require(a.ndim == 1 and a.size != 0, need)
         good = np.isfinite(a) & (a != 0)
         p, ends = int(np.argmin(good)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
-        require(good.all(), f"Argument `coefficients` must be finite and not zero, but entry {p} is {a[p]}.")
+        require(
+            good.all(), f"Argument `coefficients` must be finite and not zero, but entry {p + 1} of {a.size} is {a[p]}."
+        )
         good = (np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT)
         p = int(np.argmin(good))
-        require(good.all(), f"Argument `coefficients` must have sizes from {ends}, but entry {p} is {a[p]:g}.")
+        require(
+            good.all(),
+            f"Argument `coefficients` must have sizes from {ends}, but entry {p + 1} of {a.size} is {a[p]:g}.",
+        )
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
@@ -447,9 +452,10 @@ def checked_rows(directions: ArrayLike, count: int) -> Array:
     lengths = np.sqrt(np.sum(rows**2, axis=1))
     good = np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE)
     p = int(np.argmin(good))
-    require(
-        good.all(), f"Argument `directions` must have rows of unit length, but row {p} has length {lengths[p]:.6g}."
+    need = (
+        f"Argument `directions` must have rows of unit length, but row {p + 1} of {count} has length {lengths[p]:.6g}."
     )
+    require(good.all(), need)
     # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
     off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
     return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])

@@ -314,7 +314,7 @@ def _drawings(dataset: xr.Dataset) -> list[Drawing]:
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
         more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
-    known = finite_part(dataset["loss"].values)
+    known = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
     drawings.append(drawing_of(plot_loss, dataset, caption=caption, more=more))

@@ -51,6 +51,17 @@ _PROBLEM = {
     "label_noise": "label noise τ",
     "inputs": "covariance of the inputs",
 }
+#: What stands for a value that differs between the points of a sweep.
+VARIED = "differs, see the grid"
+#: Key of a grid -> the values that it changes, where these have other names.
+_SET_BY = {
+    "k": ("activation",),
+    "alpha": ("inputs",),
+    "beta": ("beta", "teacher_coefficients"),
+    "num_directions": ("num_directions", "teacher_coefficients"),
+    "teacher": ("num_directions", "beta", "teacher_coefficients", "teacher_directions"),
+    "student": ("student", "width", "activation"),
+}
 _PROVENANCE = {
     "source": "written by",
     "git_commit": "commit of the source",
@@ -195,11 +206,19 @@ def _section(title: str, *children: Element) -> Element:
 
 
 def subtitle(dataset: xr.Dataset) -> str:
-    """Return link and sizes of the problem in one line, "" where they are not stored."""
-    problem = stored_parameters(dataset)["problem"]
+    """Return link and sizes of the problem in one line, "" if not stored; of a sweep what all points share."""
+    problem = _problem_of(dataset)
     symbols = {"activation": "σ", "num_directions": "P", "width": "m", "dimension": "d", "beta": "β"}
-    known = {name: problem[name] for name in symbols if problem.get(name) is not None}
+    known = {name: problem[name] for name in symbols if problem.get(name) not in (None, VARIED)}
     return ", ".join(f"{symbols[name]} = {cell_text(_problem_value(name, value))}" for name, value in known.items())
+
+
+def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
+    """Return the stored problem; of a sweep, whose first point it is, `VARIED` for what differs between the points."""
+    problem = stored_parameters(dataset)["problem"]
+    axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else {}
+    varied = {name for axis in axes for name in _SET_BY.get(axis, (axis,))}
+    return {name: VARIED if name in varied else value for name, value in problem.items()}
 
 
 def _findings(result: Result) -> tuple[Findings, list[Element]]:
@@ -231,7 +250,7 @@ def _way_on(command: str, source: Path, *, resumable: bool) -> list[Element]:
 
 def _problem(dataset: xr.Dataset) -> list[Element]:
     """Return the section of the problem; nothing if it is not stored."""
-    problem = stored_parameters(dataset)["problem"]
+    problem = _problem_of(dataset)
     if not problem:
         return []
     rows = {_PROBLEM.get(name, name): _problem_value(name, value) for name, value in problem.items()}
@@ -284,6 +303,8 @@ def _pairs(caption: str, rows: Mapping[str, Any]) -> list[Element]:
 
 def _problem_value(name: str, value: Any) -> Any:
     """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
+    if value == VARIED:
+        return value
     if name == "inputs":
         if value is None:
             return "the identity"

@@ -105,7 +105,8 @@ def _curve(point: xr.Dataset) -> tuple[Array, Array]:
     time = point["time"].values.astype(np.float64)
     loss = point["loss"].transpose(..., *point["time"].dims).values.astype(np.float64).reshape(-1, time.size)
     known = np.isfinite(time) & np.isfinite(loss).any(axis=0)
-    return time[known], np.nanmedian(loss[:, known], axis=0)
+    # Losses below zero are rounding: a loss is a mean square.
+    return time[known], np.maximum(np.nanmedian(loss[:, known], axis=0), 0.0)
 
 
 def _losses(points: Sequence[xr.Dataset], axes: Sequence[str]) -> list[Drawing]:

@@ -168,7 +168,7 @@ def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def build_problem(options: Mapping[str, Any]) -> Problem:
     """Return the problem that the options describe; the student is that of the model."""
     from dynamics.problem import Inputs, Problem, Student, Teacher
-    from dynamics.problem.checks import check_memory, checked_link, flow_numbers
+    from dynamics.problem.checks import ARRAYS_OF_FLOW, check_memory, checked_link, flow_numbers
 
     model = options["model"]
     k = options["k"] or (2 if model == QUADRATIC else 4)
@@ -183,6 +183,7 @@ def build_problem(options: Mapping[str, Any]) -> Problem:
         teacher = Teacher.polynomial(options["teacher"])
     else:
         count = options["directions"] or directions
+        check_memory("num_directions", count, ARRAYS_OF_FLOW * count)
         if model in table.OVERLAPS and options["width"] is None and options["coefficients"] is None:
             check_memory("num_directions", count, flow_numbers(usual_width(count), count, full=False, times=0))
         teacher = _teacher(options, count)
@@ -292,6 +293,8 @@ def _stem(problem: Problem, options: Mapping[str, Any]) -> str:
 
 
 def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
+    from dynamics.solve.dispatch import estimate
+
     answer = registered(options["model"])
     try:
         problem = build_problem(options)
@@ -300,14 +303,13 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         figure = chosen_figure(given, output)
         counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
+        expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
-        names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", **listed}
-        raise UsageError(as_typed(error, OPTIONS, **names)) from None
+        names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
+        raise UsageError(as_typed(error, OPTIONS, **names, **listed)) from None
     if given["dry_run"]:
-        from dynamics.solve.dispatch import estimate
-
-        tell(estimate(problem, options["model"], options["keep"], save_at, options["particles"]))
+        tell(expected)
         return EXIT_DONE
     check_targets(given, output, figure)
     from dynamics.runs.run_file import RunFile

@@ -21,6 +21,7 @@ from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
 from hermite.arrays import Matrix, as_scalar
+from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
 from hermite.version import __version__
 
@@ -110,6 +111,7 @@ class Grid:
         sizes = np.zeros((len(self), 3))  # floats, since products of large widths are no 64-bit integers
         ends: dict[bytes, list[SweepPoint]] = {}
         for point in self:
+            stop_if_heard()
             problem, code = point.problem, point.problem.kind.encode()
             if isinstance(problem, Problem):
                 sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
@@ -121,6 +123,17 @@ class Grid:
                 digest.update(name.encode() + array.tobytes())
                 sizes[point.number, 2] += array.size
         return Surveyed(sizes, tuple(point for pair in ends.values() for point in pair), digest.hexdigest()[:32])
+
+    def thinned(self, most: int) -> Grid:
+        """Return a grid of at most so many of the points, evenly spread, ends of axes included."""
+        count = max(self.shape)
+        while math.prod(min(size, count) for size in self.shape) > most:
+            count //= 2
+        axes = []
+        for axis in self.axes:
+            kept = np.unique(np.linspace(0, len(axis.values) - 1, min(count, len(axis.values))).round().astype(int))
+            axes.append(replace(axis, values=tuple(axis.values[at] for at in kept), labels=axis.labels[kept]))
+        return replace(self, axes=tuple(axes))
 
     def settings(self) -> dict[str, Any]:
         """Return study, axes and options, JSON-ready, for the attributes of a dataset."""

@@ -328,7 +328,7 @@ class PointDirectory:
         self._lock = description.open("a+", encoding="utf-8")
         _lock_file(self._lock, self.path)
         stored = description.read_text(encoding="utf-8")
-        if stored and _digest_in(stored) != digest:
+        if stored and digest_of(self.path) != digest:
             if not overwrite:
                 self._lock.close()
                 refuse(
@@ -376,7 +376,10 @@ class PointDirectory:
             _write(path.with_suffix(SUFFIXES[is_block(answer.content)]), answer.content)
 
     def remove(self) -> None:
-        """Delete the directory."""
+        """Delete the directory, its description last, by which a removal that was cut short is known."""
+        for file in self.path.iterdir():
+            if file.name != SETTINGS:
+                file.unlink()
         shutil.rmtree(self.path)
 
 
@@ -402,11 +405,11 @@ def _write(path: Path, content: bytes) -> None:
         raise StorageError(msg) from error
 
 
-def _digest_in(stored: str) -> str | None:
-    """Return the digest in the description of a sweep, None if it has none."""
+def digest_of(path: Path) -> str | None:
+    """Return the digest in the description of the sweep whose points are in a directory, None if it has none."""
     try:
-        found: str | None = json.loads(stored).get("digest")
-    except (ValueError, AttributeError):
+        found: str | None = json.loads((path / SETTINGS).read_text(encoding="utf-8")).get("digest")
+    except (OSError, ValueError, AttributeError):
         return None
     return found
 

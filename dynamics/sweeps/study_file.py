@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dynamics.commands.options import OPTIONS, natural_number, positive_integer
+from dynamics.commands.options import MOST_TIMES, OPTIONS, natural_number, positive_integer
 from dynamics.commands.parsing import UsageError, read_toml, require_usage
 from dynamics.problem import Problem
 from dynamics.problem.checks import require
@@ -230,6 +230,9 @@ def _option(key: str, value: Any) -> Any:
     if isinstance(value, dict) and len(value) == 1:
         ((kind, numbers),) = value.items()
         if kind in SAVE_AT and isinstance(numbers, list):
+            count = numbers[2] if kind != "at" and len(numbers) == 3 else 0
+            need = f"Key `save_at` must have at most {MOST_TIMES} times, but has {shown(count)}."
+            require_usage(not isinstance(count, int | float) or count <= MOST_TIMES, need)
             try:
                 return SAVE_AT[kind](*numbers)
             except (TypeError, ValueError) as error:

@@ -41,6 +41,7 @@ from dynamics.sweeps.points import (
     answer_of_many,
     answered_points,
     compile_study,
+    digest_of,
     name_of_study,
     opened_points,
 )
@@ -403,7 +404,12 @@ def sweep(
     )
     count = 0 if executor is not None else checked_workers(workers, alone=0)
     points = make_grid(problem, grid, study, options or {})
-    target = None if output is None else check_target(output, overwrite=overwrite)
+    merged_before = output is not None and not overwrite and is_merged(points, Path(output))
+    target = None if output is None else check_target(output, overwrite=overwrite or merged_before)
+    if target is not None and merged_before:
+        with PointDirectory(points_directory(target), points.surveyed.digest, points.settings()) as directory:
+            directory.remove()
+        return _opened(target)
     if executor is None and count > 0:
         _check_pickles(points)
         # They load their libraries while this process does the same.
@@ -420,9 +426,7 @@ def sweep(
                 f"{_interruption(kept, points)}, which are kept in {str(kept)!r}: the same call goes on.",
                 KeyboardInterrupt,
             )
-        import xarray as xr
-
-        return xr.open_dataset(target, engine="netcdf4")
+        return _opened(target)
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         merged = Path(folder) / "sweep.nc"
         try:
@@ -435,6 +439,28 @@ def sweep(
             raise SolveInterrupted(_interruption(points_directory(merged), points), load(merged)) from None
         found: xr.Dataset = load(merged)
         return found
+
+
+def _opened(path: Path) -> xr.Dataset:
+    """Return the dataset in a file, its values read when they are used."""
+    import xarray as xr
+
+    return xr.open_dataset(path, engine="netcdf4")
+
+
+def is_merged(grid: Grid, output: Path) -> bool:
+    """Return whether a sweep was killed after it had merged its points to `output`, before it had removed them.
+
+    The file is then newer than all in the directory of this sweep, and no point has failed.
+    """
+    kept = points_directory(output)
+    try:
+        merged = output.stat().st_mtime_ns
+        return digest_of(kept) == grid.surveyed.digest and all(
+            file.stat().st_mtime_ns <= merged and file.suffix != ".failed" for file in kept.iterdir()
+        )
+    except (OSError, ValueError):  # one of them is not there, or has a name that no file can have
+        return False
 
 
 def _interruption(kept: Path, grid: Grid) -> str:

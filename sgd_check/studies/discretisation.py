@@ -19,7 +19,7 @@ import xarray as xr
 from dynamics.commands import study_function
 from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
-from dynamics.problem.checks import require
+from dynamics.problem.checks import LARGEST_INTEGER, require
 from dynamics.theory import (
     EmergencePrediction,
     asymptotic_exponents,
@@ -79,7 +79,8 @@ class Discretisation(SgdStudy):
     title = "Loss against samples at a step size tuned to the last wanted direction"
 
     small: Curve
-    large: Curve
+    #: Problem of the large size.
+    large: Problem
 
     @property
     def ends(self) -> Integers:
@@ -90,7 +91,7 @@ class Discretisation(SgdStudy):
     @property
     def steps(self) -> float:
         """Number of steps of all runs together, if none blows up."""
-        return float(self.settings["seeds"] * self.ends.sum())
+        return float(self.settings["seeds"] * self.ends.sum(dtype=np.float64))
 
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
@@ -117,7 +118,8 @@ class Discretisation(SgdStudy):
         for target, run in np.ndindex(shape):
             level = float(losses[target])
             reached[target, run] = first_crossing(samples, loss[target, run], level, linear=True)
-        exponent, error = self._exponents(losses, reached)
+        large = theory_curve(self.large, _spread_targets(self.large, LARGE_TARGETS), self.settings["rate"])
+        exponent, error = self._exponents(losses, reached, large)
         prediction, of_target, of_run = predict(self.problem), ("target",), ("target", "run")
         return self.results(
             meter,
@@ -136,29 +138,29 @@ class Discretisation(SgdStudy):
                 "predicted_emergence_time": ((), prediction.predicted_emergence_time),
                 "predicted_learned_time": ((), prediction.predicted_learned_time),
                 "delayed_time": (of_target, self.small.delayed),
-                "large_samples_needed": ((), self.large.needed),
-                "large_target_loss": ((), self.large.losses),
+                "large_samples_needed": ((), large.needed),
+                "large_target_loss": ((), large.losses),
             },
             {
                 "target": self.small.targets,
                 "samples": samples,
                 "run": np.arange(runs),
-                "large_target": self.large.targets,
+                "large_target": large.targets,
                 "source": np.array(SOURCES),
             },
             learning_rate_limit=float(learning_rate_limit(self.problem)),
             beta=self.settings["beta"],
         )
 
-    def _exponents(self, losses: Array, reached: Array) -> tuple[Array, Array]:
+    def _exponents(self, losses: Array, reached: Array, theory: Curve) -> tuple[Array, Array]:
         """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
         mean, error = log_means(reached)
         sgd = fit_slope(losses, mean, error)
         used = np.isfinite(reached).all(axis=1)
         same = fit_slope(losses, np.where(used, np.log(self.small.needed), np.nan))
-        large = inverse_fit(self.large.losses, self.large.needed)
-        wanted = self.large.problem.teacher.coefficients[self.large.targets - 1]
-        ideal = inverse_fit(self.large.losses, wanted**-2.0)
+        large = inverse_fit(theory.losses, theory.needed)
+        wanted = theory.problem.teacher.coefficients[theory.targets - 1]
+        ideal = inverse_fit(theory.losses, wanted**-2.0)
         law = asymptotic_exponents(self.problem.information_exponent, self.settings["beta"]).loss_samples
         values = [1.0 / sgd.exponent, 1.0 / same.exponent, large[0], ideal[0], law]
         errors = [sgd.standard_error / sgd.exponent**2, 0.0, large[1], ideal[1], 0.0]
@@ -232,7 +234,7 @@ def unstable_discretisation(
     require(checked_number(beta, "beta", positive=False) > 0.5, need)
     teacher = Teacher.power_law(checked_integer(directions, "directions", minimum=4), beta)
     problem = prepared_pairs(information_exponent, dimension, teacher=teacher, start=start, initial_norm=initial_norm)
-    count = checked_integer(large_directions, "large_directions", minimum=64)
+    count = checked_integer(large_directions, "large_directions", minimum=64, maximum=LARGEST_HISTORY)
     large = Problem(
         activation=problem.activation,
         teacher=Teacher.power_law(count, beta),
@@ -256,9 +258,10 @@ def unstable_discretisation(
         "large": {"num_directions": count, "dimension": large.dimension, "width": large.width},
     }
     small = theory_curve(problem, wanted, rate)
-    return Discretisation(
-        settings, problem, progress, small, theory_curve(large, _spread_targets(large, LARGE_TARGETS), rate)
-    )
+    longest = HORIZON * float(np.nanmax([small.needed, small.without_noise]))
+    need = f"Argument `rate` must leave runs of fewer steps than integers count, but they take {longest:.2g}."
+    require(longest < LARGEST_INTEGER, need)
+    return Discretisation(settings, problem, progress, small, large)
 
 
 def _spread_targets(problem: Problem, count: int) -> Integers:

@@ -45,6 +45,7 @@ LARGE, LAW_POINTS = 10**6, 101
 HORIZON, TIME_RATIO = 3.0, 1.01
 #: |w| at the start of descent; overlap at the start of online SGD, in units of 1/√d.
 SMALL_START, LEAD = 1e-3, 2.0
+LARGEST_CUT = 1e3
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def full_batch_recovery(
     Parameters
     ----------
     cut : float
-        M > 0.
+        M > 0, at most 1000, beyond which the link is z² to all digits.
     dimensions, ratios : sequence of int, array_like of shape (R,)
         d and n/d > 0 of the samples that are reused, both increasing.
     rate, steps : float, int
@@ -216,7 +217,7 @@ def full_batch_recovery(
     """
     n_over_d = np.atleast_1d(real_column(ratios, "ratios"))
     settings: dict[str, Any] = {
-        "cut": checked_number(cut, "cut", positive=True),
+        "cut": checked_number(cut, "cut", positive=True, maximum=LARGEST_CUT),
         "dimensions": checked_increasing(dimensions, "dimensions", minimum=2, fewest=1),
         "ratios": n_over_d.tolist(),
         "rate": checked_number(rate, "rate", positive=True),

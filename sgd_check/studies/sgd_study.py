@@ -28,7 +28,8 @@ from sgd_check.engines import EngineOptions, engine_of, make_engine
 from sgd_check.runs.simulation import simulate
 from sgd_check.verdicts.check import measured_seconds_per_step
 
-BURSTS = 3
+#: Short runs that are timed, and seeds of them at most: more take as long each.
+BURSTS, MOST_TIMED = 3, 256
 LONG_RUN_SECONDS = 660
 DEFAULT_START, DEFAULT_NORM = 4.0, 1e-2
 
@@ -80,9 +81,10 @@ class SgdStudy(PreparedStudy):
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
     """Return the seconds that so many steps, of all runs together, take on this machine, from the best short burst."""
-    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(runs))))
+    timed = min(runs, MOST_TIMED)
+    engine = make_engine(engine_of(problem), problem, EngineOptions(seeds=tuple(range(timed))))
     # Whatever else the machine does can only make a burst slower.
-    return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / runs * steps
+    return min(measured_seconds_per_step(engine) for _ in range(BURSTS)) / timed * steps
 
 
 def checked_runs(seeds: object, seed: object) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def given_weights(width=3, dimension=30, seed=1):
     ("arguments", "sentence"),
     [
         (([[1.0]],), "Argument `eigenvalues` must have shape (classes,), but has shape (1, 1)."),
-        (([1.0, -1.0],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 1 is -1."),
-        (([1.0, np.nan],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 1 is nan."),
+        (([1.0, -1.0],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is -1."),
+        (([1.0, np.nan],), "Argument `eigenvalues` must be positive, from 1e-100 to 1e+30, but entry 2 of 2 is nan."),
         (([1.0], [0]), "Argument `multiplicities` must be at least 1, but is 0."),
         (([1.0], [1, 2]), "Argument `multiplicities` must have 1 entries, as `eigenvalues`, but has 2."),
     ],

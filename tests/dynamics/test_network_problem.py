@@ -114,7 +114,7 @@ STUDENT = {"activation": "erf", "width": 4}
         (
             lambda: Problem(activation="he4", width=3, teacher=Teacher([1.0, -0.5]), dimension=9),
             ValueError,
-            "Argument `teacher` must have positive coefficients, but entry 1 is -0.5, which the homogeneous student "
+            "Argument `teacher` must have positive coefficients, but entry 2 of 2 is -0.5, which the homogeneous student "
             "cannot learn; a `Student` can.",
         ),
         (

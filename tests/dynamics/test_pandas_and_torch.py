@@ -123,9 +123,9 @@ def test_directions_of_single_precision_are_of_unit_length_within_it():
     found = dynamics.Teacher([1.0, 0.5], directions=torch.tensor(rows))
     assert np.abs(np.linalg.norm(found.directions, axis=1) - 1.0).max() < 1e-15
     assert np.abs(found.directions - rows).max() < 1e-7
-    with pytest.raises(ValueError, match=r"^Argument `directions` must have rows of unit length, but row 0 "):
+    with pytest.raises(ValueError, match=r"^Argument `directions` must have rows of unit length, but row 1 of 2 "):
         dynamics.Teacher([1.0, 0.5], directions=[[0.6, 0.8 + 1e-7], [0.0, 1.0]])
-    with pytest.raises(ValueError, match=r"^Argument `directions` must have rows of unit length, but row 0 "):
+    with pytest.raises(ValueError, match=r"^Argument `directions` must have rows of unit length, but row 1 of 2 "):
         dynamics.Teacher([1.0, 0.5], directions=torch.tensor([[0.6, 0.8 + 1e-5], [0.0, 1.0]]))
 
 

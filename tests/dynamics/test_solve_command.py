@@ -192,7 +192,7 @@ def test_truncation_warnings_go_to_stderr(here, capsys):
         (["--seed", "-1"], "Option --seed must be at least 0, but is -1."),
         (["--save", "cubic:3"], "Option --save must be geometric:COUNT or linear:COUNT, but is 'cubic:3'."),
         (["--k", "4", "--activation", "relu"], "Option --k must equal the information exponent of --activation, but is 4 while relu has 1."),
-        (["--coefficients", "1,-2"], "Option --coefficients must have positive coefficients, but entry 1 is -2.0, which the homogeneous student cannot learn; a `Student` can."),
+        (["--coefficients", "1,-2"], "Option --coefficients must have positive coefficients, but entry 2 of 2 is -2.0, which the homogeneous student cannot learn; a `Student` can."),
         (["--coefficients", "@no.csv"], "Option --coefficients must name a file of numbers that can be read, but is '@no.csv': No such file or directory."),
         (["--teacher", "x1", "--model", "overlaps"], "Option --teacher must be absent for --model overlaps, but is x1."),
         (["--coefficients", "1,2", "--beta", "1"], "Option --beta must be absent when --coefficients is given, but is 1.0."),

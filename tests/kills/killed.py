@@ -61,9 +61,7 @@ def go_on(kind: str, path: str, every: float) -> None:
     trackers.FIRST_CHUNK_STEPS = trackers.LARGEST_CHUNK_STEPS = 24
     there = Path(path).exists()
     if kind.startswith("sweep"):
-        # Killed after it has merged the points, before it has removed them, a sweep is called again with `overwrite`.
-        workers = 2 if kind.endswith("processes") else 0
-        RUNS["sweep"](output=path, workers=workers, overwrite=there).close()
+        RUNS["sweep"](output=path, workers=2 if kind.endswith("processes") else 0).close()
         return
     if not there:
         RUNS[kind](checkpoint=dynamics.RunFile(path, every=every))
