@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -141,7 +142,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         return recovered(cast("AssociativeMemory", problem), NAME)
     system = system_of(problem)
     return make_dataset(
-        _closed(system),
+        system.closed_forms(),
         problem=problem,
         title=f"Closed forms of {system.name}",
         coords={"component": system.components},
@@ -154,10 +155,6 @@ def predict(problem: TokenProblem) -> xr.Dataset:
 def system_of(problem: TokenProblem) -> TokenSystem:
     """Return the system of a problem."""
     return SYSTEMS[problem.kind](problem)
-
-
-def _closed(system: TokenSystem) -> dict[str, Array]:
-    return {"predicted_learned_time": system.closed_times(), "plateau": system.plateaus()}
 
 
 @dataclass
@@ -175,11 +172,10 @@ class _Steps:
             from dynamics.integrators.descent import EulerStepper
 
             return EulerStepper(self.system, self.learning_rate)
-        if self.system.stage_ends:
-            return StagedStepper(lambda *begun: self._flow(rtol, *begun), self.system.stage_ends)
-        return self._flow(rtol, -1, None, 0.0)
+        ends = self.system.stage_ends
+        return StagedStepper(partial(self._of_stage, rtol), ends) if ends else self._of_stage(rtol, -1, None, 0.0)
 
-    def _flow(self, rtol: float, stage: int, start: Array | None, t0: float) -> Stepper:
+    def _of_stage(self, rtol: float, stage: int, start: Array | None, t0: float) -> Stepper:
         system = copy(self.system)
         system.sizes = np.array([*self.system.sizes[:-1], stage], dtype=np.int64)
         return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)[0]
@@ -201,7 +197,7 @@ def _integration(run: Run, *, learning_rate: object) -> Integration:
         observe=system.observer(run.keep),
         start=system.initial_state,
         events={"learned_time": len(system.components)},
-        constants=_closed(system),
+        constants=system.closed_forms(),
         coords=coords,
         settings={"learning_rate": rate},
         attributes=lambda _: {"learning_rate": rate, "references": system.references},
@@ -241,11 +237,9 @@ class StagedStepper:
     """
 
     def __init__(self, make: Callable[[int, Array | None, float], Stepper], ends: tuple[float, ...]) -> None:
-        self._make, self._ends = make, (*ends, np.inf)
-        self._stage = 0
-        self._stepper = make(0, None, 0.0)
+        self._make, self._ends, self._stage = make, (*ends, np.inf), 0
+        self._stepper, self._spent = make(0, None, 0.0), dict[str, int]()
         self._passed = np.full_like(self._stepper.event_times, np.nan)
-        self._spent: dict[str, int] = {}
 
     @property
     def time(self) -> float:
@@ -262,16 +256,11 @@ class StagedStepper:
         """Take steps as any stepper does; a call ends at the end of a stage, as if `max_steps` were reached."""
         end = self._ends[self._stage]
         if self.time >= end and target > end:
-            self._begin_next()
+            self._passed, self._spent, self._stage = self.event_times, self.statistics(), self._stage + 1
+            self._stepper = self._make(self._stage, self._stepper.interpolate(end), end)
             end = self._ends[self._stage]
         status = self._stepper.advance(min(target, end), max_steps)
         return Status.MAX_STEPS if status == Status.REACHED and target > end else status
-
-    def _begin_next(self) -> None:
-        end = self._ends[self._stage]
-        self._passed, self._spent = self.event_times, self.statistics()
-        self._stepper = self._make(self._stage + 1, self._stepper.interpolate(end), end)
-        self._stage += 1
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
@@ -288,18 +277,14 @@ class StagedStepper:
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all arrays from which `restore` continues bit for bit."""
         spent = np.array([self._spent.get(name, 0) for name in self._stepper.statistics()])
-        own = {"stage": np.array(self._stage), "passed": self._passed.copy(), "spent": spent}
-        return {**self._stepper.state(), **own}
+        return {**self._stepper.state(), "stage": np.array(self._stage), "passed": self._passed.copy(), "spent": spent}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
         stage = int(state["stage"])
-        require(
-            (0 <= stage < len(self._ends)),
-            f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}.",
-        )
+        need = f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}."
+        require(0 <= stage < len(self._ends), need)
         self._stage, self._stepper = stage, self._make(stage, None, 0.0)
         self._stepper.restore(state)
         self._passed = np.array(state["passed"], dtype=np.float64)
-        names = self._stepper.statistics()
-        self._spent = {name: int(count) for name, count in zip(names, state["spent"], strict=True)}
+        self._spent = dict(zip(self._stepper.statistics(), state["spent"].astype(int).tolist(), strict=True))

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
@@ -104,24 +105,20 @@ class CausalGraphSystem(TokenSystem):
         self.numbers = [f"row {t + 1}, key {s + 1}" for t in range(2, n) for s in range(t)]
         closed = self.closed_times()
         self.time_scale = float(closed[np.isfinite(closed)].min(initial=1e6))
-        first = (
-            "To first order in beta, fitness measured on a million sequences: runs take 1.11 to 1.16, 1.03 to 1.07 and "
-            "1.00 to 1.04 times as long at beta = 0.6, 0.3 and 0.15 (a chain, S = 3, n = 8)"
+        self.notes = (
+            "Exact for full gradient descent on a linear second layer"
+            if problem.second_layer == "linear"
+            else "To first order in beta: weights of the first layer are off by up to 0.022, 0.013, 0.007 and 0.003 at "
+            "beta = 0.8, 0.4, 0.2 and 0.1 (S = 3, q = 0.8, n = 5)"
+            if problem.transitions == "permutation"
+            else "To first order in beta, fitness measured on a million sequences: runs take 1.11 to 1.16, 1.03 to "
+            "1.07 and 1.00 to 1.04 times as long at beta = 0.6, 0.3 and 0.15 (a chain, S = 3, n = 8)",
+            "closed times take all wrong keys for equal: up to 1.4 % early on a chain, a third on a tree",
         )
-        if problem.second_layer == "linear":
-            first = "Exact for full gradient descent on a linear second layer"
-        elif problem.transitions == "permutation":
-            first = (
-                "To first order in beta: weights of the first layer are off by up to 0.022, 0.013, 0.007 and 0.003 at "
-                "beta = 0.8, 0.4, 0.2 and 0.1 (S = 3, q = 0.8, n = 5)"
-            )
-        other = "closed times take all wrong keys for equal: up to 1.4 % early on a chain, a third on a tree"
-        self.notes = (first, other)
 
     def shares(self, state: Array) -> list[Array]:
         """Return the softmax of every row."""
-        weights = [np.exp(state[row] - state[row].max()) for row in self._rows]
-        return [one / one.sum() for one in weights]
+        return [special.softmax(state[row]) for row in self._rows]
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, and p − (1 − p)/(keys − 1) of every row."""
@@ -144,11 +141,9 @@ class CausalGraphSystem(TokenSystem):
         """Return τ(keys)/(v_parent − mean of the others), inf for a row without parent or advantage."""
         found = np.full(self.asked.length - 2, np.inf)
         for t, parent in enumerate(self.asked.parents[2:], start=2):
-            if parent is not None:
-                v = self._fitness[t, :t]
-                ahead = v[parent] - np.delete(v, parent).mean()
-                if ahead > 0.0:
-                    found[t - 2] = share_time(t) / ahead
+            v = self._fitness[t, :t]
+            if parent is not None and (ahead := v[parent] - np.delete(v, parent).mean()) > 0.0:
+                found[t - 2] = share_time(t) / ahead
         return found
 
     def plateaus(self) -> Array:
@@ -185,18 +180,15 @@ def _of_the_tree(problem: CausalGraph) -> Array:
     for t, parent in enumerate(problem.parents):
         lines.append([t, *(lines[parent] if parent is not None else [])])
     found = np.zeros((n, n))
-    for t in range(n):
-        for s in range(n):
-            common = next((token for token in lines[s] if token in lines[t]), None)
-            if common is not None:
-                up, down = lines[s].index(common), lines[t].index(common)
-                found[t, s] = q ** (1 + up + down) * (_fixed_points(abs(down - up - 1), S) - 1) / S**2
+    for t, s in np.ndindex(n, n):
+        common = next((token for token in lines[s] if token in lines[t]), None)
+        if common is not None:
+            up, down = lines[s].index(common), lines[t].index(common)
+            power = abs(down - up - 1)
+            # The mean number of fixed points of Π^power: the divisors of the power up to S, and S of the identity.
+            fixed = sum(power % divisor == 0 for divisor in range(1, min(power, S) + 1)) if power else S
+            found[t, s] = q ** (1 + up + down) * (fixed - 1) / S**2
     return found
-
-
-def _fixed_points(power: int, S: int) -> int:
-    """Return the mean number of fixed points of Π^power: the divisors of the power up to S, and S of the identity."""
-    return S if power == 0 else sum(power % divisor == 0 for divisor in range(1, min(power, S) + 1))
 
 
 @lru_cache(maxsize=8)

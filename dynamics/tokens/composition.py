@@ -68,13 +68,8 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     s_next, slope, force = write_layers(y, parameters, sizes, work), 0.0, 0.0
     for layer in range(L - 1, -1, -1):
         w1, w2 = y[3 * layer], y[3 * layer + 1]
-        s, u, ua, ub, u3 = (
-            work[5 * layer],
-            work[5 * layer + 1],
-            work[5 * layer + 2],
-            work[5 * layer + 3],
-            work[5 * layer + 4],
-        )
+        s, u, ua = work[5 * layer], work[5 * layer + 1], work[5 * layer + 2]
+        ub, u3 = work[5 * layer + 3], work[5 * layer + 4]
         own = parameters[3 + stage * L + layer]
         if sizes[1] == 1:
             own /= s_next + (1.0 - s_next) / N
@@ -157,22 +152,22 @@ class CompositionSystem(TokenSystem):
 
     def closed_times(self) -> Array:
         """Return T_1 of hop 1 and of every stage of a curriculum; hop k alone never starts from zero scores."""
-        found = np.full(self.asked.layers, np.nan)
-        if self.asked.data == "hardest":
-            return np.full_like(found, np.inf) if self.asked.initial_score == 0.0 else self._blow_up(found)
-        if self.asked.loss == "correlation" and self.asked.initial_score == 0.0:
+        found, k, score = np.full(self.asked.layers, np.nan), self.asked.hops, self.asked.initial_score
+        if self.asked.data == "hardest" and score == 0.0:
+            found[:] = np.inf
+        elif self.asked.loss != "correlation":
+            return found
+        elif self.asked.data == "hardest":
+            # Hop k alone escapes from small scores ε at c_k n^(2k−1)/ε^(2k−3), where c_k is known.
+            constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
+            found[-1] = (
+                constants.get(k, np.nan) * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
+            )
+        elif score == 0.0:
             found[0] = self._first / self._weights[0, 0]
             if self.stage_ends:
                 own = self._first if self._first < self.parameters[2] else np.nan
-                found[:] = own + np.concatenate([[0.0], self.stage_ends])
-        return found
-
-    def _blow_up(self, found: Array) -> Array:
-        """Return the escape of hop k alone from small scores ε, c_k n^(2k−1)/ε^(2k−3), where c_k is known."""
-        constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
-        k, n = self.asked.hops, float(self.asked.hops) * self.asked.vocabulary
-        if k in constants and self.asked.loss == "correlation":
-            found[-1] = constants[k] * n ** (2 * k - 1) / self.asked.initial_score ** (2 * k - 3)
+                found[:] = own + np.array([0.0, *self.stage_ends])
         return found
 
     def plateaus(self) -> Array:

@@ -187,13 +187,12 @@ class MemorySystem(TokenSystem):
         """Return ln P_m of all groups."""
         M, n = self._sizes.size, self._sizes
         delta, theta = state[:M], state[M:].reshape(M, M)
-        mates, own = (np.diag(theta) - delta) / n, np.diag_indices(M)
-        logits, counts = theta / np.sqrt(np.outer(n, n)), np.repeat(n[:, None], M, axis=1)
-        logits[own], counts[own] = mates, n - 1.0
+        mates = (np.diag(theta) - delta) / n
+        logits, counts = theta / np.sqrt(np.outer(n, n)), np.repeat(n[:, None], M, axis=1) - np.eye(M)
+        np.fill_diagonal(logits, mates)
         right = mates + delta
-        top = np.maximum(logits.max(axis=0), right)
-        total = np.exp(right - top) + (counts * np.exp(logits - top)).sum(axis=0)
-        return np.asarray(right - top - np.log(total))
+        total = special.logsumexp(np.vstack([logits, right]), axis=0, b=np.vstack([counts, np.ones(M)]))
+        return np.asarray(right - total)
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, and P_m of all groups."""

@@ -83,6 +83,10 @@ class TokenSystem(System):
         """Return the loss, and the share of every component that is learned."""
         raise NotImplementedError
 
+    def closed_forms(self) -> dict[str, Array]:
+        """Return the variables that need no integration."""
+        return {"predicted_learned_time": self.closed_times(), "plateau": self.plateaus()}
+
     def summarise(self, state: Array) -> dict[str, Any]:
         """Return loss and progress."""
         return dict(zip(("loss", "progress"), self.learning(state), strict=True))

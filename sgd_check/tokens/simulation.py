@@ -8,9 +8,8 @@ Models are in torch, one per kind of problem, trained by autograd on samples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,7 +31,7 @@ except ModuleNotFoundError as missing:
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import xarray as xr
@@ -43,19 +42,11 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 
-_Result = TypeVar("_Result")
-_Arguments = ParamSpec("_Arguments")
-
-
-def _in_own_state(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Return the function with gradients and on the devices that it names, whatever its caller has set in torch."""
-
-    @wraps(function)
-    def call(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        with torch.inference_mode(mode=False), torch.enable_grad(), torch.device("cpu"):
-            return function(*arguments, **options)
-
-    return call
+@contextmanager
+def _own_state() -> Iterator[None]:
+    """Let gradients and devices be those that are named here, whatever a caller has set in torch."""
+    with torch.inference_mode(mode=False), torch.enable_grad(), torch.device("cpu"):
+        yield
 
 
 #: Inputs on which loss and progress are measured.
@@ -63,22 +54,13 @@ TEST_INPUTS = 64
 
 
 class Model(ABC):
-    """A model with one set of parameters per seed, trained by autograd; sets have the seed as their first axis.
-
-    Parameters
-    ----------
-    problem : TokenProblem
-    seeds : sequence of int
-        Seeds of the sets.
-    device : torch.device
-    """
+    """A model with one set of parameters per seed, trained by autograd; sets have the seed as their first axis."""
 
     #: Samples of a step by default; None for the whole population.
     default_batch: int | None = 4
 
     def __init__(self, problem: Any, seeds: Sequence[int], device: torch.device) -> None:
-        self.problem = problem
-        self.seeds, self.seed_values = len(seeds), seeds
+        self.problem, self.seeds = problem, seeds
         self.options: dict[str, Any] = {"dtype": torch.float64, "device": device}
         self.parameters: list[torch.Tensor] = []
         self.system: Any = system_of(problem)
@@ -96,7 +78,7 @@ class Model(ABC):
 
     def add(self, *shape: int, value: float = 0.0) -> torch.Tensor:
         """Return new parameters of equal entries, one array of this shape per seed."""
-        self.parameters.append(torch.full((self.seeds, *shape), value, **self.options, requires_grad=True))
+        self.parameters.append(torch.full((len(self.seeds), *shape), value, **self.options, requires_grad=True))
         return self.parameters[-1]
 
     @abstractmethod
@@ -144,10 +126,8 @@ class _Composition(Model):
         rows = torch.arange(k * N)
         i, v = rows // N, rows % N
         for layer in range(self.problem.layers):
-            W = self.add(k * N, k * N)
             right = i * N + self.hidden[i, v] if layer == 0 else ((i + 2 ** (layer - 1)) % k) * N + v
-            with torch.no_grad():
-                W[:, rows, right] = self.problem.initial_score
+            self.add(k * N, k * N).data[:, rows, right] = self.problem.initial_score
         self._weights = torch.as_tensor(self.problem.stage_weights, **self.options)
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
@@ -165,11 +145,8 @@ class _Composition(Model):
         c = torch.nn.functional.one_hot(sigma, N).to(torch.float64).flatten(2, 3)
         found = []
         for layer, W in enumerate(self.parameters):
-            if layer == 0:
-                scores = W[:, None]
-            else:
-                content = c.reshape(*c.shape[:2], k, N, N)
-                scores = torch.einsum("sbijv,sivq->sbijq", content, W.reshape(-1, k, N, k * N)).flatten(2, 3)
+            content, keys = c.reshape(*c.shape[:2], k, N, N), W.reshape(-1, k, N, k * N)
+            scores = W[:, None] if layer == 0 else torch.einsum("sbijv,sivq->sbijq", content, keys).flatten(2, 3)
             c = torch.softmax(scores, dim=-1) @ c
             answers = hops[:, :, layer].flatten(2, 3)[..., None].expand(c.shape[0], -1, -1, 1)
             found.append(torch.gather(c, 3, answers)[..., 0])
@@ -187,8 +164,7 @@ class _Composition(Model):
 
     @torch.no_grad()
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
-        right = self.right_weights(self.test)
-        N = self.problem.vocabulary
+        right, N = self.right_weights(self.test), self.problem.vocabulary
         progress = (right.mean(dim=(2, 3)).T - 1.0 / N) / (1.0 - 1.0 / N)
         return (self.layer_losses(right) @ self._weights.sum(dim=0)).mean(dim=1), progress
 
@@ -205,10 +181,10 @@ class _Recall(Model):
     """
 
     def build(self) -> None:
-        R, S, D = self.problem.relations, self.problem.subjects, self.problem.answers
-        tokens, scale = S + R + self.problem.noise_tokens, self.problem.initial_scale
-        self.values = self.add(R * D, tokens, value=scale)
-        self.keys = self.add(tokens, value=scale * np.sqrt(R * D + 1.0))
+        tokens = self.problem.subjects + self.problem.relations + self.problem.noise_tokens
+        answers, scale = self.problem.relations * self.problem.answers, self.problem.initial_scale
+        self.values = self.add(answers, tokens, value=scale)
+        self.keys = self.add(tokens, value=scale * np.sqrt(answers + 1.0))
 
     def test_inputs(self, generator: torch.Generator) -> list[torch.Tensor]:
         R, S = self.problem.relations, self.problem.subjects
@@ -223,8 +199,8 @@ class _Recall(Model):
 
     def draw(self, generator: torch.Generator, count: int) -> list[torch.Tensor]:
         """Return tokens (count, length) and answers (count,) of uniform subjects and relations."""
-        s = torch.randint(self.problem.subjects, (count,), generator=generator)
-        r = torch.randint(self.problem.relations, (count,), generator=generator)
+        sizes = (self.problem.subjects, self.problem.relations)
+        s, r = (torch.randint(size, (count,), generator=generator) for size in sizes)
         return self.sequences(s, r, generator)
 
     def sample_losses(self, batch: Sequence[torch.Tensor], time: float) -> torch.Tensor:  # noqa: ARG002
@@ -265,6 +241,9 @@ class _CausalGraph(Model):
         below = (q * chain + (1.0 - q) / S).cumsum(dim=2)
         rows = torch.arange(count)
 
+        def uniform() -> torch.Tensor:
+            return torch.randint(S, (count,), generator=generator)
+
         def successor(of: torch.Tensor) -> torch.Tensor:
             drawn = torch.rand(count, 1, generator=generator, dtype=torch.float64)
             found: torch.Tensor = (below[rows, of] < drawn).sum(dim=1).clamp(max=S - 1)
@@ -272,9 +251,8 @@ class _CausalGraph(Model):
 
         tokens: list[torch.Tensor] = []
         for parent in self.problem.parents:
-            root = parent is None
-            tokens.append(torch.randint(S, (count,), generator=generator) if root else successor(tokens[parent]))
-        query = torch.randint(S, (count,), generator=generator)
+            tokens.append(uniform() if parent is None else successor(tokens[parent]))
+        query = uniform()
         return [torch.stack(tokens, dim=1), query, successor(query)]
 
     def weights(self) -> torch.Tensor:
@@ -313,7 +291,7 @@ class _Memory(Model):
         self._frequency = torch.as_tensor(problem.group_frequencies)[self._groups]
         d = problem.dimension or problem.count
         self.matrix = self.add(d, d)
-        drawn = [torch.Generator().manual_seed(seed) for seed in self.seed_values]
+        drawn = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         self._inputs, self._outputs = (
             torch.stack([_orthonormal(generator, problem.count, d) for generator in drawn]).to(device) for _ in range(2)
         )
@@ -328,8 +306,7 @@ class _Memory(Model):
         return -torch.gather(torch.log_softmax(scores, dim=2), 2, items)[..., 0]
 
     def all_losses(self) -> torch.Tensor:
-        every = torch.arange(self.problem.count).expand(self.seeds, -1)
-        return self.sample_losses([every], 0.0)
+        return self.sample_losses([torch.arange(self.problem.count).expand(len(self.seeds), -1)], 0.0)
 
     def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
         return self.all_losses() @ self._frequency.to(self._inputs.device)
@@ -341,16 +318,15 @@ class _Memory(Model):
     def measured(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss over all items, and the mean weight of the right output in every group."""
         losses = self.all_losses()
-        sums = torch.zeros(self.seeds, len(self._sizes), dtype=torch.float64, device=losses.device)
-        groups = self._groups.to(losses.device).expand(self.seeds, -1)
+        sums = torch.zeros(len(self.seeds), len(self._sizes), dtype=torch.float64, device=losses.device)
+        groups = self._groups.to(losses.device).expand(len(self.seeds), -1)
         return losses @ self._frequency.to(losses.device), sums.scatter_add(1, groups, torch.exp(-losses)) / self._sizes
 
 
 def smooth_signs(matrix: torch.Tensor, smoothing: float) -> torch.Tensor:
     """Return matrices (…, d, d) with h(z) = z/√(z² + λ²) of every singular value."""
     left, values, right = torch.linalg.svd(matrix)
-    signs = values / torch.hypot(values, torch.full_like(values, smoothing))
-    return torch.matmul(left * signs[..., None, :], right)
+    return torch.matmul(left * (values / (values**2 + smoothing**2).sqrt())[..., None, :], right)
 
 
 def _orthonormal(generator: torch.Generator, count: int, dimension: int) -> torch.Tensor:
@@ -381,7 +357,7 @@ BATCH_FACTOR = 4
 DRAWN_AT_ONCE, SCORES_AT_ONCE = 4096, 2**24
 
 
-@_in_own_state
+@_own_state()
 def simulate(
     problem: TokenProblem,
     *,
@@ -465,7 +441,7 @@ def simulate(
     records, time = Records(len(runs), looks.tolist(), len(components)), plan.times(plan.recorded)
 
     def labelled(reached: Reached, reason: str) -> xr.Dataset:
-        shared = {"answer": "simulation", "learning_rate": rate, "batch_size": size}
+        settings = {"answer": "simulation", "learning_rate": rate, "batch_size": size}
         return make_dataset(
             {
                 "loss": records.loss,
@@ -476,17 +452,9 @@ def simulate(
             problem=problem,
             title=f"Stochastic gradient descent on tokens: {problem.kind}",
             coords={"time": time, "seed": list(runs), "component": list(components)},
-            solver={
-                **{"answer": "simulation", "learning_rate": rate, "steps": count, "batch_size": size},
-                **{"seeds": len(runs), "first_seed": runs[0], "device": device},
-            },
-            attributes={
-                **shared,
-                "device": str(chosen),
-                "theory": "tokens",
-                "stop_reason": reason,
-                "wall_seconds": reached.seconds,
-            },
+            solver=settings | {"steps": count, "seeds": len(runs), "first_seed": runs[0], "device": device},
+            attributes=settings
+            | {"device": str(chosen), "theory": "tokens", "stop_reason": reason, "wall_seconds": reached.seconds},
             leading=("seed",),
             with_leading=("loss", "progress", "learned_time"),
             variables=TOKEN_VARIABLES,
@@ -503,15 +471,12 @@ def _checked_seeds(seeds: object, first_seed: object) -> range:
 
 def _passed(progress: Array, time: Array) -> Array:
     """Return the first time at which progress (seeds, looks, components) is ½, linear between looks."""
-    found = np.full((progress.shape[0], progress.shape[2]), np.nan)
-    for seed, component in np.ndindex(*found.shape):
-        values = progress[seed, :, component]
-        at = int(np.argmax(values >= 0.5))
-        if values[at] >= 0.5:
-            low = max(at - 1, 0)
-            rise = values[at] - values[low]
-            found[seed, component] = time[at] - (time[at] - time[low]) * ((values[at] - 0.5) / rise if rise > 0 else 0)
-    return found
+    at = np.argmax(progress >= 0.5, axis=1)
+    low = np.maximum(at - 1, 0)
+    after, before = (np.take_along_axis(progress, index[:, None], axis=1)[:, 0] for index in (at, low))
+    rise = np.maximum(after - before, 0.0)
+    share = np.divide(after - 0.5, rise, out=np.zeros_like(rise), where=rise > 0.0)
+    return np.where(after >= 0.5, time[at] - (time[at] - time[low]) * share, np.nan)
 
 
 class TokenRuns:
@@ -523,10 +488,8 @@ class TokenRuns:
     def __init__(
         self, problem: TokenProblem, parts: Sequence[tuple[Sequence[int], int | None]], device: torch.device
     ) -> None:
-        self._parts: list[tuple[Model, Draws | None]] = []
-        for seeds, batch in parts:
-            model = model_of(problem, seeds, device)
-            self._parts.append((model, None if batch is None else Draws(model, seeds, batch)))
+        models = [(model_of(problem, seeds, device), batch) for seeds, batch in parts]
+        self._parts = [(model, None if batch is None else Draws(model, batch)) for model, batch in models]
         self._step = 0
 
     def running(self) -> AbstractContextManager[None]:
@@ -574,9 +537,9 @@ class TokenRuns:
 class Draws:
     """Batches of all seeds, one generator per seed, drawn many at once."""
 
-    def __init__(self, model: Model, seeds: Sequence[int], batch: int) -> None:
+    def __init__(self, model: Model, batch: int) -> None:
         self._model, self._batch = model, batch
-        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._generators = [torch.Generator().manual_seed(seed) for seed in model.seeds]
         self._steps = max(1, DRAWN_AT_ONCE // batch)
         self._used, self._before = 0, self._words()
         self._parts: list[torch.Tensor] = []
@@ -585,9 +548,9 @@ class Draws:
         """Return the next batch, (seeds, count, …) of each part."""
         if not self._parts or self._used == self._steps:
             self._draw()
-        here = slice(self._used * self._batch, (self._used + 1) * self._batch)
+        first = self._used * self._batch
         self._used += 1
-        return [part[:, here] for part in self._parts]
+        return [part[:, first : first + self._batch] for part in self._parts]
 
     def _draw(self) -> None:
         self._before = self._words()
