@@ -74,9 +74,9 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
     seen, start = np.zeros(degrees.max() + 1), problem.network_start()
     factors = (1.0,) if student.first_layer == "sphere" else LENGTHS
     shifts = SHIFTS if student.biases == "trained" else (0.0,)
-    lengths = np.linalg.norm(start.weights, axis=1)
     # Lengths that differ by rounding alone say the same.
-    neurons = sorted({(round(float(n), 9), float(b)) for n, b in zip(lengths, start.bias, strict=True)})
+    lengths = np.linalg.norm(start.weights, axis=1).round(9).tolist()
+    neurons = sorted(set(zip(lengths, start.bias.tolist(), strict=True)))
     for (length, bias), factor, shift in product(neurons, factors, shifts):
         scaled = _scaled(student.activation, seen.size - 1, factor * length, shift + bias)
         seen = np.maximum(seen, np.abs(scaled.coefficients) / math.sqrt(scaled.norm_squared))
@@ -93,12 +93,11 @@ def predicted_component_times(problem: Problem) -> Array:
     component before them has. It is NaN where the law does not hold, and inf where no neuron can escape.
     """
     student, components = problem.student, problem.teacher.components
-    times = np.full(len(components), np.nan)
-    if not isinstance(student, Student) or student.biases == "trained":
+    times, known = np.full(len(components), np.nan), set[int]()
+    if not isinstance(student, Student):
         return times
-    if (student.first_layer, student.second_layer) != ("sphere", "fixed"):
+    if student.biases == "trained" or (student.first_layer, student.second_layer) != ("sphere", "fixed"):
         return times
-    known: set[int] = set()
     for index, component in enumerate(components):
         if component.degree >= 3 and known.isdisjoint(component.axes):
             times[index] = _least_time(problem, student, component)
@@ -111,10 +110,8 @@ def _least_time(problem: Problem, student: Student, component: Component) -> flo
     v, b, weights = problem.network_start()
     axes, alpha = list(component.axes), np.array([n for n in component.degrees if n], dtype=np.float64)
     scale, rate = student.output_scale, student.learning_rates[0]
-    Q = np.sum(weights**2, axis=1)
-    D = np.array(
-        [mean_derivatives_at(student.activation, component.degree + 1, q, bias) for q, bias in zip(Q, b, strict=True)]
-    )
+    neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
+    D = np.array([mean_derivatives_at(student.activation, component.degree + 1, q, bias) for q, bias in neurons])
     factorial = math.prod(math.factorial(n) for n in component.degrees)
     kappa = rate * scale * v * component.value * D[:, component.degree] / math.sqrt(factorial)
     time = min(escape_time(k, weights[i, axes], alpha) for i, k in enumerate(kappa))

@@ -34,22 +34,15 @@ class OneStepMoments:
        E[\Delta S] = \eta\, \mathrm{student\_first} + \eta^2\, \mathrm{student\_second}
 
     exactly, for every learning rate η.
-
-    Parameters
-    ----------
-    teacher_first : ndarray, shape (m, P)
-        E[ΔR]/η.
-    student_first : ndarray, shape (m, m)
-        Coefficient of η in E[ΔS].
-    student_second : ndarray, shape (m, m)
-        Coefficient of η² in E[ΔS], for the dimension and the batch size asked for.
-    student_second_per_dimension : ndarray, shape (m, m)
-        Its derivative in d, ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j] / B: all that is left of it as d → ∞ with η = c/d.
     """
 
+    #: E[ΔR]/η, (m, P).
     teacher_first: Array
+    #: Coefficient of η in E[ΔS], (m, m).
     student_first: Array
+    #: Coefficient of η² in E[ΔS], (m, m), for the dimension and the batch size asked for.
     student_second: Array
+    #: Its derivative in d, ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j] / B: all that is left of it as d → ∞ with η = c/d.
     student_second_per_dimension: Array
 
 
@@ -82,11 +75,9 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
 
     Notes
     -----
-    Two million samples may miss `student_second` by a third, so heavy are the tails. A minibatch of B samples has D +
-    (second − D)/B in place of second, D_ij being the product of the mean gradients. Rounding is relative to the largest
-    diagram: at a perfect fit, where the exact value is 0, `student_second` is up to 1e-13 d for h_3, 1e-12 d for h_4
-    and 1e-10 d for h_6. Derivation in `dynamics.equations.finite_step`; to close online learning in
-    overlaps is the idea of Saad & Solla 1995.
+    Rounding is relative to the largest diagram: at a perfect fit, where the exact value is 0, `student_second` is up to
+    1e-13 d for h_3, 1e-12 d for h_4 and 1e-10 d for h_6. Derivation in `dynamics.equations.finite_step`; to close
+    online learning in overlaps is the idea of Saad & Solla 1995.
 
     Examples
     --------
@@ -100,21 +91,17 @@ def one_step_moments(problem: Problem, weights: ArrayLike | None = None, *, batc
     if weights is None:
         start = problem.start()
         rho = np.sqrt(start.squared_norm)
-        teacher_products = start.teacher_overlap * rho[:, None]
-        student_products = start.student_overlap * np.outer(rho, rho)
-    else:
-        rows, span, d = real_array(weights, "weights"), problem.teacher.span, problem.dimension
-        require(
-            rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d,
-            f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
-            f"but has shape {rows.shape}.",
-        )
-        check_rows("weights", rows)
-        on_span = rows[:, :span]
-        directions = problem.teacher.directions
-        teacher_products = on_span if directions is None else on_span @ directions.T
-        student_products = rows @ rows.T
-    return moments_of_overlaps(problem, teacher_products, student_products, batch_size=batch_size)
+        R, S = start.teacher_overlap * rho[:, None], start.student_overlap * np.outer(rho, rho)
+        return moments_of_overlaps(problem, R, S, batch_size=batch_size)
+    rows, span, d = real_array(weights, "weights"), problem.teacher.span, problem.dimension
+    require(
+        rows.ndim == 2 and rows.shape[0] == problem.width and span <= rows.shape[1] <= d,
+        f"Argument `weights` must have shape (width, D) = ({problem.width}, D) with {span} ≤ D ≤ {d}, "
+        f"but has shape {rows.shape}.",
+    )
+    check_rows("weights", rows)
+    directions = np.eye(span) if problem.teacher.directions is None else problem.teacher.directions
+    return moments_of_overlaps(problem, rows[:, :span] @ directions.T, rows @ rows.T, batch_size=batch_size)
 
 
 def moments_of_overlaps(
@@ -131,11 +118,9 @@ def moments_of_overlaps(
     ----------
     problem : Problem
         Polynomial link; any teacher and label noise. Its start is not looked at.
-    teacher_products : array_like, shape (m, P)
-        R_ip = w_i·θ_p = |w_i| C_ip.
-    student_products : array_like, shape (m, m)
-        S_ij = w_i·w_j = |w_i| |w_j| G_ij, symmetric with a positive diagonal. That weights in R^d with these products
-        exist is not checked.
+    teacher_products, student_products : array_like, shapes (m, P) and (m, m)
+        R_ip = w_i·θ_p = |w_i| C_ip, and S_ij = w_i·w_j = |w_i| |w_j| G_ij, symmetric with a positive diagonal. That
+        weights in R^d with these products exist is not checked.
     dimension : int, optional
         Dimension d, by default the problem's.
     batch_size : int, default 1

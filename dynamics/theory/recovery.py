@@ -66,9 +66,8 @@ NEAR_OPTIMAL = 6.0
 NEAREST, FARTHEST, TRIED = 1e-10, 1e8, 73
 #: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
 ALONG, NOISE, ACROSS = 1100, 1101, 1102
-
+#: The smallest degree at which the labels have a component.
 AUTO = "auto"
-"""The smallest degree at which the labels have a component."""
 
 
 def stream(seed: int, key: int) -> np.random.Generator:
@@ -79,8 +78,7 @@ def stream(seed: int, key: int) -> np.random.Generator:
 def first_coordinates(link: HermiteExpansion, noise: float, samples: int, seed: int) -> tuple[Array, Array]:
     """Return z (n,) and y = σ(z) + τξ (n,) of a seed; a longer sample begins with a shorter one."""
     z = stream(seed, ALONG).standard_normal(samples)
-    y = link.value(z)
-    return z, y + noise * stream(seed, NOISE).standard_normal(samples) if noise > 0.0 else y
+    return z, link.value(z) + (noise * stream(seed, NOISE).standard_normal(samples) if noise > 0.0 else 0.0)
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -161,12 +159,10 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     def label(at: Array, noise_at: Array) -> Array:
         return transform((link.value(at)[:, None] + noise * noise_at).ravel())
 
-    labels, weights = label(z, xi), np.outer(by_z, by_xi).ravel()
-    points = np.repeat(z, xi.size)
-    far = np.linspace(-FAR, FAR, 401)
-    top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
-    size = float(weights @ labels**2)
+    labels, weights, points = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
+    far, size = np.linspace(-FAR, FAR, 401), float(weights @ labels**2)
     require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
+    top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
     return LabelLaw(points, labels, weights, top, NOISY_ZERO * np.sqrt(size))
 
 
@@ -185,12 +181,12 @@ def label_function(transform: object) -> Function:
         raise ValueError(msg + suggestion(transform, (LABELS, OPTIMAL)))
 
     def checked(y: Array) -> Array:
-        with np.errstate(all="ignore"):
-            try:
+        try:
+            with np.errstate(all="ignore"):
                 found = np.asarray(transform(y), dtype=np.float64)
-            except Exception as error:
-                msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
-                raise TypeError(msg) from error
+        except Exception as error:
+            msg = f"Argument `transform` must take an array of labels, but failed on one: {error}"
+            raise TypeError(msg) from error
         require(
             found.shape == y.shape,
             f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}.",
@@ -256,43 +252,36 @@ def outlier(law: LabelLaw, ratio: float) -> Outlier:
         return Outlier(0.0, edge * (inverse + mean(T / (edge - T))))
     root = _crossing(balance, law, np.concatenate([[edge - law.top], grid[grid > edge - law.top]]))
     rise = slope(root)
-    overlap = rise / (rise + mean((T * z / (root - T)) ** 2))
-    return Outlier(overlap, root * mean(T * z**2 / (root - T)))
+    return Outlier(rise / (rise + mean((T * z / (root - T)) ** 2)), root * mean(T * z**2 / (root - T)))
 
 
 def threshold_ratio(law: LabelLaw) -> float:
     """Return the least n/d at which the first eigenvector leans on the direction; infinite if it never does."""
-    z, T, mean = law.z, law.label, law.mean
+    z, T, mean, grid = law.z, law.label, law.mean, _grid(law)
 
     def excess(level: float) -> float:
         return mean(T * (z**2 - 1.0) / (level - T) - (T / (level - T)) ** 2)
 
-    grid = _grid(law)
     if not any(excess(law.top + distance) > 0.0 for distance in grid.tolist()):
         return np.inf
-    at = _crossing(excess, law, grid)
-    return 1.0 / mean(T * (z**2 - 1.0) / (at - T))
+    return 1.0 / mean(T * (z**2 - 1.0) / (_crossing(excess, law, grid) - T))
 
 
 def _grid(law: LabelLaw) -> Array:
     """Return the distances from max T, increasing, among which roots are looked for."""
-    size = np.sqrt(law.mean(law.label**2))
-    return np.asarray(size * np.geomspace(NEAREST, FARTHEST, TRIED))
+    return np.asarray(np.sqrt(law.mean(law.label**2)) * np.geomspace(NEAREST, FARTHEST, TRIED))
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
     """Return the first l = max T + distance at which a function turns positive, the first of all if it is there."""
     from scipy.optimize import brentq
 
-    before = float(distances[0])
-    if function(law.top + before) >= 0.0:
-        return law.top + before
-    for distance in distances[1:].tolist():
-        if function(law.top + distance) > 0.0:
-            root = brentq(lambda s: function(law.top + s), before, distance, xtol=1e-300, rtol=1e-14)
-            return law.top + float(root)
-        before = distance
-    return law.top + before
+    tried = distances.tolist()
+    last = next((at for at, distance in enumerate(tried) if function(law.top + distance) > 0.0), len(tried) - 1)
+    if last == 0 or function(law.top + tried[last]) <= 0.0:
+        return law.top + float(tried[last])
+    ends = (tried[last - 1], tried[last])
+    return law.top + float(brentq(lambda s: function(law.top + s), *ends, xtol=1e-300, rtol=1e-14))
 
 
 # --- estimators -------------------------------------------------------------------------------------------------------
@@ -370,9 +359,8 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
     """Return the estimator that is asked for, or say in one sentence why there is none."""
     is_auto = isinstance(degree, str) and degree == AUTO
     number = None if is_auto else as_integer(degree)
-    if not is_auto and number not in DEGREES:
-        msg = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
-        raise ValueError(msg)
+    need = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
+    require(is_auto or number in DEGREES, need)
     is_optimal = isinstance(transform, str) and transform == OPTIMAL
     require(
         not is_optimal or noise == 0.0,
@@ -381,13 +369,10 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
     given = label_function(LABELS if is_optimal else transform)
     for k in DEGREES if number is None else (number,):
         sign = 1.0
-        if is_optimal:
-            function, law = optimal_labels(link, k)
-        else:
-            function, law = given, label_law(link, given, noise)
-            if law.component(k) < 0.0:
-                sign, function = -1.0, lambda y: -given(y)
-                law = label_law(link, function, noise)
+        function, law = optimal_labels(link, k) if is_optimal else (given, label_law(link, given, noise))
+        if not is_optimal and law.component(k) < 0.0:
+            sign, function = -1.0, lambda y: -given(y)
+            law = label_law(link, function, noise)
         found = Estimator(link, noise, k, function, law if k == 2 else law.centred(), sign)
         if is_auto and found.signal == 0.0:
             continue

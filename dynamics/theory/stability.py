@@ -275,9 +275,8 @@ def _largest_rate(
         quotient = product(X, Y) / product(X, LX)
         if abs(quotient - before) <= TOLERANCE * quotient:
             break
-        X = [part.divided(each) for part, each in zip(parts, Y, strict=True)]
-        size = math.sqrt(product(X, X))
-        X = [each / size for each in X]
+        size = math.sqrt(product(Y, Y))
+        X = [part.divided(each / size) for part, each in zip(parts, Y, strict=True)]
     return 1.0 / quotient
 
 
@@ -376,11 +375,8 @@ def degree_of(link: HermiteExpansion) -> float | None:
     """
     once, twice = link.value(COMPARED), link.value(2.0 * COMPARED)
     place = int(np.argmax(np.abs(once)))
-    if once[place] == 0.0 or twice[place] / once[place] < 1.0:
-        return None
-    degree = round(math.log2(twice[place] / once[place]), 9)
-    is_power = np.allclose(twice, 2.0**degree * once, rtol=1e-12, atol=1e-14) and degree >= 1.0
-    return degree if is_power else None
+    degree = round(math.log2(max(twice[place] / once[place], 1.0)), 9) if once[place] else 0.0
+    return degree if degree >= 1.0 and np.allclose(twice, 2.0**degree * once, rtol=1e-12, atol=1e-14) else None
 
 
 def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
@@ -390,16 +386,15 @@ def _separate(problem: Problem, fitted: Fitted) -> tuple[Units, float]:
     """
     link, lengths = problem.activation, np.linalg.norm(fitted.weights, axis=1)
     length, squares = 1.0, fitted.shares
-    functions: list[Callable[[Array], Array]] = [link.derivative]
+    functions: list[Callable[[Array], Array]] = [lambda z: link.derivative(length * z)]
     if problem.kind == HOMOGENEOUS:
         squares, functions = lengths**2, [link.derivative, lambda z: 2.0 * link.value(z)]
     elif problem.kind == COMMITTEE:
-        degree = degree_of(link)
-        if np.ptp(lengths) == 0.0 or degree is None:
+        functions.append(lambda z: z * link.derivative(length * z))
+        if np.ptp(lengths) == 0.0 or (degree := degree_of(link)) is None:
             length = float(lengths[0])
         else:  # σ'(ρ z) = ρ^(q − 1) σ'(z)
             squares = lengths ** (2.0 * (degree - 1.0))
-        functions = [lambda z: link.derivative(length * z), lambda z: z * link.derivative(length * z)]
     unit = Units.of(functions, [True, False][: len(functions)])
     return unit.scaled(*_classes(squares, np.ones(squares.size), MOST_CLASSES)), problem.dimension - 1.0
 

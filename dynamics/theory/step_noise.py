@@ -105,8 +105,7 @@ def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]
 
 def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
     """Return trapezoid points, exponentially accurate for Gaussian averages of smooth functions."""
-    reach = 60.0 if activation.is_polynomial and activation.order > 60 else 40.0
-    step = 1.0 / 256.0
+    reach, step = 60.0 if activation.is_polynomial and activation.order > 60 else 40.0, 1.0 / 256.0
     return np.arange(-reach, reach + step, step), step
 
 
@@ -246,9 +245,8 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
         part = emerging[begin : begin + _CHUNK]
         parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
     drift, stepped, fluctuation, scatter, growth = parts
-    bias, time = drift + fluctuation, start.copy()
-    waits = np.isfinite(start) & (start > 0.0)
-    time[waits] = start[waits] * (1.0 + bias[waits])
+    bias = drift + fluctuation
+    time = start * np.where(np.isfinite(start) & (start > 0.0), 1.0 + bias, 1.0)
     return EscapeBias(bias, drift, stepped, scatter, time, growth)
 
 
@@ -292,7 +290,7 @@ def pair_delays(
     # dt = dC / b, and dC = C (1 − C²) dξ / 2.
     dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
     time = np.sum(dt, axis=1)
-    time = np.where(time > 0.0, time, 1.0)
+    time[~(time > 0.0)] = 1.0
 
     def slowed(push: Array) -> Array:
         h = learning_rate * push / flow
@@ -447,18 +445,17 @@ class LearningPair:
         def learned(_t: float, state: Array, *_step: object) -> float:
             return float(state[1]) + math.log(self._signal(float(state[0]))[0]) - goal
 
-        stops: Any = learned
-        stops.terminal = True
+        learned.terminal = True  # type: ignore[attr-defined]
         start = np.array([*self.start, 0.0, 0.0, 0.0])
         size = _TOLERANCE * np.array([abs(start[0]), 1.0, 1.0, 1.0, 1.0])
         step, span = (learning_rate, of_products), (0.0, _LONGEST * time)
-        found: Any = solve_ivp(self.rates, span, start, args=step, rtol=_TOLERANCE, atol=size, events=stops)
+        found: Any = solve_ivp(self.rates, span, start, args=step, rtol=_TOLERANCE, atol=size, events=learned)
         if found.t_events[0].size == 0:
             return math.inf, math.nan
         passed, end = float(found.t_events[0][0]), found.y_events[0][0]
         signal, slope, _ = self._signal(end[0])
-        gradient = np.array([slope / signal, 1.0])
-        spread = gradient @ np.array([[end[2], end[3]], [end[3], end[4]]]) @ gradient
+        gradient, covariance = np.array([slope / signal, 1.0]), end[[[2, 3], [3, 4]]]
+        spread = gradient @ covariance @ gradient
         speed = float(gradient @ self.rates(passed, end, *step)[:2])
         return passed, math.sqrt(learning_rate * spread) / speed
 
@@ -468,12 +465,16 @@ class LearningPair:
         # A step of the integrator may pass |C| = 1 by rounding.
         C, n, a = min(max(C, -1.0), 1.0), math.exp(log_norm), self.coefficient
         far, (signal, slope, turn), (whole, _, _) = 1.0 - C**2, self._signal(C), self._signal(1.0)
-        stretch, cross, size, length = self._means(C, n, time)
+        across, others = math.sqrt(far), self.stairs[1][np.searchsorted(self.stairs[0], time, side="right")]
+        residual = n * self.output - a * self.link.value(C * self.z + across * self.y)
+        # E[e² σ'² (x_p − C z)²], E[e² σ σ' (x_p − C z)], E[e² σ²] and E[e² σ'² |x_⊥|²].
+        stretch, cross, size, tilt = self.products @ (residual**2 + others + self.label_noise**2)
+        length = stretch + (self.dimension - 2) * tilt + self.surplus * others
+        stretch, cross = far * stretch, across * cross
         pull, growth = a * slope * far, 4.0 * (a * signal - n * whole)
+        motion = (-0.5 * C * length - 2.0 * cross, length - 4.0 * size)
         if of_products:
             motion = (-0.5 * C * (length + 4.0 * size), length + 4.0 * size)
-        else:
-            motion = (-0.5 * C * length - 2.0 * cross, length - 4.0 * size)
         own, onto, back = a * (turn * far - 2.0 * C * slope), 4.0 * a * slope, -4.0 * n * whole
         return np.array(
             [
@@ -488,16 +489,6 @@ class LearningPair:
     def _signal(self, C: float) -> Array:
         """Return g, g' and g'' at an overlap."""
         return np.asarray(polynomial.polyval(C, self.kernel))
-
-    def _means(self, C: float, n: float, time: float) -> tuple[float, float, float, float]:
-        """Return E[e² σ'² (x_p − C z)²], E[e² σ σ' (x_p − C z)], E[e² σ²] and E[e² σ'² |x_⊥|²]."""
-        across = math.sqrt(1.0 - C**2)
-        when, loss = self.stairs
-        others = loss[np.searchsorted(when, time, side="right")]
-        residual = n * self.output - self.coefficient * self.link.value(C * self.z + across * self.y)
-        stretch, cross, size, slope = self.products @ (residual**2 + others + self.label_noise**2)
-        length = stretch + (self.dimension - 2) * slope + self.surplus * others
-        return across**2 * stretch, across * cross, size, length
 
 
 # --- rivals -----------------------------------------------------------------------------------------------------------
@@ -524,19 +515,16 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
 
     overlap, speed, power = problem.start().teacher_overlap, direction_speeds(problem), problem.information_exponent - 2
     overlap = overlap if power % 2 else np.abs(overlap)
-    P, a = problem.num_directions, problem.teacher.coefficients * speed
+    P, a, free = problem.num_directions, problem.teacher.coefficients * speed, np.ones(problem.width, dtype=bool)
     found = Rivals(np.zeros(P, dtype=bool), np.zeros(P), np.zeros(P, dtype=bool))
     with np.errstate(divide="ignore"):
         logs, closed = np.log(times_of_pairs(problem)), np.full(P, np.inf)
     neurons, learned = pairs.matched_neuron, pairs.predicted_learned_time
-    free = np.ones(problem.width, dtype=bool)
     matched = np.flatnonzero((neurons >= 0) & np.isfinite(scatter))
     rates = a[matched] * np.abs(overlap[neurons[matched], matched]) ** power
     for p in matched[np.argsort(-rates, kind="stable")].tolist():
-        i, s = int(neurons[p]), max(float(scatter[p]), 1e-12)
-        own = max(float(overlap[i, p]), 1e-300)
-        others = free.copy()
-        others[i] = False
+        i, s, own = int(neurons[p]), max(float(scatter[p]), 1e-12), max(float(overlap[neurons[p], p]), 1e-300)
+        others = free & (np.arange(free.size) != i)
         behind = power * (1.0 - overlap[others, p] / own) / s
         even = (a[p] / a) ** (1.0 / power)
         ahead = power * (even - overlap[i] / own) / (s * np.sqrt(0.5 * (speed / speed[p]) ** 2 + 0.5 * even**2))
@@ -544,8 +532,7 @@ def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array
         found.elsewhere[p] = np.delete(draws, p).any()
         x = behind[np.isfinite(behind)] / np.sqrt(2.0)
         # E max(0, N(−behind, 2)) of each of them.
-        excess = np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x))
-        found.earlier[p] = s * np.sum(excess)
+        found.earlier[p] = s * np.sum(np.sqrt(2.0) * (np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi) - x * ndtr(-x)))
         found.settled[p] = not found.elsewhere[p] and (behind >= FAR_APART).all()
         if found.settled[p]:
             free[i] = False
@@ -579,8 +566,7 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     a = np.broadcast_to(problem.teacher.coefficients, (m, P))
     waits = np.isfinite(times) & (times > 0.0)
     noisy, late = np.full((m, P), np.inf), np.zeros((m, P))
-    noise_of_steps = SearchNoise(problem)
-    drift, _, fluctuation, scatter, _ = pair_delays(problem, noise_of_steps, noise_rate, a[waits], overlap[waits])
+    drift, _, fluctuation, scatter, _ = pair_delays(problem, SearchNoise(problem), noise_rate, a[waits], overlap[waits])
     speed = a[waits] * np.abs(link.kernel_derivative(overlap[waits])) * (1.0 - overlap[waits] ** 2)
     noisy[waits], late[waits] = scatter * speed * times[waits], drift + fluctuation
     least = EARLY_NOISE * noisy.min(axis=1, keepdims=True)
@@ -588,9 +574,8 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     moved = np.clip(overlap + np.where(np.isfinite(least), least, 0.0) * noise, -1.0, 1.0)
     drawn = times_of_pairs(problem, moved) * (1.0 + np.clip(late, 0.0, LARGEST_DELAY))
     pull = np.where(np.isfinite(drawn), a * np.abs(moved) ** (problem.information_exponent - 2), 0.0)
-    learned, known = pairs.predicted_learned_time, np.isfinite(pairs.predicted_learned_time)
-    lag = np.full(P, np.inf)
-    lag[known] = learned[known] - pairs.predicted_emergence_time[known]
+    known = np.isfinite(pairs.predicted_learned_time)
+    lag = np.where(known, pairs.predicted_learned_time, np.inf) - np.where(known, pairs.predicted_emergence_time, 0.0)
     first, each = np.full((DRAWS, P), np.inf), np.arange(DRAWS)
     for _ in range(m):
         pull[drawn > (first + lag)[:, None, :]] = 0.0

@@ -171,22 +171,18 @@ def _items_compared(prediction: xr.Dataset, simulation: xr.Dataset, rate: float)
 
 
 def distances(simulation: xr.Dataset, times: Array, level: float) -> Distances:
-    """Return the distances of all components from predicted times; NaN where one half has fewer than two times."""
+    """Return the distances of all components from predicted times; NaN where a run has no time."""
     sizes = simulation["run_batch_size"].values
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(simulation["learned_time"].values / times)
+    logs[~np.isfinite(logs)] = np.nan
     # 4/3 of the mean over the runs of large batches less 1/3 of that over the others has no term in 1/B.
     halves = [(weight, logs[sizes == size]) for weight, size in ((-1 / 3, sizes.min()), (4 / 3, sizes.max()))]
-    found = np.full((4, times.size), np.nan)
-    for at in range(times.size):
-        parts = [(weight, half[:, at]) for weight, half in halves]
-        if not all(np.isfinite(half).all() and half.size > 1 for _, half in parts):
-            continue
-        mean = sum(weight * float(half.mean()) for weight, half in parts)
-        squares = [(weight**2 * float(half.var(ddof=1)) / half.size, half.size) for weight, half in parts]
-        variance = max(sum(square for square, _ in squares), 1e-30)
-        freedom = variance**2 / max(sum(square**2 / (size - 1) for square, size in squares), 1e-60)
-        error, beyond = float(np.sqrt(variance)), max(abs(mean) - TOLERATED, 0.0)
-        p_value = float(2.0 * stats.t.sf(beyond / error, freedom)) if beyond > 0 else 1.0
-        found[:, at] = mean, error, p_value, TOLERATED + reach_in_errors(freedom, level) * error
-    return Distances(*found)
+    mean = np.sum([weight * half.mean(axis=0) for weight, half in halves], axis=0)
+    squares = np.array([weight**2 * half.var(axis=0, ddof=1) / len(half) for weight, half in halves])
+    variance = np.maximum(squares.sum(axis=0), 1e-30)
+    spread = np.sum([square**2 / (len(half) - 1) for square, (_, half) in zip(squares, halves, strict=True)], axis=0)
+    freedom, error = variance**2 / np.maximum(spread, 1e-60), np.sqrt(variance)
+    p_value = 2.0 * stats.t.sf(np.maximum(np.abs(mean) - TOLERATED, 0.0) / error, freedom)
+    reach = np.array([reach_in_errors(each, level) for each in freedom.tolist()])
+    return Distances(mean, error, p_value, TOLERATED + reach * error)
