@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 import time as clock
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -244,20 +243,17 @@ def function_gap(vectors: Array, moments: Array, system: MeanFieldSystem, others
 
 def width_exponents(scaled: Array, widths: Integers) -> tuple[Array, Array]:
     """Return the exponent in m of the mean over seeds of scaled/m, (width, seed, time) -> (time,), and its error."""
-    x = np.log(widths)
-    x = (x - x.mean()) / np.sum((x - x.mean()) ** 2)
+    centre, count = np.log(widths) - np.log(widths).mean(), scaled.shape[1]
 
     def slopes(chosen: NDArray[np.intp]) -> Array:
         mean = scaled[:, chosen].mean(axis=1)
-        positive = (mean > 0.0).all(axis=0)
-        exponent: Array = np.where(positive, x @ np.log(np.where(positive, mean, 1.0)) - 1.0, np.nan)
-        return exponent
+        logs = np.log(np.where((mean > 0.0).all(axis=0), mean, np.nan))
+        return np.asarray(centre @ logs / (centre @ centre) - 1.0)
 
-    count = scaled.shape[1]
-    rng = np.random.default_rng(RESAMPLING_SEED)
-    resampled = np.array([slopes(chosen) for chosen in rng.integers(count, size=(RESAMPLINGS, count))])
+    draws = np.random.default_rng(RESAMPLING_SEED).integers(count, size=(RESAMPLINGS, count))
     # The variance of a resampled mean is that of the mean times (S − 1)/S.
-    return slopes(np.arange(count)), resampled.std(axis=0) * np.sqrt(count / (count - 1))
+    error = np.std([slopes(chosen) for chosen in draws], axis=0) * np.sqrt(count / (count - 1))
+    return slopes(np.arange(count)), error
 
 
 def default_chaos_schedule(problem: Problem) -> SaveAt:
@@ -287,17 +283,17 @@ class ChaosStudy:
     def run(self) -> xr.Dataset:
         """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
         began = clock.perf_counter()
-        run = partial(
-            propagation_of_chaos,
-            self.problem,
-            widths=self.widths,
-            seeds=self.seeds,
-            save_at=self.save_at,
-            rtol=RTOL,
-            atol=ATOL,
-            progress=not bar_settings(self.progress)["disable"],
+        dataset = also_interrupted(
+            lambda: propagation_of_chaos(
+                self.problem,
+                widths=self.widths,
+                seeds=self.seeds,
+                save_at=self.save_at,
+                rtol=RTOL,
+                atol=ATOL,
+                progress=not bar_settings(self.progress)["disable"],
+            )
         )
-        dataset = also_interrupted(run)
         dataset.attrs["wall_seconds"] = clock.perf_counter() - began
         return dataset
 

@@ -75,11 +75,10 @@ class QuadraticLaws(PreparedStudy):
             raise KeyboardInterrupt
         found, at, runs = answers.datasets, len(curves), self.settings["starts"]
         laws = [
-            self._loss_against_time(d, found[number * runs : (number + 1) * runs])
-            for number, d in enumerate(self.dimensions)
+            *(self._loss_against_time(d, found[i * runs : (i + 1) * runs]) for i, d in enumerate(self.dimensions)),
+            self._loss_against_samples(found[at : at + runs]),
+            self._loss_against_width(found[at + runs :]),
         ]
-        laws.append(self._loss_against_samples(found[at : at + runs]))
-        laws.append(self._loss_against_width(found[at + runs :]))
         return self.dataset(
             law_values(laws, self.problem),
             law_coordinates(laws),

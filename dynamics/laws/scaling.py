@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time as clock
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from dynamics.commands.studies import duration, study_function
 from dynamics.laws.scaling_laws import (
     SOURCES,
+    ScalingLaw,
     frontier_laws,
     law_coordinates,
     law_values,
@@ -49,11 +51,10 @@ from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import xarray as xr
 
-    from dynamics.laws.scaling_laws import ScalingLaw
     from dynamics.laws.study import Family
     from dynamics.problem.schedule import SaveAt
 
@@ -120,15 +121,24 @@ class ScalingStudy(PreparedStudy):
 
     def run(self) -> xr.Dataset:
         """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
-        laws: list[ScalingLaw] = []
-        seconds, reason, coupled = 0.0, "reached_end", self.settings["coupled"]
-        for family, read in zip(self._families(), (_of_starts, _of_widths, _of_dimensions), strict=True):
+        rate, laws, seconds, reason = self.settings["learning_rate"], list[ScalingLaw](), 0.0, "reached_end"
+        readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
+            lambda found: [
+                loss_against_time(found),
+                loss_against_samples(found, rate),
+                loss_against_tuned_samples(found, TUNED_RATE),
+                times_against_direction(found),
+            ],
+            lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
+            lambda found: [times_against_dimension(found)],
+        ]
+        for family, read in zip(self._families(), readings, strict=True):
+            coupled = self.settings["coupled"]
             answers = solve_family(family, coupled=coupled, progress=self.progress, workers=self.workers)
-            seconds += sum(answers.seconds)
-            if answers.stop_reason == "interrupted":
-                reason = "interrupted"
+            seconds, reason = seconds + sum(answers.seconds), answers.stop_reason
+            if reason == "interrupted":
                 break
-            laws += read(answers.datasets, self.settings["learning_rate"])
+            laws += read(answers.datasets)
         if not laws:
             raise KeyboardInterrupt
         values, coords = law_values(laws, self.problem), law_coordinates(laws)
@@ -236,23 +246,6 @@ def scaling_study(
     return ScalingStudy(settings, problem, progress, few, sizes, seeds, processes)
 
 
-def _of_starts(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
-    return [
-        loss_against_time(found),
-        loss_against_samples(found, rate),
-        loss_against_tuned_samples(found, TUNED_RATE),
-        times_against_direction(found),
-    ]
-
-
-def _of_widths(found: list[xr.Dataset], rate: float) -> list[ScalingLaw]:
-    return [loss_against_width(found), *frontier_laws(found, rate)]
-
-
-def _of_dimensions(found: list[xr.Dataset], _: float) -> list[ScalingLaw]:
-    return [times_against_dimension(found)]
-
-
 # --- compute frontier -------------------------------------------------------------------------------------------------
 
 
@@ -297,10 +290,9 @@ class Frontier(PreparedStudy):
         if len(flows.datasets) >= FEWEST_WIDTHS:
             laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
         # Loss curves are those of the first start.
-        loss = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan)
-        for at, one in enumerate(pairs.datasets[:: len(self.seeds)]):
-            loss[1, at], loss[2, at] = one["loss"], one["predicted_loss"]
-        spent = np.full(len(self.widths), np.nan)
+        loss, spent = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan), np.full(len(self.widths), np.nan)
+        of_first = pairs.datasets[:: len(self.seeds)]
+        loss[1], loss[2] = ([one[name] for one in of_first] for name in ("loss", "predicted_loss"))
         for at, one in enumerate(flows.datasets):
             loss[0, at], spent[at] = one["loss"], flows.seconds[at]
         own = {"width": np.array(self.widths), "time": save_at.times, "curve_of": np.array(ROUTES)}
@@ -464,9 +456,8 @@ def finite_size(
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
     problems = {}
-    for count in counts:
-        for beta in decays:
-            teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
-            problems[beta, count] = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d, seed=seeds[0])
+    for count, beta in product(counts, decays):
+        teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
+        problems[beta, count] = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d, seed=seeds[0])
     settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
     return FiniteSize(settings, next(iter(problems.values())), progress, problems, seeds)

@@ -385,22 +385,20 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
     (law, point) and `ordinate` (law, curve, run, point). The ideal sum takes β and P of the problem.
     """
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
-    exponent, error, prefactor = np.full((3, len(laws), len(SOURCES)), np.nan)
-    x = np.full((len(laws), points), np.nan)
+    #: Exponents, errors and prefactors.
+    fits, x = np.full((3, len(laws), len(SOURCES)), np.nan), np.full((len(laws), points), np.nan)
     y = np.full((len(laws), len(CURVES), runs, points), np.nan)
     for at, law in enumerate(laws):
         x[at, : law.x.size] = law.x
         for curve, (values, fit) in enumerate(((law.measured, law.fit), (law.predicted, law.finite_size))):
             y[at, curve, : len(values), : law.x.size] = values
-            exponent[at, curve], error[at, curve] = fit.exponent, fit.standard_error
-            prefactor[at, curve] = fit.prefactor
-        exponent[at, 2], error[at, 2] = _ideal(law, problem)
-        exponent[at, 3] = law.asymptotic
+            fits[:, at, curve] = fit.exponent, fit.standard_error, fit.prefactor
+        fits[:2, at, 2], fits[0, at, 3] = _ideal(law, problem), law.asymptotic
     low, high = np.array([law.fit.window for law in laws]).T
     return {
-        "exponent": (("law",), exponent),
-        "exponent_error": (("law",), error),
-        "prefactor": (("law",), prefactor),
+        **{
+            name: (("law",), each) for name, each in zip(("exponent", "exponent_error", "prefactor"), fits, strict=True)
+        },
         "window_low": ((), low),
         "window_high": ((), high),
         "abscissa": (("law",), x),

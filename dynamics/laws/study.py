@@ -27,7 +27,7 @@ from dynamics.solve.decoupled import predict_emergence, solve_decoupled
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.points import STUDIES
 from dynamics.sweeps.workers import WorkerPool
-from dynamics.theory.prediction import check_decouples, predict
+from dynamics.theory.prediction import predict
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import shown
@@ -209,7 +209,7 @@ def checked_problem(
     """Return the problem of the largest width, with `fewest` directions or more that decouple, and d ≥ P + `room`."""
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     count = checked_integer(directions, "directions", minimum=fewest)
-    problem = Problem(
+    return Problem(
         activation=f"he{k}",
         teacher=Teacher.power_law(count, checked_number(beta, "beta", positive=False)),
         width=widest,
@@ -217,8 +217,6 @@ def checked_problem(
         seed=checked_integer(seed, "seed", minimum=0),
         inputs=inputs,
     )
-    check_decouples(problem)
-    return problem
 
 
 def check_coupled(coupled: bool, **others: object) -> None:

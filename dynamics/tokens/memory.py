@@ -38,6 +38,7 @@ from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
+from dynamics.problem.checks import checked_integer
 from dynamics.runs.dataset import make_dataset
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
 from hermite.arrays import Integers, Vector
@@ -227,11 +228,8 @@ def sampled_times(problem: AssociativeMemory, batch_size: int) -> Array:
     An item moves only in the steps that see it, so that 1/π_m is its critical batch. ValueError is raised for bad
     arguments.
     """
-    from dynamics.problem.checks import checked_integer
-
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    seen = -np.expm1(size * np.log1p(-problem.group_frequencies))
-    return np.asarray(np.log(problem.count - 1.0) / seen)
+    return np.asarray(-np.log(problem.count - 1.0) / np.expm1(size * np.log1p(-problem.group_frequencies)))
 
 
 #: Nodes over s and z; bisections of α; ranks that stand for themselves, and bins of the others per factor e.
@@ -298,9 +296,8 @@ def spectral_recovery(p: Array, counts: Array, dimension: int, smoothing: float)
     q = smoothing * A / (1.0 + p**2 * A**2)
     own = np.sqrt((1.0 - smoothing * A) / d + 2.5 * signal**2 / d)
     noise = np.sqrt((1.0 - q[None, :] + smoothing * A - q[:, None]) / d)
-    z, weights = _normal_nodes()
     found = np.zeros(p.size)
-    for node, weight in zip(z, weights, strict=True):
+    for node, weight in zip(*_normal_nodes(), strict=True):
         logs = special.log_ndtr((signal + own * node)[:, None] / noise)
         found += weight * np.exp(logs @ counts - np.diag(logs))
     return found
