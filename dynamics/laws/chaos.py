@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import sys
 import time as clock
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
 from dynamics.commands.studies import duration
-from dynamics.equations.mean_field import checked_particles
-from dynamics.problem import check_problem
+from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
+from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
@@ -32,17 +35,7 @@ from dynamics.runs.trackers import bar_settings
 from dynamics.solve.mean_field import default_mean_field_schedule, solve_mean_field
 from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
-from hermite.arrays import as_integer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.equations.mean_field import MeanFieldSystem
-    from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers, as_integer
 
 #: Saved times by default, over the span of the default schedule of the mean field.
 DEFAULT_TIMES = 40

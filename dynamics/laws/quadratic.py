@@ -8,29 +8,22 @@ frames, whose step is the one that needs fewest to align a direction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from dynamics.commands.studies import study_function
-from dynamics.laws.scaling_laws import fitted_law, law_coordinates, law_values
+from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, law_coordinates, law_values
 from dynamics.laws.study import PreparedStudy, answer_all, checked_starts
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
 from dynamics.solve.quadratic import solve_quadratic
-from dynamics.theory.quadratic import FIRST_RANK, power_window, quadratic_exponents
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import xarray as xr
-
-    from dynamics.laws.scaling_laws import ScalingLaw
-    from dynamics.theory.quadratic import QuadraticExponents
-    from hermite.arrays import Array, Integers
+from dynamics.theory.quadratic import FIRST_RANK, QuadraticExponents, power_window, quadratic_exponents
+from hermite.arrays import Array, Integers
 
 #: Least width whose window of the law in time is wide enough, from direction 3 to 5.
 LEAST_WIDTH = 15

@@ -8,11 +8,13 @@ exact coupled flow.
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from dynamics.commands.studies import duration, study_function
 from dynamics.laws.scaling_laws import (
@@ -30,6 +32,7 @@ from dynamics.laws.scaling_laws import (
     times_against_direction,
 )
 from dynamics.laws.study import (
+    Family,
     PreparedStudy,
     check_coupled,
     checked_problem,
@@ -46,17 +49,10 @@ from dynamics.problem.checks import (
     checked_number,
     require,
 )
+from dynamics.problem.schedule import SaveAt
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import xarray as xr
-
-    from dynamics.laws.study import Family
-    from dynamics.problem.schedule import SaveAt
 
 #: Neurons per direction, where the width is not varied.
 WIDTH_FACTOR = 3

@@ -13,29 +13,25 @@ above P^0.75.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number, require
-from dynamics.runs.dataset import stored_exponents
+from dynamics.runs.dataset import Values, stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
 from dynamics.theory.learning_rates import target_losses, tuned_rates
+from hermite.arrays import Array
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+#: Datasets, and for some a rate -> a law.
+Reading = Callable[..., "ScalingLaw"]
 
-    import xarray as xr
-
-    from dynamics.runs.dataset import Values
-    from hermite.arrays import Array
-
-    #: Datasets, and for some a rate -> a law.
-    Reading = Callable[..., "ScalingLaw"]
 
 #: Power of the number of directions at which windows in direction and width begin.
 FIRST_POWER = 0.25

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import time as clock
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from dynamics.cores import one_core
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_integer, checked_number, require
 from dynamics.problem.schedule import SaveAt
-from dynamics.runs.dataset import study_dataset
+from dynamics.runs.dataset import Values, study_dataset
 from dynamics.runs.result import uninterrupted
 from dynamics.runs.trackers import bar_settings, open_bar
 from dynamics.solve.decoupled import predict_emergence, solve_decoupled
@@ -30,19 +32,12 @@ from dynamics.sweeps.workers import WorkerPool
 from dynamics.theory.prediction import predict
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+Task = Callable[[], xr.Dataset]
+#: Problems that differ in size or start, each with its saved times; None: its answer chooses them.
+Family = Sequence[tuple[Problem, SaveAt | None]]
 
-    import xarray as xr
-
-    from dynamics.runs.dataset import Values
-
-    Task = Callable[[], xr.Dataset]
-    #: Problems that differ in size or start, each with its saved times; None: its answer chooses them.
-    Family = Sequence[tuple[Problem, SaveAt | None]]
 
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
 COUPLED_FLOW: dict[str, Any] = {
@@ -173,11 +168,11 @@ def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Data
                     stop_if_heard()
                 yield future.result()
     except BrokenExecutor:
-        msg = (
+        refuse(
             "Worker processes must outlive the study, but one died; a script must call it below "
-            "`if __name__ == '__main__':`, or with workers=1."
+            "`if __name__ == '__main__':`, or with workers=1.",
+            RuntimeError,
         )
-        raise RuntimeError(msg) from None
 
 
 def _timed(task: Task, cores: Callable[[], AbstractContextManager[object]] = nullcontext) -> tuple[xr.Dataset, float]:

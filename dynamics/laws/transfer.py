@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import time as clock
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from dynamics.commands.studies import duration, study_function
 from dynamics.laws.study import PreparedStudy, answer_all, checked_problem, checked_starts
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
+from dynamics.runs.dataset import Values
 from dynamics.solve.overlaps import solve_overlaps
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.learning_rates import descent_limit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import xarray as xr
-
-    from dynamics.runs.dataset import Values
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 #: Step sizes in units of the edge of stability: from far below by factors of two, then ever closer, and two beyond.
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)

@@ -11,19 +11,15 @@ of a difference to the asymptotic exponents is the finite number P of directions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.problem import Problem
 from dynamics.problem.checks import checked_integer, checked_number, require
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 #: Law -> from the power β of the times in the number r of learned directions, that of its x.
 IDEAL_LAWS: dict[str, Callable[[float], float]] = {

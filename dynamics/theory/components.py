@@ -17,22 +17,19 @@ stays.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
+from dynamics.problem import Problem
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.problem.student import Student
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dynamics.problem import Problem
-    from dynamics.problem.teacher import Component
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-    from hermite.quadrature import QuadratureResult
+from dynamics.problem.teacher import Component
+from hermite import HermiteExpansion
+from hermite.arrays import Array
+from hermite.quadrature import QuadratureResult
 
 #: A network is followed for so many times the sum of those that a neuron alone needs for the parts of its teacher.
 NETWORK_FACTOR = 20.0

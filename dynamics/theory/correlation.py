@@ -11,19 +11,16 @@ mean to C' = D − ½ η C E|u|², by which times are integrals as well.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial import polynomial
 
 from dynamics.equations.correlation import StepMeans, signal_slope, step_means
 from dynamics.equations.losses import squared_error
+from dynamics.problem import Problem
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
-
-if TYPE_CHECKING:
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 #: Size of the overlap at which a direction has emerged.
 EMERGED = np.sqrt(EMERGENCE_LEVEL)

@@ -20,19 +20,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem
 from dynamics.theory.learning_rates import descent_limit
+from hermite.arrays import Array
 from hermite.text.command_line import stop_if_heard
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
 
 #: Numbers of drawn runs, the first that is affordable, and the seed of the draws.
 DRAWS, DRAWN_SEED = (128, 39), 0

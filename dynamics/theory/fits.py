@@ -13,23 +13,21 @@ the drift exceeds half that of the gap: δη² falls faster than δℓ.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import checked_real, require
-from hermite.arrays import real_column
-from hermite.text.messages import shown
+from hermite.arrays import Array, real_column
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import xarray as xr
-    from numpy.typing import ArrayLike
 
-    from hermite.arrays import Array
 
 FEWEST_POINTS = 6
 FEWEST_DIRECTIONS = 4
@@ -108,8 +106,7 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
     require(not (np.diff(px) <= 0.0).any(), "Argument `x` must increase, but does not.")
     given: object = (-np.inf, np.inf) if window is None else window
     if not isinstance(given, (tuple, list)) or len(given) != 2:
-        msg = f"Argument `window` must be a pair (low, high), but is {shown(window)}."
-        raise TypeError(msg)
+        refuse(f"Argument `window` must be a pair (low, high), but is {shown(window)}.", TypeError)
     low, high = (checked_real(end, "window") for end in given)
     inside = (px >= low) & (px <= high)
     px, py, count = px[inside], py[inside], int(np.count_nonzero(inside))

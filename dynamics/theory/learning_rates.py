@@ -24,12 +24,14 @@ Where all axes are like those without a direction it is the condition of Feuer &
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from dynamics.problem import (
     LEARNED_SHARE,
+    Axes,
+    Problem,
     check_problem,
     checked_integer,
     checked_number,
@@ -44,12 +46,9 @@ from dynamics.theory.pairs import direction_speeds, first_learned
 from dynamics.theory.quadratic import check_quadratic, rate_limits
 from dynamics.theory.stability import fitted_limit, fitted_neurons, narrow_limit, network_limit
 from dynamics.theory.step_noise import means_of
-from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from dynamics.problem import Axes, Problem
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array, Integers
+from hermite import HermiteExpansion
+from hermite.arrays import Array, Integers
+from hermite.text.messages import refuse, shown
 
 #: Number of squares up to which the matrix is formed.
 MOST_DENSE = 400
@@ -81,11 +80,10 @@ def resolved_rate(
         return checked_number(learning_rate, "learning_rate", positive=True)
     share = share_of_limit(learning_rate)
     if share is None:
-        msg = (
+        refuse(
             "Argument `learning_rate` must be a positive number, or a share of the limit of stability such as '0.1x', "
             f"but is {shown(learning_rate)}."
         )
-        raise ValueError(msg)
     return share * (descent_limit(problem) if descends else stable_rate(problem, batch_size))
 
 

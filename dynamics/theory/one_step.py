@@ -6,22 +6,16 @@ The formulas are in `dynamics.equations.finite_step`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dynamics.cores import blas_threads_for
 from dynamics.equations.finite_step import exact_moments
-from dynamics.problem import check_problem
+from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import checked_integer, require
 from dynamics.problem.start import check_rows
-from hermite.arrays import real_array
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from dynamics.problem import Problem
-    from hermite.arrays import Array
+from hermite.arrays import Array, real_array
 
 SYMMETRY_TOLERANCE = 1e-10
 

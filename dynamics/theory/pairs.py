@@ -23,25 +23,19 @@ with N_c = Σ ŵ_l(0)² over the other axes of class c: two numbers, Φ and ŵ_p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from dynamics.equations.transit import logit_of_square, transit_table
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.equations.transit import TransitTable, logit_of_square, transit_table
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem
 from dynamics.problem.checks import require
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from dynamics.equations.transit import TransitTable
-    from dynamics.problem import Axes, Problem
-    from dynamics.problem.start import OverlapStart
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array, Integers
+from dynamics.problem.start import OverlapStart
+from hermite import HermiteExpansion
+from hermite.arrays import Array, Integers
 
 #: Entries of the m×P overlap matrix above which matched overlaps are drawn from their distribution.
 LARGEST_MATRIX = 1 << 24

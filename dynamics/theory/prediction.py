@@ -14,14 +14,17 @@ Wᵀ) W of phase retrieval. It is the flow itself until overlaps are so large th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dynamics.cores import blas_threads_for
+from dynamics.integrators import Stepper
 from dynamics.integrators.stepper import Status
-from dynamics.problem import check_problem, is_correlation, is_homogeneous
+from dynamics.problem import Axes, Problem, check_problem, is_correlation, is_homogeneous
 from dynamics.problem.checks import check_choice, require
 from dynamics.problem.emergence import IDENTIFYING
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
@@ -36,16 +39,7 @@ from dynamics.theory.pairs import (
     side_notes,
     whitened_pair,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from dynamics.integrators import Stepper
-    from dynamics.problem import Axes, Problem
-    from hermite.arrays import Array, Integers
-
+from hermite.arrays import Array, Integers
 
 NOTE_DRAWN = (
     "matched overlaps are drawn from the law of a random start, direction by direction in order of decreasing "

@@ -6,20 +6,16 @@ From the alignment A_j(0) of the start, about m/d, alone. Directions j beyond th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, check_problem, checked_number, is_frame
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, Teacher, check_problem, checked_number, is_frame
 from dynamics.problem.checks import require
 from dynamics.problem.student import FRAME, HOMOGENEOUS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Problem, Teacher
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 #: Quantiles for means over the noise of a start.
 _SHARES = (np.arange(256) + 0.5) / 256

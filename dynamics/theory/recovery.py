@@ -29,26 +29,21 @@ intervals that σ sends into narrow bins of labels; ζ_k is the ratio of two exa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dynamics.problem.checks import require
-from hermite import polynomials
-from hermite.arrays import as_integer
+from hermite import HermiteExpansion, polynomials
+from hermite.arrays import Array, as_integer
 from hermite.expansion import zero_tolerance
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Literal, TypeAlias
+Transform: TypeAlias = Literal["labels", "optimal"] | Callable[[Array], Array]
+Function: TypeAlias = Callable[[Array], Array]
 
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
-
-    Transform: TypeAlias = Literal["labels", "optimal"] | Callable[[Array], Array]
-    Function: TypeAlias = Callable[[Array], Array]
 
 #: Names of transformations.
 LABELS, OPTIMAL = "labels", "optimal"
@@ -141,8 +136,7 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
     try:
         result = integrate(label, max(DEGREES))
     except ValueError as error:
-        msg = f"Argument `transform` must leave labels of finite second moment, but does not: {error}"
-        raise ValueError(msg) from None
+        refuse(f"Argument `transform` must leave labels of finite second moment, but does not: {error}")
     weights = result.weights * np.exp(-0.5 * result.nodes**2) / np.sqrt(2.0 * np.pi)
     labels = label(result.nodes)
     top = largest_label(np.concatenate([labels[np.abs(result.nodes) <= NEAR], near]), far)
@@ -177,8 +171,9 @@ def label_function(transform: object) -> Function:
     if isinstance(transform, str) and transform == LABELS:
         return lambda y: y
     if not callable(transform):
-        msg = f"Argument `transform` must be 'labels', 'optimal' or a function of labels, but is {shown(transform)}."
-        raise ValueError(msg + suggestion(transform, (LABELS, OPTIMAL)))
+        hint = suggestion(transform, (LABELS, OPTIMAL))
+        need = "Argument `transform` must be 'labels', 'optimal' or a function of labels"
+        refuse(f"{need}, but is {shown(transform)}.{hint}")
 
     def checked(y: Array) -> Array:
         try:
@@ -192,8 +187,7 @@ def label_function(transform: object) -> Function:
             f"Argument `transform` must keep the shape {y.shape} of labels, but returns {found.shape}.",
         )
         if not np.isfinite(found).all():
-            msg = f"Argument `transform` must be finite, but is not at the label {y[~np.isfinite(found)][0]:g}."
-            raise ValueError(msg)
+            refuse(f"Argument `transform` must be finite, but is not at the label {y[~np.isfinite(found)][0]:g}.")
         return found
 
     return checked

@@ -23,27 +23,24 @@ converges quadratically.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dynamics.problem import Problem, Student, is_network, is_spherical
 from dynamics.problem.checks import check_memory
+from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
 from dynamics.theory.components import default_network_schedule
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
-
-    from numpy.typing import NDArray
-
     from dynamics.equations.interface import FlowSystem
-    from dynamics.problem.schedule import SaveAt
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
 
     Flags: TypeAlias = NDArray[np.bool_]
 

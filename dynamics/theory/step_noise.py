@@ -32,29 +32,23 @@ of the times that they then have.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.polynomial import polynomial
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.polynomial.polynomial import polyval
+from numpy.typing import NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_time
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, checked_number, is_correlation
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem, checked_number, is_correlation
 from dynamics.theory.pairs import direction_speeds
-from dynamics.theory.prediction import sorted_stairs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from dynamics.problem import Axes, Problem
-    from dynamics.theory.prediction import EmergencePrediction
-    from hermite import HermiteExpansion
-    from hermite.arrays import Array
+from dynamics.theory.prediction import EmergencePrediction, sorted_stairs
+from hermite import HermiteExpansion
+from hermite.arrays import Array
 
 _PANELS = 64
 _CHUNK = 1024

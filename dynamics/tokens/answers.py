@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
-from dynamics.integrators import Status, stepper_of
+from dynamics.integrators import Status, Stepper, stepper_of
 from dynamics.problem.checks import checked_number, require
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.result import joined
-from dynamics.solve.integration import Integration, solved_contents
+from dynamics.runs.run_file import RunFile
+from dynamics.runs.trackers import Tracker
+from dynamics.solve.integration import Integration, Run, solved_contents
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
+from dynamics.tokens.problems import AssociativeMemory, TokenProblem
 from dynamics.tokens.recall import RecallSystem
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Mapping, Sequence
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.integrators import Stepper
-    from dynamics.runs.run_file import RunFile
-    from dynamics.runs.trackers import Tracker
-    from dynamics.solve.integration import Run
-    from dynamics.tokens.problems import AssociativeMemory, TokenProblem
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 NAME = "tokens"
 #: Kind of a problem -> its reduction.

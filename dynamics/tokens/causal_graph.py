@@ -16,22 +16,17 @@ index of the parent of each of these rows, −1 for none | stage].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
+from dynamics.tokens.problems import CausalGraph
 from dynamics.tokens.system import TokenSystem, share_time
-from hermite.arrays import Integers, Vector
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dynamics.tokens.problems import CausalGraph
-    from hermite.arrays import Array, Integers
+from hermite.arrays import Array, Integers, Vector
 
 
 @kernel

@@ -21,18 +21,13 @@ a stage | ω (stages, L)]. Row l of the scratch holds s of the layer before, u, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
+from dynamics.tokens.problems import Composition
 from dynamics.tokens.system import TokenSystem, share_time
-from hermite.arrays import Integers, Vector
-
-if TYPE_CHECKING:
-    from dynamics.tokens.problems import Composition
-    from hermite.arrays import Array
+from hermite.arrays import Array, Integers, Vector
 
 
 @kernel

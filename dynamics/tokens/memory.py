@@ -31,23 +31,17 @@ variance (V + p_i²)/d, V = Σ p_k² z_k²/d, and item i has mean p_i and varian
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 from scipy import special
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
 from dynamics.problem.checks import checked_integer
 from dynamics.runs.dataset import make_dataset
+from dynamics.tokens.problems import AssociativeMemory
 from dynamics.tokens.system import TOKEN_VARIABLES, TokenSystem
-from hermite.arrays import Integers, Vector
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from dynamics.tokens.problems import AssociativeMemory
-    from hermite.arrays import Array
+from hermite.arrays import Array, Integers, Vector
 
 # Rotations stop where columns are orthogonal to this; a dozen sweeps are plenty.
 MOST_SWEEPS, ORTHOGONAL = 30, 1e-15

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number, require
+from hermite.arrays import Array
 from hermite.text.formulas import clean, first_of, table_of_pairs
 from hermite.text.messages import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hermite.arrays import Array
 
 #: Numbers of symbols, tokens or items that float64 counts exactly in products of them.
 MOST_SYMBOLS = 2**40

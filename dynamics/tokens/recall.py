@@ -15,18 +15,13 @@ State y = [k_r, x, y, k_s, u, w]; parameters = [R | S | D]; sizes = [whether the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dynamics.equations.interface import Functions
 from dynamics.kernels.jit import kernel
+from dynamics.tokens.problems import FactualRecall
 from dynamics.tokens.system import TokenSystem
-from hermite.arrays import Integers, Vector
-
-if TYPE_CHECKING:
-    from dynamics.tokens.problems import FactualRecall
-    from hermite.arrays import Array
+from hermite.arrays import Array, Integers, Vector
 
 
 @kernel

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dynamics.equations import System
+from dynamics.equations.interface import Observables
 from dynamics.runs.variables import VARIABLES, Variable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dynamics.equations.interface import Observables
-    from hermite.arrays import Array
+from hermite.arrays import Array
 
 COMPONENT = ("component",)
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
 from dynamics.problem.checks import require
 from dynamics.tokens import TOKEN_VARIABLES, solve
+from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.verdicts.time_tests import combined_p_value
 from sgd_check.verdicts.verdict import Evidence, Sentences, reach_in_errors, verdict_tree
 
-if TYPE_CHECKING:
-    import xarray as xr
-    from numpy.typing import NDArray
+#: Title, coordinates, sentences, variables and attributes of a comparison.
+Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 
-    from hermite.arrays import Array
-
-    #: Title, coordinates, sentences, variables and attributes of a comparison.
-    Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
 
 #: Error of a time that is not held against theory: looks at a run are so far apart, and extrapolation in the batch is
 #: of the first order.

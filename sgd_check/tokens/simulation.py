@@ -7,17 +7,22 @@ Models are in torch, one per kind of problem, trained by autograd on samples.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
 
 import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
 
 from dynamics.problem import MOST_RUNS, check_choice, check_question, check_switch, checked_integer, checked_number
 from dynamics.problem.checks import require
-from dynamics.runs import as_run_file, make_dataset
-from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, rank_bins, system_of
-from hermite.text.messages import shown
+from dynamics.runs import RunFile, as_run_file, make_dataset
+from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, AssociativeMemory, TokenProblem, rank_bins, system_of
+from hermite.arrays import Array
+from hermite.text.messages import refuse, shown
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.runs.plan import Plan
 from sgd_check.runs.simulation import checked_budget
@@ -28,18 +33,6 @@ try:
 except ModuleNotFoundError as missing:
     reason = 'Models of tokens need an extra package: pip install "feature-emergence[torch]".'
     raise ImportError(reason) from missing
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
-    import xarray as xr
-    from numpy.typing import NDArray
-
-    from dynamics.runs import RunFile
-    from dynamics.tokens import AssociativeMemory, TokenProblem
-    from hermite.arrays import Array
 
 
 @contextmanager
@@ -95,8 +88,7 @@ class Model(ABC):
 
     def population_loss(self, time: float) -> torch.Tensor:  # noqa: ARG002
         """Return the loss at a time over all inputs, (seeds,); refuse where these are too many."""
-        msg = f"Argument `batch_size` must be given for the problem {self.problem.kind!r}, but is None."
-        raise ValueError(msg)
+        refuse(f"Argument `batch_size` must be given for the problem {self.problem.kind!r}, but is None.")
 
     def step(self, batch: Sequence[torch.Tensor] | None, time: float, learning_rate: float) -> None:
         """Take one step of gradient descent on a batch (seeds, count, …), None for the population."""
