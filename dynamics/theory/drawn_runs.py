@@ -144,7 +144,12 @@ class _Runs:
         U, n, theta = self._U, self._norm**2, self._theta
         with np.errstate(over="ignore", invalid="ignore"):
             weights = np.concatenate([n, np.broadcast_to(-self._a, (len(n), self._a.size))], axis=1)[:, None, :]
-            value, slope = self._kernels()
+            # g and g' of all overlaps, from the table.
+            place = INTERVALS * (1.0 - np.arccos(np.clip(self._Q, -1.0, 1.0)) / np.pi)
+            at = np.minimum(place.astype(np.int64), INTERVALS - 1)
+            value, slope = (
+                column[at] + (place - at) * rise[at] for column, rise in zip(self._table, self._rises, strict=True)
+            )
             slope *= weights
             along = plan.step * np.sum(2.0 * weights * value - slope * self._Q, axis=2)
             moved = plan.step * (slope[:, :, :m] @ U)
@@ -173,15 +178,6 @@ class _Runs:
             self._used = r + m
         self._look()
         return sound
-
-    def _kernels(self) -> tuple[Array, Array]:
-        """Return g and g' of all overlaps, from the table."""
-        place = INTERVALS * (1.0 - np.arccos(np.clip(self._Q, -1.0, 1.0)) / np.pi)
-        at = np.minimum(place.astype(np.int64), INTERVALS - 1)
-        share = place - at
-        low = [column[at] for column in self._table]
-        value, slope = (each + share * rise[at] for each, rise in zip(low, self._rises, strict=True))
-        return value, slope
 
     def _samples(self) -> tuple[Array, Array | None]:
         """Return samples on the axes in use, (runs, M, used), and on new ones, (runs, M, M) or None."""

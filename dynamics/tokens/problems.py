@@ -223,11 +223,12 @@ class CausalGraph(TokenProblem):
             parents[0] is None,
             f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}.",
         )
-        checked = tuple(
-            None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
-            for t, parent in enumerate(parents)
+        self._assign(
+            parents=tuple(
+                None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
+                for t, parent in enumerate(parents)
+            )
         )
-        self._assign(parents=checked)
         self._check_counts(vocabulary=2)
         self._check_number("persistence", positive=True, maximum=1.0)
         check_choice("second_layer", self.second_layer, ("linear", "softmax"))
@@ -389,10 +390,10 @@ class AssociativeMemory(TokenProblem):
             self.items is None,
             f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}.",
         )
-        need = f"1 to {MOST_GROUPS} sizes of 2 items or more in all"
         require(
             1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2,
-            f"Argument `group_sizes` must hold {need}, but is {shown(sizes)}.",
+            f"Argument `group_sizes` must hold 1 to {MOST_GROUPS} sizes of 2 items or more in all, "
+            f"but is {shown(sizes)}.",
         )
         require(
             (self.frequencies is None) != (self.frequency_exponent is None),

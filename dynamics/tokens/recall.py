@@ -110,8 +110,7 @@ class RecallSystem(TokenSystem):
         """Return how far losses have come to the plateau, and from there to 0, in the order relation, subject."""
         total, left = np.log(self.asked.relations * self.asked.answers), self._left
         stages = [(total - loss) / (total - left), (left - loss) / left]
-        found: Array = np.stack(stages if self.asked.relation_first else stages[::-1], axis=-1)
-        return np.clip(found, 0.0, 1.0)
+        return np.asarray(np.stack(stages if self.asked.relation_first else stages[::-1], axis=-1).clip(0.0, 1.0))
 
     def learning(self, state: Array) -> tuple[float, Array]:
         """Return the loss, and how far it has come."""

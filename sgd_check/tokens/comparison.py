@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy import stats
 
 from dynamics.problem import checked_number, stored_question
@@ -121,9 +120,6 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
     found, names = distances(simulation, times, rate / max(times.size, 1)), prediction["component"].values
     worst = combined_p_value(found.p_value, np.full(times.size, 1.0 / max(times.size, 1)))
 
-    def listed(which: NDArray[np.bool_]) -> str:
-        return ", ".join(str(name) for name in names[which])
-
     never, difference = np.isposinf(prediction["predicted_learned_time"].values), ""
     surprising = never & np.isfinite(measured).any(axis=0)
     due = times * (1.0 + 2.0 * VISIBLE_ERROR) < float(simulation["time"].values[-1])
@@ -133,15 +129,15 @@ def _times_compared(problem: Any, prediction: xr.Dataset, simulation: xr.Dataset
         off = f"{100 * abs(np.expm1(found.mean[at])):.1f} % {'late' if found.mean[at] > 0 else 'early'}"
         difference = f"{names[at]} is learned {off} (p = {worst:.2g} < {rate:g})."
     elif surprising.any():
-        difference = f"{listed(surprising)} is learned, but predicted never to be."
+        difference = f"{', '.join(names[surprising])} is learned, but predicted never to be."
     elif missing.any():
-        difference = f"{listed(missing)} is predicted to be learned, but no run does."
+        difference = f"{', '.join(names[missing])} is predicted to be learned, but no run does."
     unseen, error = ~(found.visible <= VISIBLE_ERROR) & ~never, f"n error of {100 * VISIBLE_ERROR:.0f} %"
     advice = "use more steps or seeds, or larger batches"
     agreement = f"No time of learning leaves its band (p = {worst:.2g}), and a{error} would have been seen."
     sentences = Sentences(
         difference=difference,
-        lacking=f"A{error} could have gone unseen in {listed(unseen)}: {advice}." if unseen.any() else "",
+        lacking=f"A{error} could have gone unseen in {', '.join(names[unseen])}: {advice}." if unseen.any() else "",
         agreement="Nothing is predicted ever to be learned, and nothing was." if never.all() else agreement,
     )
     values = {"expected_time": times, "mean_log_ratio": found.mean, "standard_error": found.error}
