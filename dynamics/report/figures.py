@@ -33,13 +33,8 @@ MEASURED, PREDICTED, IDEAL, REFERENCE = "#0072b2", "#d55e00", "#009e73", "#6f778
 COLOURS = (MEASURED, PREDICTED, IDEAL, "#cc79a7", "#e69f00", "#56b4e9")
 #: Half-width of error bars and bands in standard errors.
 BAND = 2.0
-#: Inches on a screen beyond which a figure takes the width of the page, not that of a column.
-ONE_COLUMN = 8.0
 #: Inches of a figure with one panel.
 ONE_PANEL = (6.8, 4.4)
-#: Log axes that span less than the first factor are labelled as linear ones, less than the next two within decades;
-#: beyond the fourth they have no minor ticks, and beyond the fifth fewer labels than decades.
-NARROW_AXIS, HALF_DECADE, SHORT_AXIS, LONG_AXIS, MANY_DECADES = 3.0, 5.0, 1e2, 1e4, 1e5
 #: Range of the numbers on log axes that are written without powers of ten.
 PLAIN_NUMBERS = (1e-3, 1e4)
 #: Size of letters in titles, legends and notes over that of the names of axes.
@@ -48,12 +43,8 @@ SMALL = 0.85
 NAMED_AT = 0.62
 #: Number of curves above which a colour bar names them.
 MOST_NAMED = 8
-#: Part of an axis that a name next to its curve needs.
-ROOM_FOR_NAME = 0.13
 #: Curves that a panel has room for.
 MOST_CURVES = 24
-#: Panels of a study side by side.
-MOST_COLUMNS = 4
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -194,7 +185,7 @@ def new_figure(size: tuple[float, float], layout: Any = "constrained", *, shown:
     """Return a new figure of some inches on a screen, in the style that holds; pyplot knows it if it is `shown`."""
     inches, widths = size, STYLES[_CURRENT.get()].widths
     if widths is not None:
-        width = widths[size[0] > ONE_COLUMN]
+        width = widths[size[0] > 8.0]  # a figure that is wide on a screen takes the page, not a column
         inches = width, size[1] * (width / size[0]) ** 0.7  # letters shrink less than the width
     if not shown:
         return _figure_class()(figsize=inches, layout=layout)
@@ -311,14 +302,14 @@ def log_ticks(ax: Axes) -> None:
         if axis.get_scale() != "log":
             continue
         low, high = sorted(axis.get_view_interval())  # an axis may run backwards
-        short, many = high < SHORT_AXIS * low, high > MANY_DECADES * low
+        narrow = high < 3.0 * low  # labelled as a linear one
         # Two of these are on any axis that is not narrow.
-        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < HALF_DECADE * low else (1.0, 2.0, 5.0) if short else (1.0,)
-        narrow = high < NARROW_AXIS * low
-        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=5 if many else None))
+        places = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 5.0 * low else (1.0, 2.0, 5.0) if high < 1e2 * low else (1.0,)
+        most = 5 if high > 1e5 * low else None
+        axis.set_major_locator(AutoLocator() if narrow else LogLocator(subs=places, numticks=most))
         axis.set_major_formatter(_log_formatter()(lambda value, _position: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-        if narrow or high > LONG_AXIS * low:
+        if narrow or high > 1e4 * low:
             axis.set_minor_locator(NullLocator())
 
 
@@ -358,7 +349,7 @@ def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[An
     """
     texts = [f"{what} = {name}" if what else str(name) for name in names]
     along = ax.transAxes.inverted().transform(ax.transData.transform([(x, 0.5) for x in ends]))[:, 0]
-    room = np.diff(np.sort(along), prepend=0.0).min() > ROOM_FOR_NAME * max(map(len, texts)) / 5.0
+    room = np.diff(np.sort(along), prepend=0.0).min() > 0.026 * max(map(len, texts))
     if len(lines) > MOST_NAMED:
         colour_bar(ax, what, names, [line.get_color() for line in lines], (0.05, 0.56))
         return
@@ -450,14 +441,11 @@ def log_band(runs: Array) -> tuple[Array, Array, Array]:
     mean alone if one is.
     """
     known = np.isfinite(runs) & (runs > 0.0)
-    count = known.sum(axis=0)
-    logs = np.where(known, np.log(np.where(known, runs, 1.0)), 0.0)
-    mean = logs.sum(axis=0) / np.maximum(count, 1)
-    square = (np.where(known, logs - mean, 0.0) ** 2).sum(axis=0)
-    error = BAND * np.sqrt(square / np.maximum(count - 1, 1) / np.maximum(count, 1))
-    ends = np.where(known, logs, np.inf).min(axis=0), np.where(known, logs, -np.inf).max(axis=0)
-    curves = mean, np.maximum(mean - error, ends[0]), np.minimum(mean + error, ends[1])
-    middle, low, high = (np.where(count > 0, np.exp(np.where(count > 0, curve, 0.0)), np.nan) for curve in curves)
+    logs = np.ma.masked_array(np.log(np.where(known, runs, 1.0)), ~known)
+    mean, count = logs.mean(axis=0), logs.count(axis=0)
+    error = BAND * logs.std(axis=0) / np.sqrt(np.maximum(count - 1, 1))
+    curves = mean, np.maximum(mean - error, logs.min(axis=0)), np.minimum(mean + error, logs.max(axis=0))
+    middle, low, high = (np.ma.filled(np.exp(curve), np.nan) for curve in curves)
     return middle, low, high
 
 
@@ -475,7 +463,7 @@ class StudyFigure(NamedTuple):
     draw: Callable[[xr.Dataset, Array], None]
     panels: Callable[[xr.Dataset], int]
     size: tuple[float, float]
-    columns: int = MOST_COLUMNS
+    columns: int = 4
     options: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -76,15 +76,8 @@ DEGREE_LINES = {"0": ("#cc79a7", "-."), "1": ("#e69f00", "--"), "2": ("#56b4e9",
 AXES_OF_LOSS = {"time": ("time", "t"), "steps": ("step", "s"), "samples": ("samples", "n")}
 #: Part of the whole below which a part of a degree is empty.
 NEGLIGIBLE = 1e-12
-#: Least number of emergence times whose power law in the direction is fitted.
-FEWEST_TIMES = 8
-#: Number of samples above which it is written with a power of ten.
-LONG_COUNT = 1e7
 #: Name of the asymptotic slope, since the fit is of one start and finitely many directions.
 LIMIT = "asymptotic (P, d → ∞)"
-MOST_POINTS = 2000
-#: Relative errors of times below this are smaller than the points.
-VISIBLE_ERROR = 0.01
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -356,7 +349,7 @@ def exponents(dataset: xr.Dataset) -> list[dict[str, Any]]:
     found = [_law("loss ~ t^x", time, loss, window, laws.loss_time, _predicted_loss(dataset))]
     emerged, asymptotic = dataset["emergence_time"].values, laws.emergence_time_direction
     p = dataset["direction"].values[np.isfinite(emerged) & (emerged > 0)].astype(float)
-    if p.size >= FEWEST_TIMES and np.isfinite(asymptotic):
+    if p.size >= 8 and np.isfinite(asymptotic):
         times = dataset["emergence_time"].sel(direction=p).values
         found.append(_law("T_p ~ p^x", p, times, (float(p[0]), float(p[-1])), asymptotic, None))
     return found
@@ -438,7 +431,7 @@ def count_text(count: float) -> str:
     >>> count_text(26041.7), count_text(123456789.0)
     ('26,000', '1.23e+08')
     """
-    return f"{count:.3g}" if count >= LONG_COUNT else f"{float(f'{count:.3g}'):,.0f}"
+    return f"{count:.3g}" if count >= 1e7 else f"{float(f'{count:.3g}'):,.0f}"
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -547,10 +540,6 @@ def draw_fit(ax: Axes, fit: PowerLawFit, asymptotic: float, limit: str, symbol: 
         ax.loglog(span, line, ":", color=REFERENCE, lw=1.4, label=f"{limit}: {figures.power(symbol, asymptotic)}")
 
 
-#: Squared overlaps at the start below which the names of curves have room beside it.
-LOW_START = 0.2
-
-
 def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | None = None) -> Axes:
     """Draw the squared overlap of each direction against time; ticks below mark the predicted emergence times.
 
@@ -564,7 +553,7 @@ def plot_emergence(dataset: xr.Dataset, ax: Axes | None = None, *, style: str | 
     figures.draw_histories(ax, dataset["time"].values, squared, ("$p$", names), predicted)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")
     # Where no curves are: at the left, unless many begin high.
-    place = "center left" if np.nanmax(squared[0], initial=0.0) < LOW_START else "lower right"
+    place = "center left" if np.nanmax(squared[0], initial=0.0) < 0.2 else "lower right"
     finish_panel(ax, "predicted_ticks", "largest_squared_overlap", loc=place)
     return ax
 
@@ -582,15 +571,14 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
     if not both.any():
         ax.text(0.5, 0.5, "no direction has both times", ha="center", transform=ax.transAxes)
         return ax
-    points = np.flatnonzero(both)[figures.spread_rows(int(both.sum()), MOST_POINTS)]
+    points = np.flatnonzero(both)[figures.spread_rows(int(both.sum()), 2000)]
     ax.loglog(leading[points], measured[points], "s", mfc="none", color=REFERENCE, ms=5, label="leading order")
     theory = dataset.attrs.get("prediction_theory", "exact transit of the pair")
     ax.loglog(exact[points], measured[points], "o", color=MEASURED, ms=5, label=theory)
     if "emergence_time_error" in dataset:
         errors = dataset["emergence_time_error"].values
-        seen = points[errors[points] > VISIBLE_ERROR * measured[points]]
-        bars: dict[str, Any] = {"fmt": "none", "color": MEASURED, "capsize": 2}
-        ax.errorbar(exact[seen], measured[seen], yerr=BAND * errors[seen], **bars)
+        seen = points[errors[points] > 0.01 * measured[points]]  # smaller ones hide behind the points
+        ax.errorbar(exact[seen], measured[seen], BAND * errors[seen], fmt="none", color=MEASURED, capsize=2)
     times = np.concatenate([exact[points], measured[points]])
     figures.draw_diagonal(ax, [0.7 * times.min(), 1.4 * times.max()])
     late = exact[np.isfinite(exact) & ~np.isfinite(measured)]

@@ -267,8 +267,8 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
 def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
     """Return the laws of the loss in time, one for each dimension, and all others."""
     names = dataset["law"].values.tolist()
-    in_time = [name for name in names if name.startswith("loss-time")]
-    return in_time, names[len(in_time) :]
+    count = sum(name.startswith("loss-time") for name in names)
+    return names[:count], names[count:]
 
 
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
@@ -305,16 +305,14 @@ def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) 
     scale = float(dataset.attrs[unit])
     widths, rates = dataset["width"].values.tolist(), dataset["learning_rate"].values / scale
     for m, colour in zip(widths, figures.shades(len(widths)), strict=True):
-        one = dataset.sel(width=m)
-        runs = one["final_loss"].values
+        one, runs = dataset.sel(width=m), dataset["final_loss"].sel(width=m).values
         known = ~np.isnan(runs).any(axis=1)
-        mean, low, high = figures.log_band(np.minimum(runs[known], 1.0).T)
-        loss_ax.loglog(rates[known], mean, "o-", color=colour, ms=3, lw=1.1, label=f"$m = {m}$")
-        loss_ax.fill_between(rates[known], low, high, color=colour, alpha=0.2, lw=0)
+        band = figures.log_band(np.minimum(runs[known], 1.0).T)
+        figures.draw_band(loss_ax, rates[known], band, colour, marker="o", ms=3, lw=1.1, label=f"$m = {m}$")
         loss_ax.loglog(float(one["best_rate"]) / scale, float(one["best_loss"]), "*", color=colour, ms=10)
     loss_ax.axvline(1.0, color=REFERENCE, ls=":", lw=1.2)
-    stars = "stars: best step; a run that blew up counts as loss 1"
-    finish_panel(loss_ax, f"step size / {unit_name}", "final_loss", stars)
+    blown = "stars: best step; a run that blew up counts as loss 1"
+    finish_panel(loss_ax, f"step size / {unit_name}", "final_loss", blown)
     best, error = dataset["best_rate"].values / scale, dataset["best_rate_error"].values
     bars = np.where(np.isfinite(error), best * error, 0.0)
     rate_ax.errorbar(widths, best, yerr=bars, fmt="o", color=MEASURED, capsize=3)
@@ -331,15 +329,13 @@ def _draw_gaps(dataset: xr.Dataset, ax: Axes, widths: list[int]) -> None:
         ("rate_drift", "s", PREDICTED, "drift of the best step", "drift_exponent", 1.0),
         ("transfer_cost", "^", IDEAL, "cost of the largest width's step", "", 1.06),
     ):
-        values, spread = dataset[name].values[:-1], np.nan_to_num(dataset[f"{name}_error"].values[:-1])
-        shown = values > 0.0
-        if not shown.any():
-            continue
-        slope, error = (dataset.attrs.get(key, np.nan) for key in (exponent, f"{exponent}_error"))
-        text = label if np.isnan(slope) else f"{label}: {power('m', slope, error)}"
-        style: dict[str, Any] = {"fmt": marker, "color": colour, "capsize": 3, "label": text}
-        bars = np.array([np.minimum(spread, 0.9 * np.abs(values)), spread])[:, shown]
-        ax.errorbar(shift * np.array(widths)[shown], values[shown], yerr=bars, **style)
+        shown = dataset[name].values[:-1] > 0.0
+        if shown.any():
+            values, spread = (np.nan_to_num(dataset[key].values[:-1])[shown] for key in (name, f"{name}_error"))
+            slope, error = (dataset.attrs.get(key, np.nan) for key in (exponent, f"{exponent}_error"))
+            text = label if np.isnan(slope) else f"{label}: {power('m', slope, error)}"
+            bars, x = [np.minimum(spread, 0.9 * values), spread], shift * np.array(widths)[shown]
+            ax.errorbar(x, values, yerr=bars, fmt=marker, color=colour, capsize=3, label=text)
     if ax.containers:
         ax.set_yscale("log")
         ax.set_ylim(bottom=0.1 * ax.get_ylim()[0])  # room for the legend
@@ -398,8 +394,7 @@ def _plot_recovery(dataset: xr.Dataset, ax: Axes) -> None:
     ax.plot(samples[order], rows.mean(axis=0), "o-", color=PREDICTED, ms=4, lw=1.6, label="law")
     if "seed" in law.dims:
         ax.plot(samples[order], rows.T, ".", color=PREDICTED, ms=4, alpha=0.4)
-    threshold = dataset.attrs.get("threshold_samples")
-    if threshold is not None and np.isfinite(threshold):
+    if np.isfinite(threshold := dataset.attrs.get("threshold_samples", np.nan)):
         ax.axvline(threshold, color=REFERENCE, ls="--", lw=1.0, label=f"threshold, $n = {threshold:.4g}$")
     ax.set(xscale="log", ylim=(-0.03, 1.03))
     degree, transform = dataset.attrs["degree"], dataset.attrs["transform"]

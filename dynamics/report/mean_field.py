@@ -44,13 +44,10 @@ DISTANCES = ("linear_error", "linear_error_bound", "noise_size")
 EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 #: Densities below this fraction of the largest are drawn as none.
 FAINTEST = 1e-4
-COLOURS = "magma_r"
-#: Least drawn loss as a part of the first loss, and as a part of E f*² for several teachers.
-LOSS_DECADES, LOWEST = 1e-8, 1e-3
+#: Least drawn loss of several teachers, as a part of E f*².
+LOWEST = 1e-3
 #: Heights of the panels for density and loss.
 HEIGHTS = (2.2, 1.0)
-#: Exponents that are shown at least, and the lowest that are shown at all.
-USUAL_EXPONENTS, LOWEST_EXPONENT = (-1.6, 0.1), -3.0
 #: Size of the figure of distances.
 CHAOS_SIZE = (13.0, 4.0)
 #: Teachers side by side.
@@ -175,7 +172,7 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
         np.append(middle - 0.5 * step, middle[-1] + 0.5 * step),
         np.maximum(density, FAINTEST * top).T,
         norm=LogNorm(FAINTEST * top, top),
-        cmap=COLOURS,
+        cmap="magma_r",
         rasterized=True,
     )
     for share, line, label in ((0.25, ":", "quartiles"), (0.5, "-", "median"), (0.75, ":", None)):
@@ -191,7 +188,7 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
 def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
     """Draw the loss of a mean field, the times of its levels, and the loss that the student's link leaves."""
     time, loss = dataset["time"].values, dataset["loss"].values
-    lowest, floor = LOSS_DECADES * float(loss[0]), float(dataset.attrs["loss_floor"])
+    lowest, floor = 1e-8 * float(loss[0]), float(dataset.attrs["loss_floor"])
     ax.loglog(time, np.maximum(loss, lowest), color=MEASURED, lw=1.8, label="loss" if floor > lowest else None)
     if floor > lowest:
         ax.axhline(floor, color=REFERENCE, lw=0.9, ls=":", label="beyond the student's link")
@@ -254,7 +251,7 @@ def draw_widths(ax: Axes, dataset: xr.Dataset, name: str, colours: Any, alpha: f
 
 
 def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
-    time, lowest = dataset["time"].values, USUAL_EXPONENTS[0]
+    time, lowest = dataset["time"].values, -1.6
     for name, label, line, colour in (
         ("function_gap", r"$\mathrm{E}(f_m - f_\infty)^2$", "-", MEASURED),
         ("coupling", r"mean $|\Delta_i|^2$", "--", PREDICTED),
@@ -264,7 +261,7 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
         figures.draw_band(ax, time, (exponent, low, high), colour, 0.18, ls=line, lw=1.5, label=label)
         lowest = float(np.nanmin(low, initial=lowest))
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
-    ax.set_ylim(max(lowest, LOWEST_EXPONENT), USUAL_EXPONENTS[1])
+    ax.set_ylim(max(lowest, -3.0), 0.1)
 
 
 # --- teachers, each learned by the mean field and by a finite network -------------------------------------------------

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
 
-#: Level of f_α/f*_α at which a component counts as learned.
-LEARNED = 0.5
 #: Columns of the table of components, and facts of their curves.
 COMPONENT_COLUMNS = {
     "component": "name",
@@ -67,8 +65,6 @@ SUMS = {
     "sigmoid_loss": ("every direction alone", {"color": PREDICTED, "lw": 1.0}),
     "fine_tuned_loss": ("second layer fitted on the span", {"color": IDEAL, "lw": 1.0, "ls": "-."}),
 }
-#: Part of the first loss below which losses are not shown.
-SMALLEST_PART = 1e-6
 
 
 # --- two-layer networks -----------------------------------------------------------------------------------------------
@@ -159,7 +155,7 @@ def plot_components(dataset: xr.Dataset, ax: Axes | None = None, *, style: str |
     names = [figures.component_formula(name) for name in dataset["component_name"].values.tolist()]
     figures.draw_histories(ax, dataset["time"].values, elements.component_ratio(dataset), ("", names), predicted)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
-    ax.axhline(LEARNED, color=REFERENCE, lw=0.8, ls=":")
+    ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")  # learned
     time = "predicted_ticks" if np.isfinite(predicted).any() else "time"
     finish_panel(ax, time, "component_share", loc="center left")
     return ax
@@ -300,7 +296,7 @@ def _plot_quadratic_loss(dataset: xr.Dataset, ax: Axes) -> None:
         asymptotic = quadratic_exponents(Problem.from_dataset(dataset).teacher.beta).loss_time
         draw_fit(ax, fit, asymptotic, "asymptotic")
     if loss.size:
-        ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), SMALLEST_PART * loss[0]), 2.0 * loss[0])
+        ax.set_ylim(max(0.5 * loss[loss > 0.0].min(initial=loss[0]), 1e-6 * loss[0]), 2.0 * loss[0])
     finish_panel(ax, "time", "quadratic_loss")
 
 

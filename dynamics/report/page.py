@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     Element = ElementTree.Element
     Result = xr.Dataset | xr.DataTree
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 #: Rows of a long table that a page shows.
 MOST_ROWS = 48
-#: Brackets of stored JSON beyond which it is shown as it stands, since nesting may exceed the stack of Python.
-MOST_BRACKETS = 200
 _PROBLEM = {
     "activation": "link σ",
     "teacher_activation": "link of the teacher",
@@ -147,8 +144,9 @@ def write_page(
     """Write the page on a result, which `source` holds if any; return its path; raise StorageError if that fails."""
     parts, main = parts_of(result), main_part(result)
     findings, sections = _findings(result)
-    title = cell_text(main.attrs.get("title", "Result" if source is None else source.name))
-    about = " · ".join(text for text in (subtitle(main), "" if source is None else source.name) if text)
+    file = "" if source is None else source.name
+    title = cell_text(main.attrs.get("title", file or "Result"))
+    about = " · ".join(text for text in (subtitle(main), file) if text)
     verdict = element("div", *verdict_elements(findings.verdict, findings.cautions), class_=f"verdict {findings.tone}")
     header = [element("h1", title), element("p", about, class_="about"), verdict]
     if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
@@ -159,9 +157,8 @@ def write_page(
         for name, lead in _NOTES.items()
         if str(dataset.attrs.get(name, ""))
     ]
-    if notes:
-        items = (element("li", cell_text(text)) for text in dict.fromkeys(notes))
-        sections.append(_section("Notes", element("ul", *items)))
+    items = (element("li", cell_text(text)) for text in dict.fromkeys(notes))
+    sections += [_section("Notes", element("ul", *items))] if notes else []
     sections += [*_problem(main), *_stored(parts)]
     text = _document(title, header, sections, "" if findings.chart is None else resource("chart.js"))
     write_file(target, lambda path: path.write_text(text, encoding="utf-8"), replaces=overwrite)
@@ -170,10 +167,9 @@ def write_page(
 
 def _document(title: str, header: Sequence[Element], sections: Sequence[Element], script: str) -> str:
     """Return the text of the page; the header lists the sections, and "" is no script."""
-    policy = POLICY
-    if script:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
-        policy = f"{POLICY}; script-src 'sha256-{digest}'"
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    policy += f"; script-src 'sha256-{digest}'" if script else ""
     links = (element("li", element("a", *one[0].itertext(), href=f"#{one.get('id')}")) for one in sections)
     document = element(
         "html",
@@ -240,12 +236,11 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
 
 
 def _way_on(command: str, source: Path, *, resumable: bool) -> list[Element]:
-    if not resumable:
-        return [element("p", "The file holds no checkpoint, so the run cannot go on from it.")]
-    if not command:
-        return [element("p", "Go on with dynamics.resume or sgd_check.resume, from Python.")]
-    code = element("code", command.format(file=shlex.quote(str(source))))
-    return [element("p", "Go on with:"), element("pre", code)]
+    if resumable and command:
+        code = element("code", command.format(file=shlex.quote(str(source))))
+        return [element("p", "Go on with:"), element("pre", code)]
+    none = "The file holds no checkpoint, so the run cannot go on from it."
+    return [element("p", "Go on with dynamics.resume or sgd_check.resume, from Python." if resumable else none)]
 
 
 def _problem(dataset: xr.Dataset) -> list[Element]:
@@ -305,11 +300,10 @@ def _problem_value(name: str, value: Any) -> Any:
     """Return a value of a stored problem for readers: a link by its name, Σ by its power law."""
     if value == VARIED:
         return value
+    if name == "inputs" and value is None:
+        return "the identity"
     if name == "inputs":
-        if value is None:
-            return "the identity"
-        alpha = value["alpha"]
-        return "diagonal, by its eigenvalues" if alpha is None else f"eigenvalues l^(-{alpha:g})"
+        return "diagonal, by its eigenvalues" if value["alpha"] is None else f"eigenvalues l^(-{value['alpha']:g})"
     if name not in ("activation", "teacher_activation"):
         return value
     return cell_text(value["name"] if isinstance(value, dict) and "name" in value else _plain(value))
@@ -317,7 +311,8 @@ def _problem_value(name: str, value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a stored value without the marks of JSON."""
-    if isinstance(value, str) and value.startswith("{") and value.count("{") + value.count("[") <= MOST_BRACKETS:
+    # JSON of many brackets is shown as it stands, since nesting may exceed the stack of Python.
+    if isinstance(value, str) and value.startswith("{") and value.count("{") + value.count("[") <= 200:
         with suppress(ValueError):
             value = json.loads(value)
     if isinstance(value, dict):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hermite.arrays import Array
 
-#: Factor spanned by the values of an axis beyond which it is logarithmic.
-LONG = 10.0
 #: Points that are listed, curves that are drawn, and failures and values of an axis that a terminal shows.
 MOST_POINTS, MOST_CURVES, MOST_FAILURES, MOST_VALUES = 48, 12, 10, 8
 
@@ -152,7 +150,7 @@ def _plot_emergence(lines: xr.DataArray, name: str, varied: Sequence[str], ax: A
         ax.plot(line[name].values, line.values, "o-", color=colour, ms=4, lw=1.0, label=_label(line, varied))
     ax.set_yscale("log")
     values = lines[name].values
-    if values.min() > 0 and values.max() >= LONG * values.min():
+    if values.min() > 0 and values.max() >= 10.0 * values.min():
         ax.set_xscale("log")
     elif np.issubdtype(values.dtype, np.integer):
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))

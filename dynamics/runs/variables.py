@@ -359,6 +359,7 @@ first_emergence_time | emergence time of direction 1
 predicted_emergence_axis | predicted emergence time
 measured_emergence_axis | measured emergence time
 predicted_ticks | flow time $t$ (ticks: predicted)
+overlap_and_share | squared overlap, share of the runs
 """
 
 

@@ -61,8 +61,12 @@ _LEARNED = {
     "sensitivity": "sensitivity_share",
     "loss": "loss",
 }
-#: Numbers of runs that fit side by side.
-MOST_COUNTS = 16
+
+
+def late_quartiles(times: Array) -> Array:
+    """Return the quartiles over the first axis of times, shape (3, …); those that are unknown count as latest."""
+    ordered = np.sort(np.where(np.isnan(times), np.inf, times), axis=0)
+    return np.stack([ordered[round(share * (len(ordered) - 1))] for share in (0.25, 0.5, 0.75)])
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------
@@ -204,7 +208,7 @@ def plot_times(tree: xr.DataTree, ax: Axes | None = None, *, style: str | None =
 def _draw_censored(ax: Axes, predicted: Array, counts: Integers, horizon: float) -> None:
     """Draw a triangle for each direction that some runs lack, and their number where numbers do not overlap."""
     late = sorted(zip(predicted[counts > 0].tolist(), counts[counts > 0].tolist(), strict=True))
-    apart, last = np.ptp(np.log(predicted)) / MOST_COUNTS if late else 0.0, -math.inf
+    apart, last = np.ptp(np.log(predicted)) / 16 if late else 0.0, -math.inf
     for time, count in late:
         ax.plot(time, horizon, "^", color=SIMULATED, mfc="none", ms=7)
         if math.log(time) - last >= apart:

@@ -39,7 +39,7 @@ from dynamics.report import (
 from dynamics.runs import StopReason
 from hermite.text.messages import with_error
 from sgd_check.report import figures
-from sgd_check.report.figures import by_curves
+from sgd_check.report.figures import by_curves, late_quartiles
 from sgd_check.report.studies import plot_study, study_values
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
@@ -233,17 +233,14 @@ def _times_table(tree: xr.DataTree, directions: Rows) -> Table:
         "z": "z",
         "runs without": "censored",
     }
-    renames = {}
-    if both:
-        given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given")
-        renames = {"in the file": given, "predicted": "finite step"}
+    given = _GIVEN.get(str(tree["given"].attrs.get("answer")), "given") if both else ""
     note = "ratio: SGD over theory, of directions that emerge in all runs. The curves decide; a time can only refute."
     return _of_directions(
         f"{event_of(tree['simulation'].to_dataset()).noun.capitalize()} times of SGD against prediction",
         directions,
         columns,
         note if by_curves(tree) else _COLUMNS[tree["comparison"].attrs["theory"]],
-        renames,
+        {"in the file": given, "predicted": "finite step"} if both else {},
         errors={"ratio": "± s.e."},
     )
 
@@ -254,8 +251,7 @@ def _of_directions(
     """Return a table of directions; a column that ends in % is a share in the rows."""
     found = renamed(rows, columns)
     for row in found:
-        shares = {title: value for title, value in row.items() if title.endswith("%") and value is not None}
-        row.update({title: round(100.0 * share, 1) for title, share in shares.items()})
+        row |= {key: round(100.0 * value, 1) for key, value in row.items() if key.endswith("%") and value is not None}
     short = {title: _SHORT.get(title, title) for title in columns} | renames
     return Table(caption=caption, rows=found, note=note, each="directions, spread over p", short=short, **more)
 
@@ -316,12 +312,11 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
 def _mean_field_parts(tree: xr.DataTree) -> Parts:
     comparison = tree["comparison"].to_dataset()
     simulations = [node.to_dataset() for node in tree["simulation"].children.values()]
-    widths = [int(m) for m in comparison["width"].values]
+    widths, exponent = comparison["width"].values.tolist(), float(comparison["mean_gap_exponent"])
     means = {name: comparison[name].mean("seed").transpose("time", "width").values for name in ("loss", "function_gap")}
     by_width = {name: [dict(zip(widths, row, strict=True)) for row in mean.tolist()] for name, mean in means.items()}
     columns = {name: comparison[name] for name in ("time", "mean_field_loss", *_EXPONENTS)}
     times: Rows = jsonable(records({**columns, **by_width}))
-    exponent = float(comparison["mean_gap_exponent"])
     values = {
         "exponent": exponent,
         "exponent_error": float(comparison["mean_gap_exponent_error"]),
@@ -387,12 +382,11 @@ def _law_parts(tree: xr.DataTree) -> Parts:
 
 def estimate_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on estimates of `sgd_check.estimate_direction` alone."""
-    overlap = dataset["overlap_squared"].values
-    known = overlap[np.isfinite(overlap)]
+    known = dataset["overlap_squared"].values[np.isfinite(dataset["overlap_squared"].values)]
     row: dict[str, float] = {"samples": int(dataset.attrs["samples"]), "estimates": int(known.size)}
     if known.size:
-        row["mean"] = float(known.mean())
-        row |= {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
+        quantiles = {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
+        row |= {"mean": float(known.mean()), **quantiles}
     draw = partial(figure_of, figures.plot_estimates, dataset, None)
     return run_findings(
         dataset,
@@ -452,13 +446,11 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
 
 
 def _runs(dataset: xr.Dataset) -> Table:
-    heads: dict[str, Any] = {"p": dataset["direction"]}
-    # Of a network the directions are the teacher's axes.
-    if "teacher_coefficient" in dataset:
-        unknown = np.full(dataset.sizes["direction"], None)
-        heads["a_p"] = dataset["teacher_coefficient"]
-        heads["predicted, pair"] = dataset.get("predicted_emergence_time", unknown)
     times, event = dataset["emergence_time"].values, event_of(dataset)
+    heads: dict[str, Any] = {"p": dataset["direction"]}
+    if "teacher_coefficient" in dataset:  # of a network the directions are the teacher's axes
+        predicted = dataset.get("predicted_emergence_time", np.full(times.shape[1], None))
+        heads |= {"a_p": dataset["teacher_coefficient"], "predicted, pair": predicted}
     return Table(
         caption=f"{event.noun.capitalize()} times of the runs",
         rows=_quartiles(times, heads, f"runs that {event.past}"),
@@ -469,10 +461,8 @@ def _runs(dataset: xr.Dataset) -> Table:
 
 def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
     """Return rows that begin with the columns `heads`: the number of known times (runs, rows), and their quartiles."""
-    ordered = np.sort(np.where(np.isnan(times), np.inf, times), axis=0)
-    shares = {"first quartile": 0.25, "median": 0.5, "third quartile": 0.75}
-    quartiles = {name: ordered[round(share * (len(ordered) - 1))] for name, share in shares.items()}
-    return records({**heads, counted: np.isfinite(ordered).sum(axis=0), **quartiles})
+    quartiles = dict(zip(("first quartile", "median", "third quartile"), late_quartiles(times), strict=True))
+    return records({**heads, counted: np.isfinite(times).sum(axis=0), **quartiles})
 
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:
@@ -489,8 +479,6 @@ COLUMNS = {
     "p": "component_p_value",
     "visible error": "visible_error",
 }
-#: Columns of one step -> attributes.
-ONE_STEP = {"distance": "relative_distance", "error": "relative_error", "p": "p_value"}
 
 
 def _token_parts(tree: xr.DataTree) -> Parts:
@@ -498,18 +486,14 @@ def _token_parts(tree: xr.DataTree) -> Parts:
     comparison, prediction, simulation = (parts[name] for name in ("comparison", "prediction", "simulation"))
     attrs, note = comparison.attrs, "Visible error: seen with probability 0.8."
     if "recovery" in prediction:
-        numbers = {title: float(attrs[name]) for title, name in ONE_STEP.items()}
+        names = {"distance": "relative_distance", "error": "relative_error", "p": "p_value"}
+        numbers = {title: float(attrs[name]) for title, name in names.items()}
         rows, figure = [{"component": "recovered items", **numbers}], recovery_figure
     else:
         rows, figure = records({title: comparison[name] for title, name in COLUMNS.items()}), progress_figure
         note = f"Log ratio: without the effect of the batch. {note}"
-    table = Table(
-        caption="Measured against predicted",
-        rows=rows,
-        note=note,
-        errors={"log ratio": "error", "distance": "error"},
-        each="components",
-    )
+    errors = {"log ratio": "error", "distance": "error"}
+    table = Table(caption="Measured against predicted", rows=rows, note=note, errors=errors, each="components")
     caption = "Prediction as lines, runs as thin black lines or points."
     alt = "Prediction and runs. Their distances are in the table above."
     values = {"p_value": float(attrs["p_value"]), "components": rows}
@@ -522,12 +506,10 @@ def token_simulation_findings(dataset: xr.Dataset) -> Findings:
         counts = dataset["recovered_count"].values
         items = f"{counts.size} draws recover {counts.mean():.4g} items, from {counts.min():.4g} to {counts.max():.4g}."
         return run_findings(dataset, sentences=[items], values={"recovered_counts": counts.tolist()})
-    rows: list[dict[str, Any]] = []
-    for at, name in enumerate(dataset["component"].values.tolist()):
-        times = dataset["learned_time"].values[:, at]
-        known = times[np.isfinite(times)]
-        mean, low, high = (float(f(known)) for f in (np.mean, np.min, np.max)) if known.size else (np.nan,) * 3
-        rows.append({"component": str(name), "runs": known.size, "mean time": mean, "first": low, "last": high})
+    times = dataset["learned_time"]
+    times = times.where(np.isfinite(times))
+    spread = {"mean time": times.mean("seed"), "first": times.min("seed"), "last": times.max("seed")}
+    rows = records({"component": dataset["component"].astype(str), "runs": times.count("seed"), **spread})
     return run_findings(
         dataset,
         sentences=[f"{dataset.sizes['seed']} runs at learning rate {dataset.attrs['learning_rate']:g}."],

@@ -27,8 +27,8 @@ from dynamics.report import (
     transfer_figure,
     transfer_values,
 )
-from dynamics.runs.variables import axis_label
 from hermite.text.messages import with_error
+from sgd_check.report.figures import late_quartiles
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
 #: Markers of information exponents.
 MARKERS = ("o", "s", "^", "D")
-#: Distance of the points of one ratio as a part of the largest ratio.
-APART = 0.012
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
@@ -186,9 +184,7 @@ def _step_size(dataset: xr.Dataset) -> Found:
 
 def _quartiles(time: Array, blown: Array) -> Array:
     """Return the quartiles over runs of times (rate, run), shape (3, rate): lost runs are infinite, absent ones NaN."""
-    known = np.sort(np.where(np.isnan(time), np.inf, time), axis=1)
-    known[np.isnan(blown)] = np.nan
-    return np.stack([known[:, round(q * (known.shape[1] - 1))] for q in (0.25, 0.5, 0.75)])
+    return np.where(np.isnan(blown), np.nan, late_quartiles(time.T))
 
 
 def _calibration(dataset: xr.Dataset) -> Found:
@@ -293,9 +289,8 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     # Room for the legend above the curves.
     low, high = steps_ax.get_ylim()
     steps_ax.set_ylim(low, high * (high / low) ** (0.11 * len(rows)))
-    x_label, title = axis_label("dimension"), "error bars: twice the standard error"
-    finish_panel(steps_ax, x_label, "escape_steps", "small dots: runs, large: geometric mean")
-    finish_panel(ratio_ax, x_label, "time_over_equation", title)
+    finish_panel(steps_ax, "dimension", "escape_steps", "small dots: runs, large: geometric mean")
+    finish_panel(ratio_ax, "dimension", "time_over_equation", "error bars: twice the standard error")
     for ax in axes:
         ax.set_xticks(d, [f"{value:g}" for value in d])
         ax.minorticks_off()
@@ -337,10 +332,9 @@ def _draw_losses(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
         ax.loglog(samples[ended], middle, color=colour, lw=1.1, label=f"tuned to {target}{lost}")
         reached = needed[at][np.isfinite(needed[at])]
         if reached.size:
-            logs = np.log(reached)
-            mean, spread = np.exp(logs.mean()), BAND * logs.std() / np.sqrt(max(logs.size - 1, 1))
-            bars = mean * np.array([[1.0 - np.exp(-spread)], [np.exp(spread) - 1.0]])
-            ax.errorbar(mean, level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
+            log, spread = mean_band(np.log(reached))
+            bars = np.abs(np.exp(log + spread * np.array([[-1.0], [1.0]])) - np.exp(log))
+            ax.errorbar(np.exp(log), level[at], xerr=bars, fmt="o", color=colour, ms=6, capsize=3)
     crosses: dict[str, Any] = {"color": PREDICTED, "ms": 8, "mew": 1.6, "zorder": 3, "label": "theory"}
     ax.loglog(dataset["predicted_samples_needed"].values, level, "x", **crosses)
     law, error = (float(dataset[name].values[0]) for name in ("exponent", "exponent_error"))
@@ -357,10 +351,9 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
     recorded = np.isfinite(dataset["sample_loss"].values).any(axis=1)
     last = recorded.shape[1] - 1 - np.argmax(recorded[:, ::-1], axis=1)
     end = dataset["step_size"].values * dataset["samples"].values[last]
-    late = dataset["emergence_time"].values
-    late = np.sort(np.where(np.isnan(late), np.inf, late), axis=1)
-    ratios = np.median(late, axis=1) / flow
-    low, high = (late[:, round(q * (late.shape[1] - 1))] / flow for q in (0.25, 0.75))
+    times = dataset["emergence_time"].values
+    ratios = np.median(np.where(np.isnan(times), np.inf, times), axis=1) / flow
+    low, _, high = late_quartiles(times.swapaxes(0, 1)) / flow
     delays = (dataset["delayed_time"].values - lag) / flow
     drawn = np.concatenate([ratios, high, np.where(1.5 * flow <= end[:, None], delays, np.nan)])
     top = 1.15 * float(np.max(drawn, initial=1.3, where=np.isfinite(drawn)))
@@ -377,8 +370,8 @@ def _draw_delays(dataset: xr.Dataset, ax: Axes, coloured: Coloured) -> None:
         ax.semilogx(noise[lost], np.full(lost.sum(), 0.98 * top), "^", color=colour, ms=6)
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.set(xscale="log", ylim=(min(0.8, float(np.nanmin(low))), top))
-    x, y = axis_label("noise_of_direction"), axis_label("time_over_flow")
-    finish_panel(ax, x, y, "medians, quartiles; lines: theory; arrows: less than half", loc="upper left")
+    title = "medians, quartiles; lines: theory; arrows: less than half"
+    finish_panel(ax, "noise_of_direction", "time_over_flow", title, loc="upper left")
 
 
 def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
@@ -431,11 +424,8 @@ def _draw_calibration(dataset: xr.Dataset, axes: Array) -> None:
 
 def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
     """Left: squared overlaps and exact recoveries against n/d. Right: samples of online SGD over d against d."""
-    _draw_reused(dataset, axes[0])
     _draw_online(dataset, axes[1])
-
-
-def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
+    ax: Axes = axes[0]
     ratio = dataset["ratio"].values
     law = dataset["predicted_overlap_squared"]
     ax.plot(law["law_ratio"], law, "-", color=PREDICTED, lw=1.8, label=r"law, $d\to\infty$")
@@ -444,7 +434,7 @@ def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
     sizes = dataset["dimension"].values.tolist()
     for at, (d, colour) in enumerate(zip(sizes, shades(len(sizes), 0.85), strict=True)):
         # Overlaps and shares of all dimensions side by side.
-        place, share_place = (ratio + APART * ratio[-1] * (2 * at + s - len(sizes) + 0.5) for s in (0, 1))
+        place, share_place = (ratio + 0.012 * ratio[-1] * (2 * at + s - len(sizes) + 0.5) for s in (0, 1))
         runs = dataset["overlap_squared"].values[at]
         mean, error = mean_band(runs, axis=1)
         label = f"first eigenvector, $d = {d}$"
@@ -458,8 +448,7 @@ def _draw_reused(dataset: xr.Dataset, ax: Axes) -> None:
     # The legend stands to the right of the threshold, above the law.
     beside = (min(threshold / ax.get_xlim()[1], 0.5), 1.0)
     title = rf"$y = \min(z^2, {cut:g})$, $n$ samples reused; bars: 95 %"
-    label = f"{axis_label('overlap_squared')}, share of the runs"
-    finish_panel(ax, "ratio", label, title, loc="upper left", bbox_to_anchor=beside)
+    finish_panel(ax, "ratio", "overlap_and_share", title, loc="upper left", bbox_to_anchor=beside)
 
 
 def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -268,119 +267,94 @@ def simulate(
     plan = make_plan(rate, steps, save_at)
     budget, file = checked_budget(max_runtime), as_run_file(checkpoint)
     check_records(problem, len(options.seeds), plan.recorded.size)
-    simulation = Simulation(problem, plan, engine, options, make_engine(engine, problem, options))
-    for warning in simulation.warnings():
-        warnings.warn(warning, UserWarning, stacklevel=2)
-    return simulation.run(file, budget=budget, progress=progress)
+    made, limit = make_engine(engine, problem, options), stability_limit(problem, options.batch_size)
+    peak, above = plan.peak_rate, "the limit of stability for this problem, so runs may blow up"
+    if is_frame(problem):
+        above = "above which noise keeps the neurons from every direction"
+    too_large = limit is not None and peak > limit
+    cautions = [f"The learning rate {peak:.3g} exceeds {limit:.3g}, {above}."] if too_large else []
+    for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
+        if caution is not None:
+            warnings.warn(caution, UserWarning, stacklevel=2)
+    recorder = Recorder(problem, plan, len(options.seeds))
+    of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
+    labelled = partial(_labelled, problem, plan, options, engine, made, of_limit, recorder)
+    # No checkpoint where the problem that comes back from a file is another one.
+    resumable = not has_callable(problem)
+    return run_with_file(made, plan, recorder, file, labelled, budget=budget, progress=progress, resumable=resumable)
 
 
-#: Effects of a learning rate above its limit on frames of orthogonal neurons and on all other students.
-_UNSTABLE = "the limit of stability for this problem, so runs may blow up"
-_UNLEARNED = "above which noise keeps the neurons from every direction"
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """A simulation that is checked and planned: it can be run once."""
-
-    problem: Problem
-    plan: Plan
-    engine_name: str
-    options: EngineOptions
-    engine: Engine
-
-    def warnings(self) -> list[str]:
-        """Return the warnings before the run, one sentence each."""
-        peak, limit, found = self.plan.peak_rate, self._limit, []
-        if limit is not None and peak > limit:
-            what = _UNLEARNED if is_frame(self.problem) else _UNSTABLE
-            found.append(f"The learning rate {peak:.3g} exceeds {limit:.3g}, {what}.")
-        caution = self.engine.caution(peak, self.plan.steps) if isinstance(self.engine, SpanEngine) else None
-        return found if caution is None else [*found, caution]
-
-    def run(self, file: RunFile, *, budget: float, progress: bool | None) -> xr.Dataset:
-        """Take the steps, from where the file says if it does, and return the dataset, which the file then holds."""
-        recorder = Recorder(self.problem, self.plan, len(self.options.seeds))
-        labelled = partial(self._labelled, recorder)
-        # No checkpoint where the problem that comes back from a file is another one.
-        options: Any = {"budget": budget, "progress": progress, "resumable": not has_callable(self.problem)}
-        return run_with_file(self.engine, self.plan, recorder, file, labelled, **options)
-
-    @cached_property
-    def _limit(self) -> float | None:
-        return stability_limit(self.problem, self.options.batch_size)
-
-    def _labelled(self, recorder: Recorder, reached: Reached, reason: str) -> xr.Dataset:
-        """Return the records until now as a dataset."""
-        from dynamics.runs import make_dataset
-
-        problem, plan, options, limit = self.problem, self.plan, self.options, self._limit
-        times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(reached.look, 0)
-        components, recorded = problem.teacher.components, recorder.values()
-        shared = {
-            "engine": self.engine_name,
-            "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
-            "effective_learning_rate": plan.effective_rate,
-            "steps": plan.steps,
-            "batch_size": options.batch_size,
-            "training_samples": options.training_samples,
-        }
-        return make_dataset(
-            {
-                **recorded,
-                **_predicted_values(problem),
-                **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
-                **({"teacher_component": [each.value for each in components]} if components else {}),
-            },
-            problem=problem,
-            title="Online SGD on Gaussian samples",
-            coords={
-                "time": times,
-                "step": plan.recorded,
-                "seed": np.array(options.seeds, dtype=np.int64),
-                "neuron": neurons,
-                **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
-                **({"component_name": [each.name for each in components]} if components else {}),
-            },
-            # The arguments of the call, which `resume` repeats.
-            solver={
-                "answer": "simulation",
-                **shared,
-                **({"schedule_digest": plan.digest} if plan.digest else {}),
-                "seeds": list(options.seeds),
-                "dtype": str(self.engine.attributes["dtype"]),
-                "device": options.device,
-                "starts": None if options.starts is None else list(options.starts),
-                "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
-            },
-            attributes={
-                **self.engine.attributes,
-                **shared,
-                **({"schedule": plan.schedule} if plan.schedule else {}),
-                "learning_rate_limit": limit,
-                "above_limit": limit is not None and plan.peak_rate > limit,
-                "stop_reason": reason,
-                "end_step": end,
-                "end_time": float(plan.times(np.array([end]))[0]),
-                "wall_seconds": reached.seconds,
-                "steps_per_second": end / max(reached.seconds, 1e-9),
-            },
-            leading=("seed",),
-            with_leading=[name for name in recorded if name not in recorder.OF_RUNS],
-        )
-
-
-def _predicted_values(problem: Problem) -> dict[str, Any]:
-    """Return the prediction that needs no integration, if there is one: not for k ≤ 2 and other students."""
-    from dynamics.runs import prediction_values
+def _labelled(
+    problem: Problem,
+    plan: Plan,
+    options: EngineOptions,
+    engine_name: str,
+    engine: Engine,
+    of_limit: dict[str, Any],
+    recorder: Recorder,
+    reached: Reached,
+    reason: str,
+) -> xr.Dataset:
+    """Return the records until now as a dataset."""
+    from dynamics.runs import make_dataset, prediction_values
     from dynamics.theory import predict
 
-    has_one = is_correlation(problem) or decouples(problem)
-    return dict(prediction_values(predict(problem))) if has_one else {}
+    times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(reached.look, 0)
+    components, recorded = problem.teacher.components, recorder.values()
+    # The prediction that needs no integration: there is none for k ≤ 2 and other students.
+    is_predicted = is_correlation(problem) or decouples(problem)
+    shared = {
+        "engine": engine_name,
+        "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
+        "effective_learning_rate": plan.effective_rate,
+        "steps": plan.steps,
+        "batch_size": options.batch_size,
+        "training_samples": options.training_samples,
+    }
+    return make_dataset(
+        {
+            **recorded,
+            **(prediction_values(predict(problem)) if is_predicted else {}),
+            **({} if options.starts is None else {"start_seed": np.array(options.starts, dtype=np.int64)}),
+            **({"teacher_component": [each.value for each in components]} if components else {}),
+        },
+        problem=problem,
+        title="Online SGD on Gaussian samples",
+        coords={
+            "time": times,
+            "step": plan.recorded,
+            "seed": np.array(options.seeds, dtype=np.int64),
+            "neuron": neurons,
+            **({} if keeps_vectors(problem) else {"neuron_2": neurons}),
+            **({"component_name": [each.name for each in components]} if components else {}),
+        },
+        # The arguments of the call, which `resume` repeats.
+        solver={
+            "answer": "simulation",
+            **shared,
+            **({"schedule_digest": plan.digest} if plan.digest else {}),
+            "seeds": list(options.seeds),
+            "dtype": str(engine.attributes["dtype"]),
+            "device": options.device,
+            "starts": None if options.starts is None else list(options.starts),
+            "save_at": {"count": times.size, "first": float(times[0]), "last": float(times[-1])},
+        },
+        attributes={
+            **engine.attributes,
+            **shared,
+            **({"schedule": plan.schedule} if plan.schedule else {}),
+            **of_limit,
+            "stop_reason": reason,
+            "end_step": end,
+            "end_time": float(plan.times(np.array([end]))[0]),
+            "wall_seconds": reached.seconds,
+            "steps_per_second": end / max(reached.seconds, 1e-9),
+        },
+        leading=("seed",),
+        with_leading=[name for name in recorded if name not in recorder.OF_RUNS],
+    )
 
 
-#: What trains models on tokens, in a room above this one.
-TOKEN_SIMULATION = "sgd_check.tokens.simulation:simulate"
 #: Settings in the file that are no arguments of the call.
 DERIVED = ("effective_learning_rate", "schedule_digest", "save_at")
 
@@ -448,7 +422,8 @@ def resume(
     try:
         if isinstance(begun.problem, Problem):
             return simulate(begun.problem, save_at=begun.save_at, **settings)
-        found: xr.Dataset = resolve_name(TOKEN_SIMULATION)(begun.problem, **settings)
+        # In a room above this one.
+        found: xr.Dataset = resolve_name("sgd_check.tokens.simulation:simulate")(begun.problem, **settings)
         return found
     except (TypeError, ValueError) as error:
         msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
