@@ -88,11 +88,8 @@ def coupling_findings(dataset: xr.Dataset) -> Findings:
     rows = rows_of(_at_some_times(dataset, MOST_ROWS), columns)
     caption = "Linearised distance of the neurons from their followers, its bound, and the noise that drives it."
     more = f"At the end the distance is {float(dataset['linear_error'][-1]):.3g}."
-    return run_findings(
-        dataset,
-        tables=[Table(caption="Distances over time", rows=rows)],
-        drawings=[drawing_of(_plot_distances, dataset, caption=caption, more=more)],
-    )
+    drawings = [drawing_of(_plot_distances, dataset, caption=caption, more=more)]
+    return run_findings(dataset, tables=[Table(caption="Distances over time", rows=rows)], drawings=drawings)
 
 
 def chaos_findings(dataset: xr.Dataset) -> Findings:
@@ -199,8 +196,8 @@ def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
             # To the left near the end of the axis, where it would be cut off.
             late = reached > time[-1] * (time[0] / time[-1]) ** 0.25
             style: dict[str, Any] = {"ha": "right", "va": "top"} if late else {"ha": "left", "va": "bottom"}
-            style |= {"xytext": (-6, -3) if late else (6, 3), "textcoords": "offset points", "fontsize": small(ax)}
-            ax.annotate(f"$t = {reached:.4g}$", (reached, level * scale), **style)
+            style |= {"textcoords": "offset points", "fontsize": small(ax)}
+            ax.annotate(f"$t = {reached:.4g}$", (reached, level * scale), (-6, -3) if late else (6, 3), **style)
     finish_panel(ax, "time", "loss", loc="lower left")
 
 

@@ -265,9 +265,9 @@ def results_of(
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
     """Return the snapshot from which a part of the run goes on, None if it begins."""
-    arrays = file.part(part)
-    held = file.begun.dataset if file.begun is not None and part == RUN else None
-    return None if arrays is None else unpacked(arrays, held)
+    if file.begun is None or part not in file.begun.parts:
+        return None
+    return unpacked(file.begun.parts[part], file.begun.dataset if part == RUN else None)
 
 
 def run_with_file(

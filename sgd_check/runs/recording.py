@@ -189,9 +189,9 @@ def _weight(problem: Problem) -> float:
     Of a network that is Σ |w_i|² + v_i² + b_i² at the start, and the weight that s Σ v_i |w_i| has to reach.
     """
     if is_network(problem):
-        target = float(np.sum(np.abs(problem.teacher.coefficients))) / network_of(problem).scale
-        return target + sum(float(np.sum(part**2)) for part in problem.network_start())
-    return float(np.sum(problem.teacher.coefficients)) + float(np.sum(problem.start().squared_norm))
+        target = np.sum(np.abs(problem.teacher.coefficients)) / network_of(problem).scale
+        return float(target + sum(np.sum(part**2) for part in problem.network_start()))
+    return float(np.sum(problem.teacher.coefficients) + np.sum(problem.start().squared_norm))
 
 
 class Recorder:
@@ -290,8 +290,11 @@ def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
     if is_frame(problem):
         return {"alignment": (directions,), "loss": ()}
     m, components = problem.width, len(problem.teacher.components)
-    shapes: dict[str, tuple[int, ...]] = {"teacher_overlap": (m, directions)}
-    shapes |= {"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}
-    shapes |= {"squared_norm": (m,), "loss": ()}
-    shapes |= {"second_layer": (m,), "bias": (m,)} if is_network(problem) else {}
-    return shapes | ({"component": (components,)} if components else {})
+    return {
+        "teacher_overlap": (m, directions),
+        **({"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}),
+        "squared_norm": (m,),
+        "loss": (),
+        **({"second_layer": (m,), "bias": (m,)} if is_network(problem) else {}),
+        **({"component": (components,)} if components else {}),
+    }
