@@ -45,7 +45,7 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, Setting, aligned, block_steps
+from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, aligned, block_steps
 from sgd_check.engines.torch.fused import LARGEST_WIDTH, STEPS, FusedStepper, fusible, triton_version
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import TorchTeacher, make_streams
@@ -261,23 +261,9 @@ def stepper(way: str, problem: dynamics.Problem, seeds: Sequence[int], precision
         if link is None:
             msg = "The Triton kernel does not take this problem."
             raise LeftOutError(msg)
-        return FusedStepper(
-            weights,
-            torch.tensor(problem.teacher.coefficients, dtype=dtype, device=device),
-            problem.dimension,
-            seeds,
-            link=link,
-            noise=problem.label_noise,
-            free=False,
-        )
-    setting = Setting(
-        link=make_link(problem.activation, dtype, device)[0],
-        teacher=teacher,
-        dimension=problem.dimension,
-        batch=1,
-        free=False,
-    )
-    return BlockStepper(setting, weights, make_streams(seeds, dtype, device))
+        return FusedStepper(problem, link, weights, seeds)
+    link, _ = make_link(problem.activation, dtype, device)
+    return BlockStepper(problem, link, teacher, 1, weights, make_streams(seeds, dtype, device))
 
 
 def finish(device: torch.device) -> None:

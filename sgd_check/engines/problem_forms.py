@@ -68,6 +68,11 @@ def tabulated(expansion: HermiteExpansion) -> Array:
     return powers
 
 
+def derivative_series(c: Array) -> Array:
+    """Return the Hermite coefficients of σ', as many as those of σ given, the last being 0."""
+    return np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
+
+
 def in_powers(c: Array) -> Array:
     """Return the coefficients in powers of z of Σ_j c_j h_j, c (…, degree + 1)."""
     size = c.shape[-1]

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 # Codes of operations, and how many registers those read that do not read one.
 NUMBER, LINE, SUM, PRODUCT, INVERSE, ROOT, POWER, LARGER, SMALLER, ABSOLUTE, SIGN = range(11)
-EXP, LOG, SIN, COS, TAN, SINH, COSH, TANH, ATAN, ERF, ERFC = range(11, 22)
+EXP, LOG, SIN, COS, SINH, COSH, TANH, ATAN, ERF, ERFC = range(11, 21)
 READS = {NUMBER: 0, SUM: 2, PRODUCT: 2, POWER: 2, LARGER: 2, SMALLER: 2}
 
 # Functions of one argument by their names in sympy, in the order of their codes.
-FUNCTIONS = ("Abs", "sign", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan", "erf", "erfc")
+FUNCTIONS = ("Abs", "sign", "exp", "log", "sin", "cos", "sinh", "cosh", "tanh", "atan", "erf", "erfc")
 
 # Places in the data of a program, and the numbers of an operation.
 REGISTERS, OPERATIONS, FIRST, SECOND, HEAD = 0, 1, 2, 3, 4
@@ -72,7 +72,7 @@ class Program:
         made = self._made(x)
         if (a, b) == (1.0, 0.0):
             return x
-        if made.code == NUMBER:
+        if made.code == NUMBER or a == 0.0:
             return self.number(a * made.a + b)
         if made.code in (LINE, PRODUCT):
             return self.apply(made.code, made.left, made.right, a * made.a, a * made.b + b)
@@ -195,6 +195,17 @@ def _written_power(exponent: Any, parts: Sequence[int], program: Program) -> int
         root = program.apply(ROOT, parts[0])
         return root if exponent > 0 else program.power(root, -1)
     return program.apply(POWER, *parts)
+
+
+def series_program(*rows: Array) -> list[float]:
+    """Return the program of one or two series Σ_j c_j h_j, by h_(j+1) = (z h_j − √j h_(j−1))/√(j+1)."""
+    program = Program(1)
+    before, now, sums = program.number(0.0), program.number(1.0), [program.number(0.0) for _ in rows]
+    for j in range(rows[0].size):
+        sums = [program.total(s, program.line(now, float(c[j]), 0.0)) for s, c in zip(sums, rows, strict=True)]
+        raised = program.line(program.product(0, now), (j + 1) ** -0.5, 0.0)
+        before, now = now, program.total(raised, program.line(before, -((j / (j + 1)) ** 0.5), 0.0))
+    return program.data(*sums)
 
 
 def polynomial_program(exponents: Integers, coefficients: Array) -> list[float]:

@@ -28,10 +28,11 @@ are empty. A student says what g and H are, `weigh_homogeneous` or `weigh_networ
 plain SGD, whose closed form is what lets d drop out. `axes` holds the eigenvalues (D,) of the rows, the first row of
 each factor, and the numbers of new axes of the factors. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
 
-*Draws* are `samples`, `gammas` and `labels` (steps, B). A row of samples has B samples of D numbers N(0, 1), then for B
-> 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the squares of those on it,
-for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m), scratch of links, H (B,
-m) and `stack`, see `turn_batch`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
+*Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples
+of D numbers N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are
+half the squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work`
+(7, m), scratch of links, H (B, m), memory of its shape, and `stack`, see `turn_batch`. All rates are η/B. An entry
+returns how many steps were taken before W was not finite.
 
 *Turns.* A rotation of all axes beyond the teacher's brings the factor of the neurons back to lower-triangular form. One
 sample takes two sweeps of Givens rotations, O(m²) operations. The new axes of a batch carry Hᵀ N, N a B×s matrix of
@@ -70,11 +71,11 @@ from hermite.arrays import Array, Integers, Matrix, Vector
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, measured
-from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_both, write_values
+from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
 from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from dynamics.problem import Problem
 
@@ -85,93 +86,76 @@ Teacher = tuple[Vector, Vector, Matrix, Integers, Vector]
 CHUNK = 256
 
 
-def homogeneous_teacher(problem: Problem, link: Array) -> Teacher:
-    """Return the teacher Σ_p a_p σ(θ_p·x), σ being the student's own link."""
-    a, rows = np.array(problem.teacher.coefficients), problem.teacher.directions
-    directions = np.empty((0, problem.teacher.span)) if rows is None else np.array(rows)
-    return _of_units(a, np.zeros(a.size), directions, [0], [link])
-
-
-def network_teacher(problem: Problem) -> Teacher:
-    """Return the teacher of a network: Σ_p a_p σ_p(θ_p·x + β_p), or a polynomial."""
-    polynomial = problem.teacher.target
-    if polynomial is not None:
-        none, program = np.empty(0), np.array(polynomial_program(polynomial.exponents, polynomial.powers))
-        return none, none.copy(), np.empty((0, problem.teacher.span)), np.zeros((0, 2), dtype=np.int64), program
-    given = problem.teacher.units(problem.teacher_link)
+def teacher_of(problem: Problem) -> Teacher:
+    """Return the teacher of a problem."""
+    teacher, network = problem.teacher, is_network(problem)
+    if teacher.target is not None:
+        none, program = np.empty(0), polynomial_program(teacher.target.exponents, teacher.target.powers)
+        return none, none, np.empty((0, teacher.span)), np.zeros((0, 2), dtype=np.int64), np.array(program)
+    given = teacher.units(problem.teacher_link)
     links = list(dict.fromkeys(unit.link for unit in given))
     units = sorted(given, key=lambda unit: links.index(unit.link))
+    data = [sampled_link(link, anywhere=network, slope=not network)[0] for link in links]
     first = [[unit.link for unit in units].index(link) for link in links]
-    data = [sampled_link(link, anywhere=True, slope=False)[0] for link in links]
+    groups = np.stack([[*first, len(units)], np.cumsum([0, *(link.size for link in data)])], axis=1)
     a, biases = np.array([(unit.coefficient, unit.bias) for unit in units]).T.copy()
-    return _of_units(a, biases, np.array([unit.direction for unit in units]), first, data)
-
-
-def _of_units(a: Array, biases: Array, directions: Array, first: list[int], links: Sequence[Array]) -> Teacher:
-    places = np.cumsum([0, *(link.size for link in links)])
-    groups = np.stack([[*first, a.size], places], axis=1).astype(np.int64)
-    return a, biases, directions, groups, np.concatenate(links)
-
-
-def label_scratch(teacher: Teacher, batch: int) -> int:
-    """Return how many numbers of scratch `write_labels` takes."""
-    _, _, directions, groups, links = teacher
-    size = max(CHUNK // batch, 1) * batch
-    if len(groups) == 0:
-        return int(links[REGISTERS]) * size
-    of_links: int = max(scratch_size(links[start:], size) for start in groups[:-1, 1].tolist())
-    return int((directions.shape[1] + 2) * size + of_links)
+    axes_alone = teacher.directions is None and len(links) == 1
+    directions = np.empty((0, teacher.span)) if axes_alone else np.array([unit.direction for unit in units])
+    return a, biases, directions, groups.astype(np.int64), np.concatenate(data)
 
 
 @entry
-def write_labels(
-    teacher: Teacher, axes: int, samples: Matrix, noise: Vector, labels: Vector, batch: int, scratch: Vector
-) -> None:
-    """Write f*(x) + noise of all samples, (steps · B,): sample b of row t begins in column b · axes of `samples`."""
+def write_labels(teacher: Teacher, axes: int, samples: Matrix, labels: Vector, batch: int) -> None:
+    """Add f*(x) to all labels, (steps · B,): sample b of row t begins in column b · axes of `samples`."""
     a, biases, directions, groups, links = teacher
     r = directions.shape[1]
     rows = max(CHUNK // batch, 1)
+    z, values, none = np.empty(rows * batch), np.empty(rows * batch), np.empty(0)
+    registers = np.empty(rows * batch * (int(links[REGISTERS]) if a.size == 0 else r))
     for first in range(0, samples.shape[0], rows):
         last, begin = min(first + rows, samples.shape[0]), first * batch
         size = (last - first) * batch
         for t in range(first, last):
             for b in range(batch):
                 for c in range(r):
-                    scratch[c * size + (t - first) * batch + b] = samples[t, b * axes + c]
+                    registers[c * size + (t - first) * batch + b] = samples[t, b * axes + c]
         if a.size == 0:
-            run_program(links, 0, scratch, size)
+            run_program(links, 0, registers, size)
             found = size * int(links[FIRST])
             for n in range(size):
-                labels[begin + n] = noise[begin + n] + scratch[found + n]
-            continue
-        z, values = vector(scratch, r * size, size), vector(scratch, (r + 1) * size, size)
-        rest = vector(scratch, (r + 2) * size, scratch.size - (r + 2) * size)
-        for n in range(size):
-            labels[begin + n] = noise[begin + n]
+                labels[begin + n] += registers[found + n]
         for g in range(groups.shape[0] - 1):
             link = vector(links, groups[g, 1], groups[g + 1, 1] - groups[g, 1])
+            scratch = np.empty(scratch_size(link, size))
             for p in range(groups[g, 0], groups[g + 1, 0]):
                 for n in range(size):
-                    along = biases[p] + (scratch[p * size + n] if directions.shape[0] == 0 else 0.0)
+                    z[n] = biases[p] + (registers[p * size + n] if directions.shape[0] == 0 else 0.0)
                     for c in range(r if directions.shape[0] > 0 else 0):
-                        along += directions[p, c] * scratch[c * size + n]
-                    z[n] = along
-                write_values(link, z, values, rest)
+                        z[n] += directions[p, c] * registers[c * size + n]
+                write_link(link, vector(z, 0, size), values, none, scratch)
                 for n in range(size):
                     labels[begin + n] += a[p] * values[n]
 
 
 Draws = tuple[Matrix, Matrix, Matrix]
-Buffers = tuple[Matrix, Vector, Matrix, Matrix]
+Buffers = tuple[Matrix, Vector, Matrix, Matrix, Matrix]
 Axes = tuple[Vector, Integers, Integers]
 Network = tuple[Vector, Vector, Vector]
+
+
+@kernel
+def new_buffers(m: int, batch: int, axes: Axes, link: Vector) -> Buffers:
+    """Return the memory of a step."""
+    most = np.append(axes[2], 0).max()
+    work, scratch = np.empty((7, m)), np.empty(scratch_size(link, m))
+    return work, scratch, np.empty((batch, m)), np.empty((batch, m)), np.empty((m + most, m))
 
 
 @inlined_kernel
 def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int, buffers: Buffers) -> bool:
     """Write H and g of homogeneous neurons for batch t; return whether every error is finite."""
     samples, _, labels = draws
-    work, scratch, H, _ = buffers
+    work, scratch, H, _, _ = buffers
     axes, m = W.shape
     z, rho, value = row_part(work, 0, 0, m), row_part(work, 1, 0, m), row_part(work, 2, 0, m)
     slope, g = row_part(work, 3, 0, m), row_part(work, 4, 0, m)
@@ -190,7 +174,7 @@ def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int
                 z[i] += W[c, i] * coordinate
         for i in range(m):
             z[i] /= rho[i]
-        write_both(link, z, value, slope, scratch)
+        write_link(link, z, value, slope, scratch)
         found = 0.0
         for i in range(m):
             found += rho[i] * rho[i] * value[i]
@@ -326,15 +310,15 @@ def weigh_class(s: float, plain: Vector, g: Vector) -> None:
 
 @inlined_kernel
 def move(  # noqa: PLR0912 (loops over entries)
-    W: Matrix, axes: Axes, draws: Draws, t: int, own: Matrix, buffers: Buffers, decays: bool
+    W: Matrix, axes: Axes, draws: Draws, t: int, buffers: Buffers, decays: bool
 ) -> None:
-    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away; `own` (B, m) is overwritten.
+    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away.
 
     g is that of weight decay, the same on all axes, if it `decays`; else g − 1 is a part of the gradient, times Σ.
     """
     s, factors, new_axes = axes
     samples, gammas, _ = draws
-    work, _, H, stack = buffers
+    work, _, H, own, stack = buffers
     rows, m = W.shape
     batch = H.shape[0]
     g, h = row_part(work, 4, 0, m), row_part(work, 5, 0, m)
@@ -372,25 +356,25 @@ def move(  # noqa: PLR0912 (loops over entries)
 
 
 @entry
-def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws, buffers: Buffers) -> int:
+def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws) -> int:
     """Take one step of homogeneous neurons per learning rate: O(m² + m r) operations on one sample each."""
-    own = np.empty(buffers[2].shape)
+    buffers = new_buffers(W.shape[1], draws[2].shape[1], axes, link)
     for t in range(rates.size):
         if not weigh_homogeneous(W, rates[t], link, draws, t, buffers):
             W[:, :] = np.nan
             return t
-        move(W, axes, draws, t, own, buffers, False)
+        move(W, axes, draws, t, buffers, False)
     return rates.size
 
 
 @entry
-def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws, buffers: Buffers) -> int:
+def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws) -> int:
     """Take the steps of `take_steps` for one neuron and one axis of the teacher, in a third of the time.
 
     Studies take billions of these.
     """
     samples, gammas, labels = draws
-    scratch = buffers[1]
+    scratch = np.empty(scratch_size(link, 1))
     along, across = W[0, 0], W[1, 0]
     for t in range(rates.size):
         x, y = samples[t, 0], samples[t, 1]
@@ -417,7 +401,7 @@ def weigh_network(
     """Write H, g and the two sums of a network for batch t; return whether every error is finite."""
     link, motion, radii = network
     samples, _, labels = draws
-    work, scratch, H, _ = buffers
+    work, scratch, H, _, _ = buffers
     axes, m = W.shape
     batch = labels.shape[1]
     along, inside = row_part(work, 0, 0, m), row_part(work, 5, 0, m)
@@ -434,7 +418,7 @@ def weigh_network(
                 along[i] += W[c, i] * coordinate
         for i in range(m):
             inside[i] = along[i] + layers[1, i]
-        write_both(link, inside, value, slope, scratch)
+        write_link(link, inside, value, slope, scratch)
         found = 0.0
         for i in range(m):
             found += layers[0, i] * value[i]
@@ -465,12 +449,12 @@ def put_back(W: Matrix, radii: Vector, factors: Vector) -> None:
 
 
 @entry
-def take_network_steps(
-    W: Matrix, layers: Matrix, rates: Vector, network: Network, axes: Axes, draws: Draws, buffers: Buffers
-) -> int:
+def take_network_steps(W: Matrix, layers: Matrix, rates: Vector, network: Network, axes: Axes, draws: Draws) -> int:
     """Take one step of a network per rate; `network` holds the link and the numbers `motion` and `radii`."""
-    _, motion, radii = network
-    own, work, batch = np.empty(buffers[2].shape), buffers[0], draws[2].shape[1]
+    link, motion, radii = network
+    batch = draws[2].shape[1]
+    buffers = new_buffers(W.shape[1], batch, axes, link)
+    work = buffers[0]
     for t in range(rates.size):
         if not weigh_network(W, layers, rates[t], network, draws, t, buffers):
             W[:, :] = np.nan
@@ -479,23 +463,21 @@ def take_network_steps(
         for i in range(W.shape[1]):
             layers[1, i] -= motion[3] * motion[0] * layers[0, i] * work[2, i]
             layers[0, i] = (1.0 - batch * rates[t] * motion[5]) * layers[0, i] - motion[2] * motion[0] * work[1, i]
-        move(W, axes, draws, t, own, buffers, True)
+        move(W, axes, draws, t, buffers, True)
         put_back(W, radii, row_part(work, 6, 0, W.shape[1]))
     return rates.size
 
 
 @entry
-def take_frame_steps(
-    W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws, buffers: Buffers
-) -> int:
+def take_frame_steps(W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws) -> int:
     """Take one step of a frame per learning rate, on one sample each, which is overwritten.
 
-    `frame` holds the coefficients a and σ0, alone in an array; label noise takes the place of labels in `draws`.
+    `frame` holds the coefficients a and σ0, alone in an array; `draws` have the noise of the labels.
     """
     a, radius = frame
     samples, gammas, noise = draws
-    work = buffers[0]
     m = W.shape[1]
+    work = np.empty((7, m))
     r = W.shape[0] - m
     sigma = radius[0]
     z, keep, carry = row_part(work, 0, 0, m), row_part(work, 4, 0, m), row_part(work, 5, 0, m)
@@ -545,15 +527,14 @@ class Motion(NamedTuple):
     """The steps of one kind of student.
 
     `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
-    the axes, the draws and the buffers, of which links take `scratch` numbers. `teacher` makes the labels, or is absent
-    where the steps do. Overlaps are those with `directions`, or with the axes if that is None.
+    the axes and the draws. `teacher` makes the labels, or is absent where the steps do. Overlaps are those with
+    `directions`, or with the axes if that is None.
     """
 
     start: dict[str, Array]
     take: Callable[..., int]
     constants: Any
     teacher: Teacher | None
-    scratch: int
     directions: Array | None
     link_name: str
 
@@ -563,21 +544,19 @@ def make_motion(problem: Problem, drawn: DrawnAxes) -> Motion:
     if is_frame(problem):
         start = {"weights": drawn.start(problem.reduced_weights())}
         constants = (np.array(problem.teacher.coefficients), np.sqrt(problem.start().squared_norm[:1]))
-        return Motion(start, take_frame_steps, constants, None, 0, None, problem.activation.name)
+        return Motion(start, take_frame_steps, constants, None, None, problem.activation.name)
     if is_network(problem):
-        network, teacher = network_of(problem), network_teacher(problem)
+        network = network_of(problem)
         link, link_name = sampled_link(problem.activation, anywhere=True)
         start = {"weights": drawn.start(network.weights), "layers": np.array([network.second_layer, network.bias])}
         motion = np.array([network.scale, *network.rates, *network.decay])
         radii = np.empty(0) if network.lengths is None else network.lengths
-        scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
-        return Motion(start, take_network_steps, (link, motion, radii), teacher, scratch, None, link_name)
+        return Motion(start, take_network_steps, (link, motion, radii), teacher_of(problem), None, link_name)
     link, link_name = sampled_link(problem.activation)
-    teacher, weights = homogeneous_teacher(problem, link), drawn.start(problem.reduced_weights())
+    teacher, weights = teacher_of(problem), drawn.start(problem.reduced_weights())
     is_lone = drawn.batch == 1 and weights.shape == (2, 1) and problem.inputs is None and teacher[2].size == 0
-    scratch = max(scratch_size(link, problem.width), label_scratch(teacher, drawn.batch))
     take = take_lone_steps if is_lone else take_steps
-    return Motion({"weights": weights}, take, link, teacher, scratch, problem.teacher.directions, link_name)
+    return Motion({"weights": weights}, take, link, teacher, problem.teacher.directions, link_name)
 
 
 def reduced_factor(weights: Array, span: int) -> Array:
@@ -650,13 +629,8 @@ class DrawnAxes:
             return reduced_factor(reduced, self._span)
         return np.ascontiguousarray(reduced.T[self._rows])
 
-    def buffers(self, scratch: int) -> Buffers:
-        """Return the memory of a step of one thread."""
-        m, most = self._width, int(self.axes[2].max(initial=0))
-        return np.zeros((7, m)), np.zeros(scratch), np.zeros((self.batch, m)), np.zeros((m + most, m))
 
-
-class ProjectedEngine(SeededRuns[tuple[Array, Buffers]]):
+class ProjectedEngine(SeededRuns):
     """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
 
     Its state has "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
@@ -669,9 +643,6 @@ class ProjectedEngine(SeededRuns[tuple[Array, Buffers]]):
         super().__init__(options.seeds, self._motion.start, self._axes.drawn, problem.label_noise)
         self.attributes = attributes_of(self._motion.link_name, self._threads.count)
 
-    def _buffers(self, block: int) -> tuple[Array, Buffers]:
-        return np.zeros((block, self._axes.batch)), self._axes.buffers(self._motion.scratch)
-
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""
         # The recorder finds runs that are not finite, such as those whose weights overflow here.
@@ -683,11 +654,9 @@ class ProjectedEngine(SeededRuns[tuple[Array, Buffers]]):
         """Return v and b of a network."""
         return self._state["layers"].copy()
 
-    def _take(self, own: list[Array], rates: Array, draws: Draws, buffers: tuple[Array, Buffers]) -> int:
+    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
         motion, axes = self._motion, self._axes
-        samples, gammas, labels = draws
+        samples, _, labels = draws
         if motion.teacher is not None:
-            noise, labels = labels, buffers[0][: rates.size]
-            flat, scratch = labels.ravel(), buffers[1][1]
-            write_labels(motion.teacher, axes.size, samples, noise.ravel(), flat, axes.batch, scratch)
-        return int(motion.take(*own, rates, motion.constants, axes.axes, (samples, gammas, labels), buffers[1]))
+            write_labels(motion.teacher, axes.size, samples, labels.ravel(), axes.batch)
+        return int(motion.take(*own, rates, motion.constants, axes.axes, draws))

@@ -4,16 +4,14 @@ The data are a flat array [family, registers, place of σ', σ …, σ' …]. A 
 
 - LOW and HIGH: polynomials, each of σ and σ' by `LOW_TERMS` or `HIGH_TERMS` coefficients of powers of z, z^0 first;
 - BENT: the slopes of σ above and below 0, where it is 0;
-- ERF, TANH, GELU, SIGMOID, SILU, SIN, which have these names in `hermite.text.formulas`: nothing;
-- SERIES: the number of Hermite coefficients, then for each j those of σ and σ', 1/√(j+1) and √(j/(j+1));
 - TABLE: pieces and powers of `sgd_check.engines.problem_forms.tabulated`, then the table, row by row;
+- SERIES: for each j the Hermite coefficients of σ and σ', 1/√(j+1) and √(j/(j+1));
 - PROGRAM: two of `sgd_check.engines.programs`, of σ, and of σ and σ' together, for any other formula.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,26 +20,26 @@ from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, derivative_series, in_powers, simulated_link
 from sgd_check.engines.programs import formula_program, in_z
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
 
-LOW, HIGH, BENT, ERF, TANH, GELU, SIGMOID, SILU, SIN, SERIES, TABLE, PROGRAM = range(12)
+LOW, HIGH, BENT, TABLE, SERIES, PROGRAM = range(6)
 # Places in the data of a link.
 FAMILY, REGISTERS, SLOPE, VALUE = range(4)
 # Up to degree 12 Horner's rule in powers of z loses at most two digits where the Gaussian has its mass.
 LOW_TERMS, HIGH_TERMS, HORNER_DEGREE = 6, 14, 12
 # Slopes above and below 0.
 BENT_LINKS = {"relu": (1.0, 0.0), "leaky_relu": (1.0, 0.01), "abs": (1.0, -1.0)}
-SMOOTH_LINKS = {"erf": ERF, "tanh": TANH, "gelu": GELU, "sigmoid": SIGMOID, "silu": SILU, "sin": SIN}
 # Numbers that a series or a program treats at a time, those below which it treats them one by one, and the registers of
 # a series.
 BLOCK, FEW, SERIES_REGISTERS = 128, 4, 2
-ROOT_HALF, DENSITY = math.sqrt(0.5), 1.0 / math.sqrt(2.0 * math.pi)
 
 
 def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: bool = True) -> tuple[Array, str]:
@@ -62,76 +60,65 @@ def sampled_link(expansion: HermiteExpansion, *, anywhere: bool = False, slope: 
         expansion,
         _series,
         lambda expression: _formula(expression, slope=slope),
-        (lambda table: _data(TABLE, [*map(float, table.shape), *table.ravel()])) if anywhere else None,
+        (lambda table: _data(TABLE, [*table.shape, *table.ravel()])) if anywhere else None,
     )
 
 
-def scratch_size(link: Array, size: int) -> int:
+@kernel
+def scratch_size(link: Vector, size: int) -> int:
     """Return how many numbers of scratch a link takes that is evaluated for up to `size` numbers."""
     return int(link[REGISTERS]) * min(size, BLOCK)
 
 
-def _data(family: int, value: list[float], slope: list[float] | None = None, registers: int = 0) -> Array:
-    """Return the data of a link; without `slope` one place holds σ and σ'."""
-    place = VALUE if slope is None else VALUE + len(value)
-    return np.array([family, registers, place, *value, *(slope or [])], dtype=np.float64)
+def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (), registers: float = 0.0) -> Array:
+    """Return the data of a link; without `both` one place holds σ and σ'."""
+    place = VALUE + (len(value) if both else 0)
+    return np.array([family, registers, place, *value, *both], dtype=np.float64)
 
 
 def _series(coefficients: Any) -> Array:
     c = np.array(coefficients, dtype=np.float64)
     c = np.trim_zeros(c, "b") if c.any() else np.zeros(1)
-    slope = np.append(np.sqrt(np.arange(1.0, c.size)) * c[1:], 0.0)
+    slope = derivative_series(c)
     if c.size - 1 <= HORNER_DEGREE:
         terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS
         both = np.pad([in_powers(c), in_powers(slope)], ((0, 0), (0, terms - c.size)))
         return _data(LOW if terms == LOW_TERMS else HIGH, *both.tolist())
     j = np.arange(float(c.size))
     rows = np.stack([c, slope, 1.0 / np.sqrt(j + 1.0), np.sqrt(j / (j + 1.0))], axis=1)
-    return _data(SERIES, [float(c.size), *rows.ravel()], None, SERIES_REGISTERS)
+    return _data(SERIES, rows.ravel(), registers=SERIES_REGISTERS)
 
 
 def _formula(expression: Any, *, slope: bool) -> Array:
     """Return the data of a sympy formula; NotImplementedError without a compiled form, as of the slope of a jump."""
-    name = _names().get(in_z(expression), "")
-    if name in BENT_LINKS:
-        return _data(BENT, list(BENT_LINKS[name]))
-    if name in SMOOTH_LINKS:
-        return _data(SMOOTH_LINKS[name], [])
-    value = formula_program(expression, slope=False)
-    both = formula_program(expression, slope=True) if slope else value
-    return _data(PROGRAM, value, both, int(max(value[0], both[0])))
-
-
-@lru_cache(maxsize=1)
-def _names() -> dict[Any, str]:
-    """Return the names of the formulas that compiled code knows."""
     import sympy
 
-    return {in_z(sympy.sympify(FORMULAS[name])): name for name in (*BENT_LINKS, *SMOOTH_LINKS)}
+    for name, slopes in BENT_LINKS.items():
+        if in_z(expression) == in_z(sympy.sympify(FORMULAS[name])):
+            return _data(BENT, slopes)
+    value = formula_program(expression, slope=False)
+    both = formula_program(expression, slope=True) if slope else value
+    return _data(PROGRAM, value, both, max(value[p.REGISTERS], both[p.REGISTERS]))
 
 
 @kernel
-def write_values(link: Vector, z: Vector, out: Vector, scratch: Vector) -> None:
-    """Write σ of each of many numbers; `scratch` holds `scratch_size` numbers."""
+def write_link(  # noqa: PLR0912 (one loop for each family)
+    link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector
+) -> None:
+    """Write σ and, unless `slope` is empty, σ' of many numbers; `scratch` holds `scratch_size` numbers."""
     family = int(link[FAMILY])
-    if family == LOW:
+    if family >= SERIES and z.size >= FEW:
+        write_blocks(link, z, value, slope, scratch)
+    elif slope.size == 0 and family == LOW:
         for i in range(z.size):
-            out[i] = low_at(link, z[i])[0]
-    elif family == HIGH:
+            value[i] = low_at(link, z[i])[0]
+    elif slope.size == 0 and family == HIGH:
         for i in range(z.size):
-            out[i] = high_at(link, z[i])[0]
-    elif (family in (SERIES, PROGRAM)) and z.size >= FEW:
-        write_blocks(link, z, out, vector(scratch, 0, 0), scratch)
-    else:
+            value[i] = high_at(link, z[i])[0]
+    elif slope.size == 0:
         for i in range(z.size):
-            out[i] = value_at(link, z[i], scratch)
-
-
-@kernel
-def write_both(link: Vector, z: Vector, value: Vector, slope: Vector, scratch: Vector) -> None:
-    """Write σ and σ' of each of many numbers; `scratch` holds `scratch_size` numbers."""
-    family = int(link[FAMILY])
-    if family == LOW:
+            value[i] = value_at(link, z[i], scratch)
+    elif family == LOW:
         for i in range(z.size):
             value[i], slope[i] = low_at(link, z[i])
     elif family == HIGH:
@@ -140,8 +127,6 @@ def write_both(link: Vector, z: Vector, value: Vector, slope: Vector, scratch: V
     elif family == BENT:
         for i in range(z.size):
             value[i], slope[i] = bent_at(link, z[i])
-    elif (family in (SERIES, PROGRAM)) and z.size >= FEW:
-        write_blocks(link, z, value, slope, scratch)
     else:
         for i in range(z.size):
             value[i], slope[i] = both_at(link, z[i], scratch)
@@ -152,40 +137,31 @@ def value_at(link: Vector, z: float, scratch: Vector) -> float:
     """Return σ(z); `scratch` holds `scratch_size` numbers."""
     if link[FAMILY] == LOW:  # the most frequent one, compiled into the caller
         return low_at(link, z)[0]
-    return rest_value_at(link, z, scratch) if link[FAMILY] >= SERIES else both_at(link, z, scratch)[0]
+    return program_at(link, VALUE, z, scratch)[0] if link[FAMILY] == PROGRAM else rest_at(link, z, scratch)[0]
 
 
 @kernel
 def both_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
     """Return σ(z) and σ'(z); `scratch` holds `scratch_size` numbers."""
-    family = int(link[FAMILY])
-    if family == LOW:
-        return low_at(link, z)
-    if family == HIGH:
-        return high_at(link, z)
-    if family == BENT:
-        return bent_at(link, z)
-    return smooth_at(family, z) if family <= SIN else rest_at(link, z, scratch)
-
-
-@kernel
-def rest_value_at(link: Vector, z: float, scratch: Vector) -> float:
-    """Return σ(z) of a series, a table or a program."""
-    if link[FAMILY] != PROGRAM:
-        return rest_at(link, z, scratch)[0]
-    scratch[0] = z
-    run_program(link, VALUE, scratch, 1)
-    return float(scratch[int(link[VALUE + p.FIRST])])
+    return low_at(link, z) if link[FAMILY] == LOW else rest_at(link, z, scratch)
 
 
 @kernel
 def rest_at(link: Vector, z: float, scratch: Vector) -> tuple[float, float]:
-    """Return σ(z) and σ'(z) of a series, a table or a program."""
-    if link[FAMILY] == SERIES:
-        return series_at(link, z)
-    if link[FAMILY] == TABLE:
+    """Return σ(z) and σ'(z) of any family but the first."""
+    family = int(link[FAMILY])
+    if family == HIGH:
+        return high_at(link, z)
+    if family == BENT:
+        return bent_at(link, z)
+    if family == TABLE:
         return table_at(link, z)
-    at = int(link[SLOPE])
+    return series_at(link, z) if family == SERIES else program_at(link, int(link[SLOPE]), z, scratch)
+
+
+@kernel
+def program_at(link: Vector, at: int, z: float, scratch: Vector) -> tuple[float, float]:
+    """Return both results of the program at a place of the data."""
     scratch[0] = z
     run_program(link, at, scratch, 1)
     return scratch[int(link[at + p.FIRST])], scratch[int(link[at + p.SECOND])]
@@ -221,30 +197,10 @@ def bent_at(link: Vector, z: float) -> tuple[float, float]:
 
 
 @kernel
-def smooth_at(family: int, z: float) -> tuple[float, float]:
-    """Return value and slope of erf(z/√2), tanh(z), z Φ(z), 1/(1 + e^−z), z/(1 + e^−z) or sin(z)."""
-    if family == ERF:
-        return math.erf(ROOT_HALF * z), 2.0 * DENSITY * np.exp(-0.5 * z * z)
-    if family == TANH:
-        value = np.tanh(z)
-        return value, 1.0 - value * value
-    if family == GELU:
-        share = 0.5 + 0.5 * math.erf(ROOT_HALF * z)
-        return z * share, share + z * DENSITY * np.exp(-0.5 * z * z)
-    if family == SIN:
-        return np.sin(z), np.cos(z)
-    share = 0.5 + 0.5 * np.tanh(0.5 * z)
-    if family == SIGMOID:
-        return share, share * (1.0 - share)
-    return z * share, share + z * share * (1.0 - share)
-
-
-@kernel
 def series_at(link: Vector, z: float) -> tuple[float, float]:
     """Sum by h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
     before, now, value, slope = 0.0, 1.0, 0.0, 0.0
-    for j in range(int(link[VALUE])):
-        row = VALUE + 1 + 4 * j
+    for row in range(VALUE, link.size, 4):
         value += link[row] * now
         slope += link[row + 1] * now
         before, now = now, link[row + 2] * z * now - link[row + 3] * before
@@ -274,7 +230,7 @@ def write_blocks(link: Vector, z: Vector, value: Vector, slope: Vector, scratch:
     for begin in range(0, z.size, BLOCK):
         size = min(BLOCK, z.size - begin)
         part, values = vector(z, begin, size), vector(value, begin, size)
-        slopes = vector(slope, begin, size) if slope.size > 0 else slope
+        slopes = vector(slope, begin, min(size, slope.size))
         if link[FAMILY] == PROGRAM:
             write_program(link, part, values, slopes, scratch)
         else:
@@ -298,14 +254,13 @@ def write_program(link: Vector, z: Vector, value: Vector, slope: Vector, registe
 @kernel
 def write_series(link: Vector, z: Vector, value: Vector, slope: Vector, registers: Vector) -> None:
     """Sum as `series_at`, degree by degree."""
-    size, count = z.size, int(link[VALUE])
+    size = z.size
     before, now = vector(registers, 0, size), vector(registers, size, size)
     for i in range(size):
         before[i], now[i], value[i] = 0.0, 1.0, 0.0
     for i in range(slope.size):
         slope[i] = 0.0
-    for j in range(count):
-        row = VALUE + 1 + 4 * j
+    for row in range(VALUE, link.size, 4):
         c, d, along, back = link[row], link[row + 1], link[row + 2], link[row + 3]
         for i in range(size):
             value[i] += c * now[i]
@@ -374,8 +329,6 @@ def operated(code: int, x: float, y: float) -> float:  # noqa: PLR0911, PLR0912 
         return float(np.sin(x))
     if code == p.COS:
         return float(np.cos(x))
-    if code == p.TAN:
-        return float(np.tan(x))
     if code == p.SINH:
         return float(np.sinh(x))
     if code == p.COSH:

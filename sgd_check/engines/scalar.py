@@ -15,8 +15,7 @@ g per sample, its component along the sum of those before, and χ² of d − 3 a
 
 In compiled steps a row of `samples` has all N(0, 1) of a step; half the squared lengths in all other axes are in
 `gammas` (steps, B), label noise in `noise` (steps, B). `constants` are the links of teacher and neuron and the table of
-a smoothed link, without rows where it is not smoothed; `buffers` are the gradients (steps, B) of a block of steps and
-scratch of links.
+a smoothed link, without rows where it is not smoothed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from dynamics.kernels.jit import entry, kernel, vector
 from hermite.arrays import Array, Matrix, Vector
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_both
+from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_link
 from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
 
 if TYPE_CHECKING:
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
 
 Constants = tuple[Vector, Vector, Matrix]
 Samples = tuple[Matrix, Matrix, Matrix]
-Buffers = tuple[Matrix, Vector]
 
 # Samples whose gradients are found at a time.
 CHUNK = 256
 
 
 @kernel
-def write_gradients(constants: Constants, draws: Samples, gradients: Matrix, scratch: Vector) -> None:
+def write_gradients(constants: Constants, draws: Samples, gradients: Matrix) -> None:
     """Write ψ of all samples, which no step changes: σ'(z), or Σ_ij table_ij z^i r^(2j)."""
     _, link, table = constants
     samples, gammas, _ = draws
@@ -65,30 +63,26 @@ def write_gradients(constants: Constants, draws: Samples, gradients: Matrix, scr
                     total = total * samples[t, columns * b] + row
                 gradients[t, b] = total
         return
-    rows = max(CHUNK // batch, 1)
-    for first in range(0, gradients.shape[0], rows):
-        last = min(first + rows, gradients.shape[0])
-        size = (last - first) * batch
-        z, value, slope = vector(scratch, 0, size), vector(scratch, size, size), vector(scratch, 2 * size, size)
-        for t in range(first, last):
-            for b in range(batch):
-                z[(t - first) * batch + b] = samples[t, columns * b]
-        write_both(link, z, value, slope, vector(scratch, 3 * size, scratch.size - 3 * size))
-        for t in range(first, last):
-            for b in range(batch):
-                gradients[t, b] = slope[(t - first) * batch + b]
+    z, value, scratch = np.empty(CHUNK), np.empty(CHUNK), np.empty(scratch_size(link, CHUNK))
+    slopes = gradients.reshape(-1)
+    for first in range(0, slopes.size, CHUNK):
+        size = min(CHUNK, slopes.size - first)
+        for n in range(size):
+            sample = first + n
+            z[n] = samples[sample // batch, columns * (sample % batch)]
+        write_link(link, vector(z, 0, size), value, vector(slopes, first, size), scratch)
 
 
 @entry
-def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, draws: Samples, buffers: Buffers) -> int:
+def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, draws: Samples) -> int:
     """Take one step per learning rate, on B samples each; return how many were taken before one was not finite.
 
     Each sample has z and v in `samples` (steps, 2 B), and d − 2 other axes. For B > 1 it has g too, (steps, 3 B), its
     component along the sum of those before in the other d − 2 axes, and the others are those beside g. Rates are η/B.
     """
     samples, gammas, noise = draws
-    gradients, scratch = buffers[0][: rates.size], buffers[1]
-    write_gradients(constants, draws, gradients, scratch)
+    gradients, scratch = np.empty(noise.shape), np.empty(scratch_size(constants[0], 1))
+    write_gradients(constants, draws, gradients)
     C, batch = state[0], noise.shape[1]
     columns = samples.shape[1] // batch
     for t in range(rates.size):
@@ -117,7 +111,7 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
 OPERATIONS = 64
 
 
-class ScalarEngine(SeededRuns[Buffers]):
+class ScalarEngine(SeededRuns):
     """A batch of chains, one per seed, in the law of SGD in R^d at a cost that does not depend on d.
 
     Its state has "overlap" (seeds, 1).
@@ -140,20 +134,14 @@ class ScalarEngine(SeededRuns[Buffers]):
         super().__init__(options.seeds, {"overlap": problem.start().teacher_overlap[0]}, drawn, problem.label_noise)
         self.attributes = attributes_of(link_name, self._threads.count)
 
-    def _buffers(self, block: int) -> Buffers:
-        batch = self._drawn.batch
-        size = max(CHUNK // batch, 1) * batch
-        scratch = 3 * size + max(scratch_size(link, size) for link in self._constants[:2])
-        return np.zeros((block, batch)), np.zeros(scratch)
-
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64; the neuron's own are 1."""
         overlap = self._state["overlap"][:, :, None].copy()
         ones = np.where(np.isnan(overlap), np.nan, 1.0)
         return Measurement(overlap, ones if student else None, ones[:, :, 0].copy())
 
-    def _take(self, own: list[Array], rates: Array, draws: Samples, buffers: Buffers) -> int:
-        return int(take_steps(own[0], rates, self._a, self._constants, draws, buffers))
+    def _take(self, own: list[Array], rates: Array, draws: Samples) -> int:
+        return int(take_steps(own[0], rates, self._a, self._constants, draws))
 
 
 def _links(problem: Problem) -> tuple[Constants, str]:

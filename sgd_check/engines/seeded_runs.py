@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ BLOCK_NUMBERS = 2**14
 # Below this many operations per seed between two calls, threads wait for the interpreter rather than share work.
 THREADED_OPERATIONS = 2**15
 
-Buffers = TypeVar("Buffers")
+#: Coordinates, lengths and labels of a block of steps, (steps, numbers) each.
 Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -134,7 +134,7 @@ class Drawn(NamedTuple):
     operations: int
 
 
-class SeededRuns(ABC, Generic[Buffers]):
+class SeededRuns(ABC):
     """What engines share whose runs are independent and resumable; a subclass says how a block of steps is taken.
 
     Every seed has three generators of its own (SFC64): of coordinates, of lengths and of label noise. Each is consumed
@@ -150,18 +150,15 @@ class SeededRuns(ABC, Generic[Buffers]):
         self._block = block = max(BLOCK_NUMBERS // drawn.numbers, 16)
         self._threads = RunThreads(min(len(seeds), available_cores()))
         columns = drawn.numbers, drawn.gammas, drawn.batch
-        #: Per thread the draws of a block of steps, and what else its steps need.
-        self._benches = [
-            ([np.zeros((block, count)) for count in columns], self._buffers(block)) for _ in range(self._threads.count)
-        ]
+        #: Per thread the draws of a block of steps.
+        self._benches = [[np.zeros((block, count)) for count in columns] for _ in range(self._threads.count)]
 
     @abstractmethod
-    def _buffers(self, block: int) -> Buffers:
-        """Return what a thread needs beside the draws of a block of steps."""
+    def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
+        """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed.
 
-    @abstractmethod
-    def _take(self, own: list[Array], rates: Array, draws: Draws, buffers: Buffers) -> int:
-        """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed."""
+        In place of labels there is their noise.
+        """
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context in which the seeds share threads; they end with it."""
@@ -200,19 +197,21 @@ class SeededRuns(ABC, Generic[Buffers]):
             for stream, words in zip(streams, stored, strict=True):
                 set_words(stream, words)
 
-    def _advance_seeds(self, seeds: list[int], rates: Array, bench: tuple[list[Array], Buffers]) -> None:
+    def _advance_seeds(self, seeds: list[int], rates: Array, bench: list[Array]) -> None:
         for seed in seeds:
             own = [array[seed] for array in self._state.values()]
             axes, lengths, labels = self._generators[seed]
             for first in range(0, rates.size, self._block):
                 part = rates[first : first + self._block]
-                samples, gammas, noise = (array[: part.size] for array in bench[0])
+                samples, gammas, noise = (array[: part.size] for array in bench)
                 axes.standard_normal(out=samples)
                 if gammas.size:
                     lengths.standard_gamma(self._drawn.shapes, out=gammas)
                 if self._noise > 0:
                     labels.standard_normal(out=noise)
                     noise *= self._noise
-                if self._take(own, part / self._drawn.batch, (samples, gammas, noise), bench[1]) < part.size:
+                else:
+                    noise[:] = 0.0
+                if self._take(own, part / self._drawn.batch, (samples, gammas, noise)) < part.size:
                     self._running[seed] = False
                     break

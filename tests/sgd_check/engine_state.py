@@ -25,8 +25,8 @@ def samples_of(engine):
     if isinstance(engine, OnlineEngine):
         stepper = engine._stepper
         stepper.draw()
-        shape = (stepper._lanes, -1, stepper._setting.batch)
-        x = stepper._samples.view(*shape, stepper._samples.shape[2])[..., : stepper._setting.dimension]
+        shape = (stepper._lanes, -1, engine._batch)
+        x = stepper._samples.view(*shape, stepper._samples.shape[2])[..., : stepper._dimension]
         parts = (x.transpose(0, 1), -stepper._targets.view(shape).transpose(0, 1))
     else:
         batches = [runs.source.batch() for runs in engine._groups]

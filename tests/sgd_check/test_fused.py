@@ -44,47 +44,38 @@ def rates():
     return torch.linspace(3e-4, 9e-4, STEPS, dtype=torch.float64)
 
 
-def fused_and_plain(problem, *, every_way):
-    """Weights at the start, after the same steps by torch, by the kernel, and by it in two launches and on given samples."""
-    from sgd_check.engines.torch.engine import BlockStepper, Setting, aligned
+def fused_and_plain(problem, *, cut):
+    """Weights at the start, after the same steps by torch, by the kernel, and if `cut` by it in two launches."""
+    from sgd_check.engines.torch.engine import BlockStepper, aligned
     from sgd_check.engines.torch.links import make_link
     from sgd_check.engines.torch.samples import CounterStreams, TorchTeacher
 
-    seeds = RUNS if every_way else RUNS[1:]
-    device, d, noise = torch.device("cpu"), problem.dimension, problem.label_noise
-    start = torch.zeros(len(seeds), problem.width, aligned(d), dtype=torch.float64)
+    seeds = RUNS if cut else RUNS[1:]
+    where = torch.float64, torch.device("cpu")
+    start = torch.zeros(len(seeds), problem.width, aligned(problem.dimension), dtype=torch.float64)
     reduced = torch.tensor(problem.reduced_weights())
     start[:, :, : reduced.shape[1]] = reduced
-    teacher, free = TorchTeacher.of(problem, torch.float64, device), problem.student == "committee"
 
-    def fused(cut=0, given=None):
-        link = kernel_link(problem.activation)
-        coefficients = torch.tensor(problem.teacher.coefficients)
-        stepper = FusedStepper(start.clone(), coefficients, d, seeds, link=link, noise=noise, free=free)
+    def stepped(stepper, *pieces):
         with stepper.running():
-            if cut:
-                stepper.advance(rates()[:cut])
-            stepper.launch(rates()[cut:], given)
-        return stepper.current().numpy()
+            for piece in pieces:
+                stepper.advance(piece)
+            return stepper.current().numpy()
 
-    setting = Setting(
-        link=make_link(problem.activation, torch.float64, device)[0], teacher=teacher, dimension=d, batch=1, free=free
-    )
-    plain = BlockStepper(setting, start.clone(), CounterStreams(seeds, device))
-    with plain.running():
-        plain.advance(rates())
-        weights = plain.current().numpy()
-    found = [start[..., :d].numpy(), weights, fused()]
-    if every_way:
-        samples = torch.zeros(len(seeds), STEPS, aligned(d), dtype=torch.float64)
-        fill_normals(torch.tensor(seeds), 0, samples, None)
-        found += [fused(CUT), fused(0, samples)]
+    def fused():
+        return FusedStepper(problem, kernel_link(problem.activation), start.clone(), seeds)
+
+    link, teacher = make_link(problem.activation, *where)[0], TorchTeacher.of(problem, *where)
+    plain = BlockStepper(problem, link, teacher, 1, start.clone(), CounterStreams(seeds, where[1]))
+    found = [start[..., : problem.dimension].numpy(), stepped(plain, rates()), stepped(fused(), rates())]
+    if cut:
+        found.append(stepped(fused(), rates()[:CUT], rates()[CUT:]))
     return np.stack(found)
 
 
 def write(path):
     """What the tests look at, computed under the interpreter."""
-    found = {name: fused_and_plain(problem_of(*case), every_way=name == "he4") for name, case in CASES.items()}
+    found = {name: fused_and_plain(problem_of(*case), cut=name == "he4") for name, case in CASES.items()}
     for name, dtype in (("single", torch.float32), ("double", torch.float64)):
         samples = torch.empty(len(SEEDS), *NORMAL_SHAPE, dtype=dtype)
         noise = torch.empty(len(SEEDS), NORMAL_SHAPE[0], dtype=dtype)
@@ -102,10 +93,10 @@ def compile_for_hopper():
     from sgd_check.engines.torch import fused_kernels
 
     real, whole = "*fp32", dict.fromkeys(("steps", "m", "d", "pitch", "P"), "i32")
-    types = {"weights": real, "rates": real, "seeds": "*i64", "teacher": real, "given": real, "first": "i64"}
+    types = {"weights": real, "rates": real, "seeds": "*i64", "teacher": real, "first": "i64"}
     types |= whole | {"noise": "fp32"}
     fixed = {"K": 16, "M": 16, "LINK": "hermite", "HERMITE": (0.0, 0.0, 0.0, 1.0)}
-    fixed |= {"FREE": False, "NOISY": True, "GIVEN": False, "PRECISION": "tf32x3"}
+    fixed |= {"FREE": False, "NOISY": True, "PRECISION": "tf32x3"}
     source = ASTSource(
         fn=fused_kernels.advance, signature={**types, **dict.fromkeys(fixed, "constexpr")}, constexprs=fixed
     )

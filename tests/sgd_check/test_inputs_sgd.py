@@ -74,7 +74,7 @@ def test_a_batch_of_the_projected_engine_is_autograd_in_w():
     start = torch.tensor(asked.reduced_weights())
     with made.running():
         made.advance(np.array([0.02]))
-    g = torch.tensor(made._benches[0][0][0][0].reshape(3, 5))
+    g = torch.tensor(made._benches[0][0][0].reshape(3, 5))
     moved = stepped(asked, start, torch.tensor(inputs.eigenvalues_of_axes(5)), g)
     np.testing.assert_allclose(made.state()["weights"][0].T, moved, rtol=0, atol=1e-12)
 

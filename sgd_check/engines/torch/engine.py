@@ -28,8 +28,7 @@ a block.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -186,7 +185,7 @@ class NetworkRecursion(Recursion):
         self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, network: Network, like: torch.Tensor
     ) -> None:
         super().__init__(lanes, width, steps, batch, link=link, free=True, like=like)
-        self._fill, self._batch, self._network = link.fill_ends, batch, network
+        self._batch, self._network = batch, network
         self._sphere = network.lengths is not None
         every = self._norm.shape[1]
         start = torch.from_numpy(np.array([network.second_layer, network.bias])).to(like)
@@ -268,23 +267,6 @@ DRAWN_STEPS = 1024
 GROUP_NUMBERS = 2**17
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The student's link, the teacher, d, samples per step B, and the kind of the student.
-
-    `free` neurons enter as they are, as in a committee; another has `network`. `eigenvalues` (aligned(d),) of Σ are
-    given for a network on inputs that are not isotropic.
-    """
-
-    link: TorchLink
-    teacher: TorchTeacher
-    dimension: int
-    batch: int
-    free: bool
-    network: Network | None = None
-    eigenvalues: torch.Tensor | None = None
-
-
 def block_steps(width: int, dimension: int, batch: int) -> int:
     """Return how many steps are one block; sums over a minibatch already read the weights once for many samples."""
     if batch > 1:
@@ -301,24 +283,40 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
 
 
 class BlockStepper:
-    """Runs side by side, one per lane of the streams: it moves the weights (lanes, m, aligned(d)), zero from d on."""
+    """Runs of a problem side by side, B samples a step, one run per lane of the streams.
 
-    def __init__(self, setting: Setting, weights: torch.Tensor, streams: Streams) -> None:
-        self._setting, self._weights, self._streams = setting, weights, streams
+    It moves the weights (lanes, m, aligned(d)), zero from d on.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        link: TorchLink,
+        teacher: TorchTeacher,
+        batch: int,
+        weights: torch.Tensor,
+        streams: Streams,
+    ) -> None:
+        self._teacher, self._weights, self._streams = teacher, weights, streams
         self._lanes, width, columns = weights.shape
+        self._dimension = d = problem.dimension
         self._cuda = weights.device.type == "cuda"
         #: How steps are taken: as a CUDA graph of torch's kernels, or plainly.
         self.kernel = "graph" if self._cuda else "plain"
-        batch = setting.batch
-        self._steps = block_steps(width, setting.dimension, batch)
-        drawn = drawn_steps(width, setting.dimension, batch, weights.device)
+        self._steps = block_steps(width, d, batch)
+        drawn = drawn_steps(width, d, batch, weights.device)
         self._samples = weights.new_empty(self._lanes, drawn * batch, columns)
         self._targets = weights.new_zeros(self._lanes, drawn * batch)
-        sizes: Any = {"lanes": self._lanes, "width": width, "steps": self._steps, "batch": batch}
-        if setting.network is None:
-            self._recursion = Recursion(**sizes, link=setting.link, free=setting.free, like=weights)
+        sizes = self._lanes, width, self._steps, batch
+        if is_network(problem):
+            self._recursion: Recursion = NetworkRecursion(*sizes, link=link, network=network_of(problem), like=weights)
         else:
-            self._recursion = NetworkRecursion(**sizes, link=setting.link, network=setting.network, like=weights)
+            self._recursion = Recursion(*sizes, link=link, free=not is_homogeneous(problem), like=weights)
+        #: Eigenvalues of Σ, where they are not all 1.
+        self._eigenvalues: torch.Tensor | None = None
+        if problem.inputs is not None:
+            self._eigenvalues = weights.new_ones(columns)
+            self._eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
         rows = self._steps * batch
         # What matrix products write and read, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
@@ -367,7 +365,7 @@ class BlockStepper:
         if self._taken:
             weights = torch.empty_like(weights)
             self._moved(range(self._lanes), weights)
-        return weights[..., : self._setting.dimension]
+        return weights[..., : self._dimension]
 
     def layers(self) -> torch.Tensor:
         """Return v and b of a network at the moment, shape (lanes, 2, m); nothing of other students."""
@@ -413,10 +411,10 @@ class BlockStepper:
 
     def _draw(self, lanes: range) -> None:
         """Fill the buffers of some lanes with fresh samples and minus their labels."""
-        teacher, at = self._setting.teacher, slice(lanes.start, lanes.stop)
+        teacher, at = self._teacher, slice(lanes.start, lanes.stop)
         samples, targets = self._samples[at], self._targets[at]
         self._streams.fill(lanes, samples, targets if teacher.noise > 0 else None)
-        samples[..., self._setting.dimension :] = 0.0
+        samples[..., self._dimension :] = 0.0
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
             torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
@@ -466,8 +464,7 @@ class BlockStepper:
 
     def _pulls(self, samples: torch.Tensor) -> torch.Tensor:
         """Return Σ x of samples x (lanes, K B, aligned(d)), along which they pull the weights."""
-        s = self._setting.eigenvalues
-        return samples if s is None else samples * s
+        return samples if self._eigenvalues is None else samples * self._eigenvalues
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""
@@ -491,26 +488,21 @@ class OnlineEngine:
         m, d, seeds = problem.width, problem.dimension, len(options.seeds)
         drawn = drawn_steps(m, d, self._batch, self._device) * self._batch
         check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
-        network, where = network_of(problem) if is_network(problem) else None, (self._dtype, self._device)
+        network, where = is_network(problem), (self._dtype, self._device)
         self._teacher = TorchTeacher.of(problem, *where)
-        link, link_name = make_link(problem.activation, *where, anywhere=network is not None)
-        reduced, axes, eigenvalues = problem.reduced_weights(), problem.input_axes(), None
-        if problem.inputs is not None:
-            eigenvalues = torch.ones(aligned(d), dtype=self._dtype, device=self._device)
-            eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
-        free = not is_homogeneous(problem)
-        setting = Setting(link, self._teacher, d, self._batch, free=free, network=network, eigenvalues=eigenvalues)
+        link, link_name = make_link(problem.activation, *where, anywhere=network)
+        reduced, axes = problem.reduced_weights(), problem.input_axes()
         start = np.zeros((m, aligned(d)))
         start[:, slice(reduced.shape[1]) if axes is None else axes.places] = reduced
         weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(seeds, 1, 1)
-        fused = fusible(problem, self._batch, self._dtype) if self._device.type == "cuda" and network is None else None
+        on_device = self._device.type == "cuda" and not network
+        fused = fusible(problem, self._batch, self._dtype) if on_device else None
+        self._stepper: BlockStepper | FusedStepper
         if fused is None:
             streams = make_streams(options.seeds, *where)
-            self._stepper: BlockStepper | FusedStepper = BlockStepper(setting, weights, streams)
+            self._stepper = BlockStepper(problem, link, self._teacher, self._batch, weights, streams)
         else:
-            a = torch.tensor(problem.teacher.coefficients, dtype=self._dtype, device=self._device)
-            noise = self._teacher.noise
-            self._stepper = FusedStepper(weights, a, d, options.seeds, link=fused, noise=noise, free=free)
+            self._stepper = FusedStepper(problem, fused, weights, options.seeds)
         self.attributes = run_attributes(self._device, options, link_name, self._stepper.kernel, self._stepper.threads)
 
     def running(self) -> AbstractContextManager[None]:

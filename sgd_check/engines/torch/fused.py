@@ -7,13 +7,14 @@ set before, the kernels run on the processor, slowly: that is how they are teste
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+
+from dynamics.problem import is_homogeneous
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +35,7 @@ FILLED_ROWS = 16
 COORDINATES_PER_COUNTER = 4
 
 
-@dataclass(frozen=True)
-class KernelLink:
+class KernelLink(NamedTuple):
     """A link as the kernels know it: a name, or the coefficients c_j of its Hermite polynomials."""
 
     name: str
@@ -78,29 +78,18 @@ def fusible(problem: Problem, batch: int, dtype: torch.dtype) -> KernelLink | No
 
 
 class FusedStepper:
-    """Runs side by side on a CUDA device, many steps per launch.
+    """Runs of a problem side by side on a CUDA device, many steps per launch.
 
-    It moves the weights (lanes, m, columns) that it is given, zero from d on, for the teacher's coefficients a_p (P,),
-    the standard deviation τ of the label noise, and a student that is a committee if `free`.
+    It moves the weights (lanes, m, columns) that it is given, zero from d on.
     """
 
     kernel = "fused"
     threads = 1
 
-    def __init__(
-        self,
-        weights: torch.Tensor,
-        teacher: torch.Tensor,
-        dimension: int,
-        seeds: Sequence[int],
-        *,
-        link: KernelLink,
-        noise: float,
-        free: bool,
-    ) -> None:
-        self._weights, self._teacher, self._dimension = weights, teacher, dimension
+    def __init__(self, problem: Problem, link: KernelLink, weights: torch.Tensor, seeds: Sequence[int]) -> None:
+        self._problem, self._link, self._weights = problem, link, weights
+        self._teacher = torch.tensor(problem.teacher.coefficients).to(weights)
         self._seeds = torch.tensor(seeds, dtype=torch.int64, device=weights.device)
-        self._link, self._noise, self._free = link, noise, free
         self._taken = 0
 
     @contextmanager
@@ -111,31 +100,25 @@ class FusedStepper:
 
     def advance(self, rates: torch.Tensor) -> None:
         """Take one step per learning rate η, shape (steps,)."""
-        self.launch(rates, None)
-
-    def launch(self, rates: torch.Tensor, given: torch.Tensor | None) -> None:
-        """Take the steps on the samples of the seeds, or on given ones, shape (lanes, steps, columns)."""
         lanes, width, columns = self._weights.shape
         _kernels().advance[(lanes,)](
             self._weights,
             rates.to(self._weights),
             self._seeds,
             self._teacher,
-            self._weights if given is None else given,
             self._taken,
             rates.shape[0],
             width,
-            self._dimension,
+            self._problem.dimension,
             columns,
             self._teacher.shape[0],
-            self._noise,
+            self._problem.label_noise,
             K=STEPS,
             M=max(LEAST_SIDE, 1 << (width - 1).bit_length()),
             LINK=self._link.name,
             HERMITE=self._link.hermite,
-            FREE=self._free,
-            NOISY=self._noise > 0,
-            GIVEN=given is not None,
+            FREE=not is_homogeneous(self._problem),
+            NOISY=self._problem.label_noise > 0,
             PRECISION="tf32x3" if self._weights.dtype == torch.float32 else "ieee",
             num_warps=4 if width < WIDE else 8,
             num_stages=1,
@@ -145,7 +128,7 @@ class FusedStepper:
 
     def current(self) -> torch.Tensor:
         """Return the weights, shape (lanes, m, d)."""
-        return self._weights[..., : self._dimension]
+        return self._weights[..., : self._problem.dimension]
 
     def freeze(self, lanes: list[int]) -> None:
         """Turn runs to NaN; the others do not notice."""

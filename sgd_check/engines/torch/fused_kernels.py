@@ -70,17 +70,6 @@ def link(z, LINK: tl.constexpr, HERMITE: tl.constexpr):
 
 
 @triton.jit
-def chunk_of(four, part: tl.constexpr, given, sample, column, inside, steps, GIVEN: tl.constexpr, pitch):
-    """Return one chunk of samples, shape (K, CHUNK): made here, or read if `GIVEN`; zero from the dimension on."""
-    if GIVEN:
-        seen = (sample >= 0) & (sample < steps)
-        at = given + sample[:, None] * pitch + column[None, :]
-        return tl.load(at, mask=seen[:, None] & inside[None, :], other=0.0)
-    else:
-        return tl.where(inside[None, :], four[part], 0.0)
-
-
-@triton.jit
 def recursion(
     Z, G, norm, labels, rates, count, live, LINK: tl.constexpr, HERMITE: tl.constexpr, FREE: tl.constexpr
 ):  # fmt: skip
@@ -120,14 +109,13 @@ def recursion(
 # Numbers that change from launch to launch must not be compiled for; that takes seconds.
 @triton.jit(do_not_specialize=["first", "steps"])
 def advance(
-    weights, rates, seeds, teacher, given, first, steps, m, d, pitch, P, noise,
+    weights, rates, seeds, teacher, first, steps, m, d, pitch, P, noise,
     K: tl.constexpr, M: tl.constexpr, LINK: tl.constexpr, HERMITE: tl.constexpr, FREE: tl.constexpr,
-    NOISY: tl.constexpr, GIVEN: tl.constexpr, PRECISION: tl.constexpr,
+    NOISY: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Take `steps` steps of every run.
 
     weights (runs, m, pitch), rates η (steps,), seeds (runs,) int64, teacher a (P,), first: number of the first sample.
-    If `GIVEN`, the samples are given, (runs, steps, pitch), in place of those of the seeds.
     """
     run = tl.program_id(0).to(tl.int64)
     dtype: tl.constexpr = weights.dtype.element_ty
@@ -135,7 +123,6 @@ def advance(
     neurons, ks, cs = tl.arange(0, M), tl.arange(0, K), tl.arange(0, CHUNK)
     live = neurons < m
     own = weights + run * m * pitch
-    samples = given + run * steps * pitch
     C = tl.zeros((M, K), dtype)
     scale = tl.full((M,), 1.0, dtype)
     blocks = tl.cdiv(steps, K)
@@ -150,8 +137,8 @@ def advance(
             for part in tl.static_range(4):
                 column = (group * 4 + part) * CHUNK + cs
                 inside = column < d
-                x = chunk_of(four, part, samples, now, column, inside, steps, GIVEN, pitch)
-                last = chunk_of(last_four, part, samples, now - K, column, inside, steps, GIVEN, pitch)
+                x = tl.where(inside[None, :], four[part], 0.0)
+                last = tl.where(inside[None, :], last_four[part], 0.0)
                 at = own + neurons[:, None] * pitch + column[None, :]
                 kept = live[:, None] & inside[None, :]
                 w = tl.load(at, mask=kept, other=0.0)

@@ -1,4 +1,4 @@
-"""Links on tensors: σ, σ' and 2σ − zσ' as torch operations, from Hermite coefficients or from a formula."""
+"""Links on tensors: σ, σ' and 2σ − zσ' as torch operations, of low powers, of programs or of tables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, in_powers, simulated_link
-from sgd_check.engines.programs import formula_program
+from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, derivative_series, in_powers, simulated_link
+from sgd_check.engines.programs import formula_program, series_program
 
 if TYPE_CHECKING:
     from hermite import HermiteExpansion
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Names in torch of operations, beside functions of sympy.
 NAMES = {p.INVERSE: "reciprocal", p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "maximum", p.SMALLER: "minimum"}
-# Above this degree the monomial form cancels in float32, and the recurrence is used in its place.
+# Above this degree the monomial form cancels in float32, and a program takes the recurrence.
 MONOMIAL_DEGREE = 8
 
 
@@ -30,10 +30,6 @@ class TorchLink(Protocol):
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
 
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z) to out[0] and σ'(z) to out[2], and anything to out[1]."""
-        self.fill(z, out)
-
 
 def make_link(
     expansion: HermiteExpansion, dtype: torch.dtype, device: torch.device, *, anywhere: bool = False, slope: bool = True
@@ -45,99 +41,37 @@ def make_link(
     return simulated_link(
         expansion,
         lambda c: _series_link(c, dtype, device),
-        lambda expression: FormulaLink(expression, slope=slope),
-        (lambda table: TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
+        lambda expression: _ProgramLink(*(formula_program(expression, slope=each) for each in (False, slope))),
+        (lambda table: _TableLink(torch.tensor(table, dtype=dtype, device=device))) if anywhere else None,
     )
 
 
 def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
     c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
-    form = _MonomialLink if c.size - 1 <= MONOMIAL_DEGREE else _RecurrenceLink
-    return form(three_rows(c), dtype, device)
-
-
-def three_rows(c: Array) -> Array:
-    """Return the Hermite coefficients of σ, 2σ − zσ' and σ' as rows, shape (3, degree + 1).
-
-    From h_j' = √j h_{j−1} and z h_j = √(j+1) h_{j+1} + √j h_{j−1}.
-    """
-    j = np.arange(c.size, dtype=np.float64)
-    slope = np.zeros(c.size)
-    slope[:-1] = np.sqrt(j[1:]) * c[1:]
-    times_z = np.zeros(c.size)
-    times_z[1:] += np.sqrt(j[1:]) * slope[:-1]
-    times_z[:-1] += np.sqrt(j[1:]) * slope[1:]
-    return np.stack([c, 2.0 * c - times_z, slope])
-
-
-def _horner(coefficients: list[float], z: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """Return the polynomial with these coefficients, highest power first, in `out`; an empty one is 0."""
-    if len(coefficients) < 2:
-        return out.fill_(coefficients[0] if coefficients else 0.0)
-    torch.mul(z, coefficients[0], out=out)
-    for coefficient in coefficients[1:-1]:
-        out.add_(coefficient).mul_(z)
-    return out.add_(coefficients[-1])
+    if c.size - 1 <= MONOMIAL_DEGREE:
+        return _MonomialLink(in_powers(c), dtype, device)
+    return _ProgramLink(series_program(c), series_program(c, derivative_series(c)))
 
 
 class _MonomialLink(TorchLink):
-    """Low-degree polynomial by Horner's rule, the three functions in one pass."""
+    """Low-degree polynomial Σ_k c_k z^k by Horner's rule, the three functions in one pass."""
 
-    def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
-        powers = in_powers(rows)
-        self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in powers.T[::-1]]
-        self._sigma = [float(v) for v in powers[0, ::-1]]
-        self._slope = [float(v) for v in powers[2, -2::-1]]
+    def __init__(self, c: Array, dtype: torch.dtype, device: torch.device) -> None:
+        k = np.arange(float(c.size))
+        rows = np.array([c, (2.0 - k) * c, np.append((k * c)[1:], 0.0)])
+        self._stack = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in rows.T[::-1]]
+        self._powers: list[float] = c[::-1].tolist()
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        return _horner(self._sigma, z, torch.empty_like(z))
-
-    def fill_ends(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        # A link with a parity takes half the passes, in z².
-        value, square, slope = out.unbind(0)
-        if any(self._sigma[1::2]):
-            _horner(self._sigma, z, value)
-            _horner(self._slope, z, slope)
-            return
-        torch.mul(z, z, out=square)
-        _horner(self._sigma[::2], square, value)
-        _horner(self._slope[::2], square, slope)
-        # Powers go down from the degree in steps of two, so that one of the two ends with z instead of 1.
-        odd = value if len(self._sigma) % 2 == 0 else slope
-        odd.mul_(z)
+        out = torch.full_like(z, self._powers[0])
+        for coefficient in self._powers[1:]:
+            out.mul_(z).add_(coefficient)
+        return out
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         torch.addcmul(self._stack[1], self._stack[0], z, out=out)
         for coefficient in self._stack[2:]:
             torch.addcmul(coefficient, out, z, out=out)
-
-
-class _RecurrenceLink(TorchLink):
-    """Polynomial of any degree by the recurrence h_{j+1} = (z h_j − √j h_{j−1})/√(j+1), stable to degree 300."""
-
-    def __init__(self, rows: Array, dtype: torch.dtype, device: torch.device) -> None:
-        self._columns = [torch.tensor(col, dtype=dtype, device=device).reshape(3, 1, 1, 1) for col in rows.T]
-        self._nonzero: list[bool] = [bool(column.any()) for column in rows.T]
-        self._sigma = [float(v) for v in rows[0]]
-
-    def value(self, z: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros_like(z)
-        for c, h in zip(self._sigma, self._table(z), strict=False):
-            if c != 0.0:
-                total.add_(h, alpha=c)
-        return total
-
-    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        out.zero_()
-        for used, column, h in zip(self._nonzero, self._columns, self._table(z), strict=False):
-            if used:
-                out.addcmul_(column, h)
-
-    def _table(self, z: torch.Tensor) -> Any:
-        before, now = torch.zeros_like(z), torch.ones_like(z)
-        for j in range(len(self._sigma)):
-            yield now
-            before, now = now, (z * now).sub_(before, alpha=j**0.5).div_((j + 1) ** 0.5)
 
 
 class _PairLink(TorchLink):
@@ -159,26 +93,21 @@ class _PairLink(TorchLink):
         torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
 
 
-class FormulaLink(_PairLink):
-    """A sympy formula in one real variable and its derivative, by the operations of its program.
+class _ProgramLink(_PairLink):
+    """A link by two programs, of σ, and of σ and σ', see `sgd_check.engines.programs`."""
 
-    Without `slope`, as of a formula whose derivative does not exist, its value alone is of use.
-    """
-
-    def __init__(self, expression: Any, *, slope: bool = True) -> None:
-        self._value, self._both = (formula_program(expression, slope=wanted) for wanted in (False, slope))
+    def __init__(self, value: list[float], both: list[float]) -> None:
+        self._value, self._both = value, both
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
         return _run(self._value, z)[0]
 
     def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return σ(z) and σ'(z)."""
         return _run(self._both, z)
 
 
 def _run(program: list[float], z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return both results of a program, see `sgd_check.engines.programs`."""
+    """Return both results of a program."""
     registers = [z] * int(program[p.REGISTERS])
     for at in range(p.HEAD, len(program), p.WIDTH):
         code, to, left, right = map(int, program[at : at + 4])
@@ -203,7 +132,7 @@ def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -
     return found.add_(b) if b else found
 
 
-class TableLink(_PairLink):
+class _TableLink(_PairLink):
     """A link by its table, see `tabulated`; beyond its ends the tangent there."""
 
     def __init__(self, table: torch.Tensor) -> None:

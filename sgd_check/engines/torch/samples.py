@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dynamics.problem import is_network, is_spherical
+from dynamics.problem import is_network
 from sgd_check.engines.seeded_runs import ORDER, SAMPLES, generators, set_words, words_of
 from sgd_check.engines.torch.fused import fill_normals, triton_version
 from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
+    from hermite import HermiteExpansion
     from sgd_check.engines.torch.links import TorchLink
 
     Batch = tuple[torch.Tensor, torch.Tensor]
@@ -121,25 +122,22 @@ class TorchTeacher:
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
         """Return the teacher of a problem; the spherical student's may have another link than the student."""
-        teacher, span, noise = problem.teacher, problem.teacher.span, problem.label_noise
+        teacher, span, noise, network = problem.teacher, problem.teacher.span, problem.label_noise, is_network(problem)
         where: Any = {"dtype": dtype, "device": device}
-        if is_network(problem):
-            if teacher.target is not None:
-                target = teacher.target
-                return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
-            given = teacher.units(problem.teacher_link)
-            links = [make_link(unit.link, dtype, device, anywhere=True, slope=False)[0] for unit in given]
-            units = [
-                Unit(unit.coefficient, link, torch.tensor(unit.direction, **where), unit.bias)
-                for unit, link in zip(given, links, strict=True)
-            ]
-            return cls(partial(_units, units), span, noise)
-        link, _ = make_link(problem.teacher_link if is_spherical(problem) else problem.activation, dtype, device)
-        if teacher.directions is None:
-            return cls(partial(_along_axes, link, torch.tensor(teacher.coefficients, **where)), span, noise)
-        rows = torch.tensor(teacher.directions, **where)
-        units = [Unit(float(a), link, row, 0.0) for a, row in zip(teacher.coefficients, rows, strict=True)]
-        return cls(partial(_units, units), span, noise, rows)
+
+        def made(link: HermiteExpansion) -> TorchLink:
+            return make_link(link, dtype, device, anywhere=network, slope=not network)[0]
+
+        if teacher.target is not None:
+            target = teacher.target
+            return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
+        if teacher.directions is None and not network:
+            coefficients = torch.tensor(teacher.coefficients, **where)
+            return cls(partial(_along_axes, made(problem.teacher_link), coefficients), span, noise)
+        given = teacher.units(problem.teacher_link)
+        links = {unit.link: made(unit.link) for unit in given}
+        units = [(a, links[link], torch.tensor(direction, **where), bias) for a, link, direction, bias in given]
+        return cls(partial(_units, units), span, noise, None if network else torch.tensor(teacher.directions, **where))
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
         """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples."""
@@ -147,26 +145,17 @@ class TorchTeacher:
         return labels if noise is None else labels.add_(noise, alpha=self.noise)
 
 
-class Unit(NamedTuple):
-    """One unit a σ(θ·x + β) of a teacher."""
-
-    coefficient: float
-    link: TorchLink
-    direction: torch.Tensor
-    bias: float
-
-
 def _along_axes(link: TorchLink, coefficients: torch.Tensor, axes: torch.Tensor) -> torch.Tensor:
     """Return Σ_p a_p σ(x_p)."""
     return torch.sum(link.value(axes.contiguous()) * coefficients, dim=-1)
 
 
-def _units(units: Sequence[Unit], axes: torch.Tensor) -> torch.Tensor:
-    """Return the sum of the units."""
+def _units(units: Sequence[tuple[float, TorchLink, torch.Tensor, float]], axes: torch.Tensor) -> torch.Tensor:
+    """Return the sum of the units a σ(θ·x + β), each given as (a, σ, θ, β)."""
     total = axes.new_zeros(axes.shape[:-1])
-    for unit in units:
-        along = torch.sum(axes * unit.direction, dim=-1).add_(unit.bias)
-        total.add_(unit.link.value(along), alpha=unit.coefficient)
+    for a, link, direction, bias in units:
+        along = torch.sum(axes * direction, dim=-1).add_(bias)
+        total.add_(link.value(along), alpha=a)
     return total
 
 

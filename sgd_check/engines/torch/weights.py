@@ -126,15 +126,10 @@ def measured(weights: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> 
     squared_norm = torch.sum(weights * weights, dim=2)
     unit = weights / torch.sqrt(squared_norm)[:, :, None]
     gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
-    return Measurement(_on_directions(unit, teacher), gram, squared_norm.cpu().numpy())
-
-
-def _on_directions(unit: torch.Tensor, teacher: TorchTeacher) -> Array:
     overlap = unit[:, :, : teacher.span]
     if teacher.directions is not None:
         overlap = overlap @ teacher.directions.to(torch.float64).T
-    found: Array = overlap.cpu().numpy()
-    return found
+    return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
 
 
 class Neurons(ABC):
@@ -158,11 +153,11 @@ class Neurons(ABC):
         """Return overlaps in float64."""
         return measured(w, teacher, student=student)
 
-    def _link_at(self, z: torch.Tensor, *, ends: bool) -> tuple[torch.Tensor, ...]:
-        """Return σ, 2σ − zσ' and σ' at z, without the second if `ends`, in memory that the next call takes."""
+    def _link_at(self, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return σ, 2σ − zσ' and σ' at z, in memory that the next call takes."""
         if self._numbers.shape[1:] != z.shape:
             self._numbers = z.new_empty(3, *z.shape)
-        (self._link.fill_ends if ends else self._link.fill)(z, self._numbers)
+        self._link.fill(z, self._numbers)
         return self._numbers.unbind(0)
 
 
@@ -171,7 +166,7 @@ class Committee(Neurons):
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add Σ_b e_b σ'_ib x_b."""
-        value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)), ends=True)
+        value, _, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)))
         error = self.output(value).sub_(labels)
         out.baddbmm_(slope.mul_(error[:, None]), x)
 
@@ -197,9 +192,8 @@ class Spherical(Committee):
 
     def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons if asked for."""
-        w = w.to(torch.float64)
-        norm = torch.sum(w * w, dim=2).cpu().numpy()
-        return Measurement(_on_directions(w, teacher), None, norm, w.cpu().numpy() if student else None)
+        found = measured(w, teacher, student=False)
+        return found._replace(neuron_vector=w.to("cpu", torch.float64).numpy()) if student else found
 
 
 class Covariant(Neurons):
@@ -212,7 +206,7 @@ class Covariant(Neurons):
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add what isotropic inputs give."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
-        value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho, ends=False)
+        value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
         error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
         out.addcmul_(torch.sum(double.mul_(error), dim=2, keepdim=True), w)
         out.baddbmm_(slope.mul_(rho).mul_(error), x)
@@ -243,10 +237,8 @@ class Frame(Neurons):
 
     def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
         """Return overlaps."""
-        w = w.to(torch.float64)
-        gram = torch.bmm(w, w.transpose(1, 2)).cpu().numpy() if student else None
-        norms = self._squared_norm * torch.sum(w * w, dim=2)
-        return Measurement(w[:, :, : teacher.span].cpu().numpy(), gram, norms.cpu().numpy())
+        found = measured(w, teacher, student=student)
+        return found._replace(squared_norm=self._squared_norm * found.squared_norm)
 
 
 class WeightRuns:
