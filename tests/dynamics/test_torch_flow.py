@@ -52,7 +52,7 @@ def reached(flow, *targets):
 def test_rates_are_those_of_the_equations(link, rng):
     """Also off the sphere, where stages are; the largest relative difference seen is 2e-15."""
     question = problem(link, P=5, m=9, d=40)
-    step = stepper(question)._step
+    step = stepper(question)
     m, D = 9, 14
     U = step.now[:, :D].numpy() + 0.1 * rng.standard_normal((m, D))
     U /= np.linalg.norm(U, axis=1, keepdims=True)  # the part of a row in its own growth is that of a unit vector
@@ -60,8 +60,7 @@ def test_rates_are_those_of_the_equations(link, rng):
     n, a = np.exp(rng.standard_normal(m)), question.teacher.coefficients
     Y = torch.zeros_like(step.now)
     Y[:, :D], Y[:, D] = torch.from_numpy(U), torch.from_numpy(np.log(n))
-    rates = torch.full_like(Y, np.nan)
-    step.field.rates(Y, rates)
+    rates = step.field.rates(Y)
     g, slope, others = question.activation.kernel, question.activation.kernel_derivative, 1.0 - np.eye(m)
     F = (a * slope(U[:, :5])) @ np.eye(5, D) - (n * slope(U @ U.T) * others) @ U
     growth = g(U[:, :5]) @ a - (g(U @ U.T) * others) @ n - n * g(1.0)
@@ -88,14 +87,14 @@ def test_summary_is_that_of_the_overlaps():
 def test_slowed_members_move_as_their_cluster_would_elsewhere(link, sign):
 
     def slowed(question, sign, h):
-        step = stepper(question)._step
+        step = stepper(question)
         m, clusters = question.width, step.clusters
         cluster = torch.zeros(m, dtype=torch.int64)
         clusters.reset(cluster, torch.from_numpy(sign), torch.zeros_like(clusters.drift))
         clusters.pace(torch.tensor(h, dtype=torch.float64))
         rates = step.now_rates.clone()
-        clusters.slow(rates, step.now, torch.exp(step.now[:, step._D]))
-        return rates[:, : step._D].numpy(), rates[:, step._D].numpy()
+        clusters.slow(rates, step.now, torch.exp(step.now[:, step.field.D]))
+        return rates[:, : step.field.D].numpy(), rates[:, step.field.D].numpy()
 
     leaning_cluster.check(link, sign, slowed)
 
