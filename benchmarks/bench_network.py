@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from dynamics import Problem, Student, Teacher
 from dynamics.equations.network.system import NetworkSystem
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def right_hand_side(link: str, biases: str, second_layer: str, dimension: int) -
     start = {} if biases == "none" else {"initial_biases": 0.5 * np.random.default_rng(0).standard_normal(WIDTH)}
     student = Student(activation=link, width=WIDTH, biases=biases, second_layer=second_layer, **start)
     system = NetworkSystem(Problem(student=student, teacher=TEACHER, dimension=dimension, seed=0))
-    bound = bound_system(system, np.empty(system.work_size))
+    bound = BoundSystem(system)
     y, out = system.initial_state, np.empty_like(system.initial_state)
     return lambda: bound.rhs(0.0, y, out)
 

@@ -37,10 +37,10 @@ def operations(size: int) -> int:
 def program(size: int) -> Callable[[], object]:
     """Return one evaluation by the program's own compiled right-hand side."""
     from dynamics.equations.overlaps import OverlapSystem
-    from dynamics.integrators.system_calls import bound_system
+    from dynamics.integrators.system_calls import BoundSystem
 
     system = OverlapSystem(standard_problem(size))
-    bound = bound_system(system, np.empty(system.work_size))
+    bound = BoundSystem(system)
     y, out = system.initial_state, np.empty_like(system.initial_state)
     return lambda: bound.rhs(0.0, y, out)
 

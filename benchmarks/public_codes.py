@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.journal import machine
 from benchmarks.public_code_cases import CASES, QUICK_CASES, our_loss, our_system
 from benchmarks.public_code_drivers import DRIVERS, commit
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ def timed(case: Case, times: Array, rtol: float) -> tuple[Array, dict[str, Any]]
 def evaluation_seconds(case: Case) -> float:
     """Return the CPU seconds of one evaluation of our right-hand side at the start, without the call around it."""
     system = our_system(case)
-    bound = bound_system(system, np.empty(system.work_size))
+    bound = BoundSystem(system)
     y, out = system.initial_state, np.empty_like(system.initial_state)
     found = []
     for _ in range(REPEATS + 1):

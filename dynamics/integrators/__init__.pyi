@@ -1,5 +1,4 @@
 from .methods import check_method as check_method
-from .methods import make_stepper as make_stepper
 from .methods import stepper_of as stepper_of
 from .stepper import Status as Status
 from .stepper import Stepper as Stepper

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.integrators import step_kernels as slots
+from dynamics.integrators.explicit_kernels import bits_of, number_of
 from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.system_calls import System, is_given_up, jacobian_diagonal, jacobian_product, normalise, rhs
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
@@ -51,13 +52,11 @@ PAST_STEPS, POLYNOMIAL, PENDING, HESSENBERG = 14, 22, 30, 31
 ORDER, NEXT_ORDER, WAIT, PRODUCTS, ITERATIONS, FAILED_ITERATIONS, DIAGONALS, AGE, UNRESOLVED, FIXED_ORDER = range(6, 16)
 # Behind those that are stored: whether the system has a product with its Jacobian.
 HAS_PRODUCT = 16
-_CARRIED = (slots.ROW_STATE, slots.ROW_START, ROW_DIAGONAL, *range(ROW_SAVED, ROW_NORDSIECK + MAX_ORDER + 1))
 LAYOUT = Layout(
     rows=ROW_NORDSIECK + MAX_ORDER + 1,
     scalars=HESSENBERG + (MAX_KRYLOV + 1) * (MAX_KRYLOV + 3),
     counters=16,
-    carried=_CARRIED,
-    kept=_CARRIED,
+    kept=(slots.ROW_STATE, slots.ROW_START, ROW_DIAGONAL, *range(ROW_SAVED, ROW_NORDSIECK + MAX_ORDER + 1)),
     statistics=STATISTICS
     | {
         "linear_iterations": PRODUCTS,
@@ -74,21 +73,11 @@ BIAS_SAME, BIAS_UP, SMALLEST_GROWTH, LARGEST_GROWTH = 6.0, 10.0, 1.5, 10.0
 
 @kernel
 def weighted_norm(v: Vector, weight: Vector) -> float:
-    """Return the largest weight_i |v_i|, infinity if any is not finite.
-
-    Four running maxima, because a single one waits for the comparison before; the sum catches not-a-number.
-    """
-    a = b = c = d = total = 0.0
-    n = v.size - v.size % 4
-    for i in range(0, n, 4):
-        p, q = abs(v[i]) * weight[i], abs(v[i + 1]) * weight[i + 1]
-        r, s = abs(v[i + 2]) * weight[i + 2], abs(v[i + 3]) * weight[i + 3]
-        a, b, c, d = max(a, p), max(b, q), max(c, r), max(d, s)
-        total += (p + q) + (r + s)
-    for i in range(n, v.size):
-        a = max(a, abs(v[i]) * weight[i])
-        total += abs(v[i]) * weight[i]
-    return max(a, b, c, d) if total < np.inf else np.inf
+    """Return the largest weight_i |v_i|, infinity if any is not finite; see `largest_ratio`."""
+    worst = 0
+    for i in range(v.size):
+        worst = max(worst, bits_of(abs(v[i]) * weight[i]))
+    return number_of(worst) if worst < bits_of(np.inf) else np.inf
 
 
 @kernel

@@ -69,10 +69,8 @@ class CompiledStepper:
         arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
         #: What the entry reads and changes, in the order of its arguments.
         self._of_steps = ((*arrays, *system.numbers), *system.functions, *more_functions)
-        # What `state` says while a single step is taken; None between steps. Its rows have a place of their own, made
-        # when they are first needed.
+        # What `state` says while a single step is taken; None between steps.
         self._before: dict[str, NDArray[np.generic]] | None = None
-        self._rows_before = np.empty((0, y0.size))
 
     @property
     def time(self) -> float:
@@ -93,12 +91,13 @@ class CompiledStepper:
         """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
         if max_steps != 1:
             return self._advance(target, max_steps)
-        self._keep()
+        # The run asks for single steps where they take long, and may give them up.
+        self._before = before = self._copies()
         try:
             with stopping_at(self._system.slot):
                 return self._advance(target, max_steps)
         except GivenUp:
-            self._take_back()
+            self.restore(before)
             raise
         finally:
             self._before = None
@@ -112,7 +111,7 @@ class CompiledStepper:
         return status, found if self._unit_vectors is None else self._unit_vectors.overlaps(found)
 
     def _advance(self, target: float, max_steps: int) -> Status:
-        return self._through(np.array([target], dtype=np.float64), max_steps, self._rows_before[:0])[0]
+        return self._through(np.array([target], dtype=np.float64), max_steps, np.empty((0, 0)))[0]
 
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
         """Advance through times; return also how many were passed, whose states are written if there are rows."""
@@ -126,21 +125,6 @@ class CompiledStepper:
             give_way(whether_given_up())
             times_of_events, now, before = self._events
             record_crossings(times_of_events, before, now, (self.start, self.time), self._event_values)
-
-    def _keep(self) -> None:
-        """Copy what a step changes: the run asks for single steps where they take long, and may give them up."""
-        if self._rows_before.size == 0:
-            self._rows_before = np.empty((len(self._layout.carried), self._vectors.shape[1]))
-        for place, row in enumerate(self._layout.carried):
-            self._rows_before[place] = self._vectors[row]
-        self._before = self._copies()
-
-    def _take_back(self) -> None:
-        """Put back what the step has changed."""
-        for place, row in enumerate(self._layout.carried):
-            self._vectors[row] = self._rows_before[place]
-        for name, array in self._small_arrays().items():
-            array[...] = (self._before or {})[name]
 
     def _tried(self) -> int:
         return int(self._counters[slots.ACCEPTED] + self._counters[slots.REJECTED])
@@ -183,12 +167,8 @@ class CompiledStepper:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before, rows = self._before, self._layout.kept
-        vectors = self._vectors[list(rows)]
-        if before is None:
-            return {"vectors": vectors, **self._copies()}
-        vectors[[rows.index(row) for row in self._layout.carried]] = self._rows_before
-        return {"vectors": vectors, **before}
+        before = self._before
+        return self._copies() if before is None else before
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same method and system."""
@@ -208,4 +188,5 @@ class CompiledStepper:
         return {"scalars": self._scalars, "counters": counters, "events": self._events}
 
     def _copies(self) -> dict[str, NDArray[np.generic]]:
-        return {name: array.copy() for name, array in self._small_arrays().items()}
+        small = {name: array.copy() for name, array in self._small_arrays().items()}
+        return {"vectors": self._vectors[list(self._layout.kept)], **small}

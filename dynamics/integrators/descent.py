@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dynamics.equations.field import FIELD_BLOCK, UnitField, multiply_pairs, write_field
-from dynamics.equations.link import learned_kernel, link_data, write_learned
+from dynamics.equations.link import link_data
 from dynamics.equations.losses import events_of_directions
-from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors
-from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed
+from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors, write_events
+from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed, is_passed
 from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored, record_crossings
-from dynamics.integrators.system_calls import bound_system, normalise, rhs
+from dynamics.integrators.system_calls import BoundSystem, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
 from dynamics.threads import GivenUp, Workers, stopping_at
@@ -45,7 +45,7 @@ LARGEST_NUMBER = 1e150
 States = tuple[Cube, Matrix]
 Field = tuple[Matrix, Vector]
 Target = tuple[Vector, Matrix]
-Watched = tuple[Matrix, Matrix, bool]
+Watched = tuple[Matrix, Matrix, int]
 
 
 @kernel
@@ -76,33 +76,24 @@ def move(step: int, eta: float, states: States, field: Field) -> bool:
 
 
 @kernel
-def value_events(link: Vector, U: Matrix, n: Vector, target: Target, watched: Watched) -> None:
-    """Write the values of the events that have not passed: max_i C_ip² − ½, then Σ_i n_i g_3(C_ip)/g_3(1) − a_p/2."""
+def passes_event(link: Vector, U: Matrix, n: Vector, target: Target, watched: Watched) -> bool:
+    """Evaluate the events at a state, unless all have passed; return whether a waiting one is at or above zero."""
     (a, teacher), (events, C, sign_matters) = target, watched
     m, P = C.shape
-    waiting = 0
+    waiting = False
     for event in range(2 * P):
-        if np.isnan(events[0, event]):
-            waiting += 1
-            events[1, event] = -0.5 if event < P else -0.5 * a[event - P]
-    if waiting == 0:
-        return
+        events[2, event] = events[1, event]
+        waiting = waiting or np.isnan(events[0, event])
+    if not waiting:
+        return False
     if teacher.shape[0] > 0:
         np.dot(U, teacher.T, C)
     else:
         for i in range(m):
             for p in range(P):
                 C[i, p] = U[i, p]
-    whole, learned = learned_kernel(link, 1.0), np.empty(m * P)
-    write_learned(link, C.reshape(m * P), learned)
-    for i in range(m):
-        share = n[i] / whole
-        for p in range(P):
-            c = C[i, p]
-            if np.isnan(events[0, p]) and (c > 0.0 or not sign_matters):
-                events[1, p] = max(events[1, p], c * c - 0.5)
-            if np.isnan(events[0, P + p]):
-                events[1, P + p] += share * learned[i * P + p]
+    write_events(C.reshape(m * P), n, a, link, sign_matters, np.empty(m * P), events[1])
+    return is_passed(events)
 
 
 @entry
@@ -123,7 +114,7 @@ def descend(
     `scratch` is what `pair_products` writes and the work space of `field_rows`, of no use where the field of the only
     step is there.
     """
-    (units, norms), events, m = states, watched[0], field[0].shape[0]
+    (units, norms), m = states, field[0].shape[0]
     halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
     for _ in range(count):
         now, then = step[0] % 3, (step[0] + 1) % 3
@@ -132,13 +123,9 @@ def descend(
             write_field(range(0, m, FIELD_BLOCK), link, (units[now], norms[now]), target, scratch[0], field, scratch[1])
         if not move(step[0], eta, states, field):
             return STATUS_NOT_FINITE
-        for event in range(events.shape[1]):
-            events[2, event] = events[1, event]
-        value_events(link, units[then], norms[then], target, watched)
         step[0] += 1
-        for event in range(events.shape[1]):
-            if np.isnan(events[0, event]) and events[1, event] >= 0.0:
-                return STATUS_EVENT
+        if passes_event(link, units[then], norms[then], target, watched):
+            return STATUS_EVENT
     return STATUS_REACHED
 
 
@@ -204,12 +191,12 @@ class FixedSteps(ABC):
         """
 
     @abstractmethod
-    def _state_after(self, step: int, out: Array | None = None) -> Array:
+    def _state_after(self, step: int) -> Array:
         """Return the state after one of the last two steps."""
 
     @abstractmethod
-    def _record_events(self) -> None:
-        """Locate the events that the last step passed."""
+    def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
+        """Return the values of all events at a state, right for some of them alone."""
 
     @abstractmethod
     def _states(self) -> dict[str, NDArray[np.generic]]:
@@ -271,23 +258,36 @@ class FixedSteps(ABC):
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
         check_inside(t, self.start, self.time)
+        step = int(self._step[0])
         if t in (self.start, self.time):
-            return self._state_after(int(self._step[0]) if t == self.time else int(self._step[0]) - 1, out)
-        out = self._state_after(int(self._step[0]), out)
-        # In this order what both states share, such as ones on a diagonal, stays exactly as it is.
-        back = self._state_after(int(self._step[0]) - 1)
-        back -= out
-        back *= 1.0 - self._share(t)
-        out += back
+            state = self._state_after(step if t == self.time else step - 1)
+        else:
+            state = self._between(t, self._state_after(step - 1), self._state_after(step))
+        if out is None:
+            return state
+        out[...] = state
         return out
 
-    def _share(self, t: float) -> float:
-        return min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
+    def _between(self, t: float, before: Array, after: Array) -> Array:
+        share = min(max(t / self._eta - (int(self._step[0]) - 1), 0.0), 1.0)
+        # In this order what both states share, such as ones on a diagonal, stays exactly as it is.
+        return after + (1.0 - share) * (before - after)
 
-    def _begin_events(self, values: Array) -> None:
-        """Take over the values of the events at the start, and record those that are passed there."""
-        self._events[1] = values
+    def _begin_events(self) -> None:
+        """Evaluate the events at the start, and record those that are passed there."""
+        values = self._events[1] = self._event_values(0.0, self._state_after(0), np.arange(self._events.shape[1]))
         record_crossings(self._events[0], values, values, (0.0, 0.0), lambda _: values)
+
+    def _record_events(self) -> None:
+        """Locate the events that the last step passed."""
+        before, after = (self._state_after(int(self._step[0]) - back) for back in (1, 0))
+        times, now, values_before = self._events
+        which = np.flatnonzero(np.isnan(times) & (now >= 0.0))
+
+        def values_at(t: float) -> Array:
+            return self._event_values(t, self._between(t, before, after), which)
+
+        record_crossings(times, values_before, now, (self.start, self.time), values_at)
 
     def derivative(self, t: float) -> Array:
         """Return the slope of the interpolant: the change of the state over the last step, divided by η.
@@ -337,30 +337,25 @@ class EulerStepper(FixedSteps):
     def __init__(self, system: interface.System, learning_rate: float) -> None:
         super().__init__(learning_rate, system.num_events)
         began = clock.perf_counter()
-        self._system = bound_system(system, np.empty(system.work_size))
+        self._system = BoundSystem(system)
         #: Wall-clock seconds spent compiling or loading the functions of the system.
         self.compile_seconds = clock.perf_counter() - began
         self._slot = self._system.slot
         self._arguments = self._system.numbers, *self._system.functions
         self._ring = np.zeros((3, system.initial_state.size))
         self._ring[0] = system.initial_state
-        self._begin_events(self._event_values(0.0))
+        self._begin_events()
 
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
         return int(descend_by_field(count, step, events, self._eta, self._ring, *self._arguments))
 
-    def _state_after(self, step: int, out: Array | None = None) -> Array:
-        out = np.empty(self._ring.shape[1]) if out is None else out
-        out[:] = self._ring[step % 3]
-        return out
+    def _state_after(self, step: int) -> Array:
+        return self._ring[step % 3].copy()
 
-    def _record_events(self) -> None:
-        times, now, before = self._events
-        record_crossings(times, before, now, (self.start, self.time), self._event_values)
-
-    def _event_values(self, t: float) -> Array:
+    def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
+        del which
         values = np.empty(self._events.shape[1])
-        self._system.event_values(t, self.interpolate(t), values)
+        self._system.event_values(t, state, values)
         return values
 
     def _states(self) -> dict[str, NDArray[np.generic]]:
@@ -389,7 +384,7 @@ class DescentStepper(FixedSteps):
         self._link = link_data(problem)
         self._part = problem.learned_part
         self._a = a
-        self._sign_matters = problem.information_exponent % 2 == 1
+        self._sign_matters = problem.information_exponent % 2
         U, log_norm = unit_vectors(problem)
         m, D = U.shape
         self._teacher = teacher_rows(problem, D)
@@ -406,9 +401,7 @@ class DescentStepper(FixedSteps):
         self._take(0, self._step, self._events)
         #: Wall-clock seconds of the first calls of compiled code, which is compiled or loaded there.
         self.compile_seconds = clock.perf_counter() - began
-        C = self._columns(U, np.arange(a.size))
-        events = events_of_directions(self._part, a, C, self._norms[0], sign_matters=self._sign_matters)
-        self._begin_events(np.concatenate(events))
+        self._begin_events()
 
     def close(self) -> None:
         """End the threads that share rows."""
@@ -430,35 +423,19 @@ class DescentStepper(FixedSteps):
                 return status
         return STATUS_REACHED
 
-    def _state_after(self, step: int, out: Array | None = None) -> Array:
+    def _state_after(self, step: int) -> Array:
         slot = step % 3
-        return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size, out)
+        return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size)
 
-    def _record_events(self) -> None:
-        """Locate the events that the last step passed, on the interpolated columns of their directions alone."""
-        times, now, before = self._events
-        P = self._a.size
-        passed = np.flatnonzero(np.isnan(times) & (now >= 0.0))
-        directions = np.unique(passed % P)
-        slots = [(int(self._step[0]) - 1) % 3, int(self._step[0]) % 3]
-        columns = [self._columns(self._units[slot], directions) for slot in slots]
-        logs = [np.log(self._norms[slot]) for slot in slots]
-
-        def values_at(t: float) -> Array:
-            share = self._share(t)
-            C = (1.0 - share) * columns[0] + share * columns[1]
-            n = np.exp((1.0 - share) * logs[0] + share * logs[1])
-            values = np.full(2 * P, np.nan)
-            values[directions], values[P + directions] = events_of_directions(
-                self._part, self._a[directions], C, n, sign_matters=self._sign_matters
-            )
-            return values
-
-        record_crossings(times, before, now, (self.start, self.time), values_at)
-
-    def _columns(self, U: Array, directions: NDArray[np.intp]) -> Array:
-        columns: Array = U @ self._teacher[directions].T if self._teacher.shape[0] > 0 else U[:, directions]
-        return columns
+    def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
+        del t
+        (m, P), values = self._C.shape, np.full(self._events.shape[1], np.nan)
+        directions = np.unique(which % P)
+        C, n = state[: m * P].reshape(m, P)[:, directions], np.exp(state[-m:])
+        values[directions], values[P + directions] = events_of_directions(
+            self._part, self._a[directions], C, n, sign_matters=bool(self._sign_matters)
+        )
+        return values
 
     def _states(self) -> dict[str, NDArray[np.generic]]:
         return {"unit_vectors": self._units, "squared_norms": self._norms}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time as clock
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from dynamics.integrators import METHODS
 from dynamics.integrators.compiled_stepper import CompiledStepper
-from dynamics.integrators.stepper import Stepper, Tolerances, check_vector
-from dynamics.integrators.system_calls import BoundSystem, callbacks
+from dynamics.integrators.stepper import Stepper, Tolerances
+from dynamics.integrators.system_calls import BoundSystem
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from dynamics.equations.interface import FlowSystem, Functions, System
+    from dynamics.equations.interface import FlowSystem, System
     from dynamics.equations.vectors import VectorSystem
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device import TorchFlowStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 
-# Stands for an event value that was not written.
-_UNTOUCHED = -1.2345678e300
-_IMPLICIT = ("bdf", "sundials")
 # A stepper that knows the seconds of its code.
 Timed = TypeVar("Timed", bound=Any)
 
@@ -58,115 +55,61 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     return method
 
 
-def _check_events(state: Array, bound: BoundSystem, num_events: int, t0: float) -> None:
-    """Refuse fewer events than the system writes, which would end outside of the steppers' arrays.
-
-    They are counted by letting the system write them once, with room behind them for two per component of the state.
-    """
-    if num_events < 0:
-        msg = f"Argument `num_events` must be at least 0, but is {num_events}."
-        raise ValueError(msg)
-    values = np.full(num_events + 2 * state.size + 64, _UNTOUCHED)
-    try:
-        bound.event_values(t0, state.copy(), values[:num_events])
-    except IndexError:  # Python runs the functions, and refuses what is written behind the end
-        bound.event_values(t0, state.copy(), values)
-    written = int(np.flatnonzero(values != _UNTOUCHED).max(initial=-1)) + 1
-    if written > num_events:
-        msg = f"Argument `num_events` must be at least {written}, as the system has, but is {num_events}."
-        raise ValueError(msg)
-
-
-def make_stepper(
-    method: str,
-    functions: Functions,
-    y0: ArrayLike,
-    parameters: ArrayLike,
-    sizes: ArrayLike,
-    work: Array,
-    *,
-    rtol: float = 1e-8,
-    atol: float | Array = 1e-10,
-    num_events: int = 0,
-    t0: float = 0.0,
-    fixed_step: float = 0.0,
-    largest_step: float = np.inf,
-    fixed_order: int = 0,
-    unit_vectors: VectorSystem | None = None,
-) -> Stepper:
-    """Return a stepper at the initial state y(t0) = y0, shape (n,), of y' = rhs(t, y); all numbers are dimensionless.
-
-    The methods are ``"explicit"``, of order 8, best without stiffness; ``"bdf"``, matrix-free backward differentiation
-    of order 1 to 5; ``"sundials"``, the same by CVODE, an extra; ``"scipy:<name>"``, a referee.
-
-    The functions of a system are compiled, or loaded, at first use. They receive `parameters`, `sizes` and the scratch
-    `work`, which is never copied. `rtol` and `atol`, a number or one per component, bound the error of each component
-    in a step; `fixed_step` and `fixed_order` force every step and the order of ``"bdf"`` unless 0. Given
-    `unit_vectors`, a compiled method shows its state [U | ln n] as overlaps [C | G | ln n].
-
-    Raises TypeError, ValueError or ImportError if an argument is wrong or the method is not installed.
-    """
-    check_method(method)
-    tolerances = Tolerances(
-        rtol=rtol, atol=atol, fixed_step=fixed_step, largest_step=largest_step, fixed_order=fixed_order
-    )
-    state = cast("Array", check_vector(y0, "y0", np.float64))
-    check_vector(parameters, "parameters", np.float64)
-    integers = cast("Integers", check_vector(sizes, "sizes", np.int64))
-    if method == "explicit" and fixed_order != 0:
-        msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
-        raise ValueError(msg)
-    bound = BoundSystem(functions, parameters, integers, work, implicit=method in _IMPLICIT)
-    _check_events(state, bound, num_events, t0)
-    control: dict[str, Any] = {"tolerances": tolerances, "num_events": num_events, "t0": t0}
-    # Imported here because scipy.integrate is heavy and other methods are rare.
-    if method.startswith("scipy:"):
-        from dynamics.integrators.foreign import ScipyStepper
-
-        return ScipyStepper(method, state, bound, **control)
-    if method == "sundials":
-        from dynamics.integrators.foreign import SundialsStepper
-
-        return SundialsStepper(state, bound, **control)
-    control["unit_vectors"] = unit_vectors
-    if method == "explicit":
-        from dynamics.integrators import explicit_kernels
-
-        return CompiledStepper(explicit_kernels.advance_through, explicit_kernels.LAYOUT, state, bound, **control)
-    from dynamics.integrators import bdf_kernels
-
-    control["integers"] = [bound.has_product]
-    return CompiledStepper(bdf_kernels.advance_through, bdf_kernels.LAYOUT, state, bound, **control)
-
-
 def stepper_of(
     system: System,
     method: str,
     *,
     atol: float | Array,
+    rtol: float = 1e-8,
     start: ArrayLike | None = None,
-    **options: Any,
+    t0: float = 0.0,
+    fixed_step: float = 0.0,
+    largest_step: float = np.inf,
+    fixed_order: int = 0,
+    unit_vectors: VectorSystem | None = None,
 ) -> tuple[Stepper, float]:
-    """Return a stepper of a system, and the seconds spent compiling or loading its code.
+    """Return a stepper of y' = rhs(t, y) at y(t0), and the seconds spent compiling or loading the code of the system.
 
-    It begins at `start`, by default the initial state. `atol` is a number, which `system.absolute_tolerance` turns into
-    one per component, or these themselves; the `options` are others of `make_stepper`.
+    The methods are ``"explicit"``, of order 8, best without stiffness; ``"bdf"``, matrix-free backward differentiation
+    of order 1 to 5; ``"sundials"``, the same by CVODE, an extra; ``"scipy:<name>"``, a referee.
+
+    It begins at `start`, by default the initial state. `rtol` and `atol` bound the error of each component in a step;
+    `atol` is a number, which `system.absolute_tolerance` turns into one per component, or these themselves.
+    `fixed_step` and `fixed_order` force every step and the order of ``"bdf"`` unless 0. Given `unit_vectors`, a
+    compiled method shows its state [U | ln n] as overlaps [C | G | ln n]. All numbers are dimensionless.
+
+    Raises TypeError, ValueError or ImportError if an argument is wrong or the method is not installed.
     """
-    began = clock.perf_counter()
-    callbacks(system.functions, implicit=method in _IMPLICIT)
-    seconds = clock.perf_counter() - began
-    stepper = make_stepper(
-        method,
-        system.functions,
-        system.initial_state if start is None else start,
-        system.parameters,
-        system.sizes,
-        np.empty(system.work_size),
+    check_method(method)
+    tolerances = Tolerances(
+        rtol=rtol,
         atol=atol if isinstance(atol, np.ndarray) else system.absolute_tolerance(atol),
-        num_events=system.num_events,
-        **options,
+        fixed_step=fixed_step,
+        largest_step=largest_step,
+        fixed_order=fixed_order,
     )
-    return stepper, seconds
+    if method == "explicit" and fixed_order != 0:
+        msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
+        raise ValueError(msg)
+    began = clock.perf_counter()
+    bound = BoundSystem(system, implicit=method in ("bdf", "sundials"))
+    seconds = clock.perf_counter() - began
+    state = np.array(system.initial_state if start is None else start, dtype=np.float64)
+    control: dict[str, Any] = {"tolerances": tolerances, "num_events": system.num_events, "t0": t0}
+    # Imported here because scipy.integrate is heavy and other methods are rare.
+    if method == "sundials":
+        from dynamics.integrators.foreign import SundialsStepper
+
+        return SundialsStepper(state, bound, **control), seconds
+    if method not in ("explicit", "bdf"):
+        from dynamics.integrators.foreign import ScipyStepper
+
+        return ScipyStepper(method, state, bound, **control), seconds
+    from dynamics.integrators import bdf_kernels, explicit_kernels
+
+    kernels = explicit_kernels if method == "explicit" else bdf_kernels
+    control |= {"integers": [] if method == "explicit" else [bound.has_product], "unit_vectors": unit_vectors}
+    return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control), seconds
 
 
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method: of most systems;

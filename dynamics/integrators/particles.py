@@ -45,7 +45,7 @@ from dynamics.integrators.explicit_kernels import (
 from dynamics.integrators.methods import stepper_of
 from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
 from dynamics.integrators.stepper import Status, Tolerances, check_stored, record_crossings
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.jit import entry
 from dynamics.threads import GRAIN, SMALLEST_STATE, Workers
 from hermite.arrays import Integers, Matrix, Vector
@@ -164,24 +164,15 @@ class ParticleStepper(CompiledStepper):
         self._past: list[tuple[float, Array]] = []
         # Slopes at the stages of the last step.
         self._field = np.zeros((STAGES, system.coefficients.size))
-        self._fields_before = self._past, self._field
         super().__init__(
             advance_through,
             replace(LAYOUT, statistics=_STATISTICS),
             system.initial_state,
-            bound_system(system, np.empty(system.work_size)),
+            BoundSystem(system),
             tolerances=Tolerances(rtol=rtol, atol=atol),
             num_events=system.num_events,
             t0=0.0,
         )
-
-    def _keep(self) -> None:
-        super()._keep()
-        self._fields_before = self._past, self._field
-
-    def _take_back(self) -> None:
-        super()._take_back()
-        self._past, self._field = self._fields_before
 
     def _advance(self, target: float, max_steps: int) -> Status:
         if self._counters[slots.READY] == 0:
@@ -198,13 +189,11 @@ class ParticleStepper(CompiledStepper):
         """End the threads that share blocks of particles."""
         self._workers.close()
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit."""
-        past, field = (self._past, self._field) if self._before is None else self._fields_before
-        return super().state() | {
-            "past_times": np.array([time for time, _ in past]),
-            "past_slopes": np.array([slopes for _, slopes in past]),
-            "field": field.copy(),
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        return super()._copies() | {
+            "past_times": np.array([time for time, _ in self._past]),
+            "past_slopes": np.array([slopes for _, slopes in self._past]),
+            "field": self._field.copy(),
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:

@@ -65,8 +65,8 @@ from dynamics.integrators.system_calls import (
     SIZES,
     VECTOR,
     WORK,
+    BoundSystem,
     System,
-    bound_system,
     event_values,
     normalise,
     rhs,
@@ -757,13 +757,12 @@ class SmallFlowStepper(CompiledStepper):
         m, D = system.shape
         squares = np.array(problem.activation.coefficients, dtype=np.float64) ** 2
         began = clock.perf_counter()
-        bound, more = bound_system(system, np.empty(system.work_size)), cluster_callbacks()
+        bound, more = BoundSystem(system), cluster_callbacks()
         self.compile_seconds = clock.perf_counter() - began
         layout = Layout(
             rows=SMALL_FLOW_ROWS,
             scalars=SQUARES + squares.size,
             counters=INTEGERS + 4 * (m + 1) + 1,
-            carried=_ROWS,
             kept=_ROWS,
             statistics=STATISTICS,
         )

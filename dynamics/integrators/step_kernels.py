@@ -41,9 +41,7 @@ class Layout:
     rows: int
     scalars: int
     counters: int
-    #: Rows of `vectors` that a step finds and changes.
-    carried: tuple[int, ...]
-    #: Rows from which a run goes on, `carried` and those that dense output reads; all others are scratch.
+    #: Rows of `vectors` that a step finds, and those that dense output reads; all others are scratch.
     kept: tuple[int, ...]
     #: Name of each public count and its slot in `counters`.
     statistics: Mapping[str, int]
@@ -85,6 +83,12 @@ def events_passed(t: float, y: Vector, events: Matrix, system: System) -> bool:
     for e in range(events.shape[1]):
         events[EVENT_BEFORE, e] = events[EVENT_NOW, e]
     event_values(t, y, events[EVENT_NOW], system)
+    return is_passed(events)
+
+
+@kernel
+def is_passed(events: Matrix) -> bool:
+    """Return whether a waiting event is at or above zero."""
     passed = False
     for e in range(events.shape[1]):
         if np.isnan(events[EVENT_TIME, e]) and events[EVENT_NOW, e] >= 0.0:

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from hermite.arrays import Array
 
@@ -112,15 +112,6 @@ class Tolerances:
             msg = f"Argument `atol` must be a number or have shape (n,) = ({size},), but has shape {atol.shape}."
             raise ValueError(msg)
         return np.full(size, atol)
-
-
-def check_vector(values: ArrayLike, name: str, dtype: type[np.float64 | np.int64]) -> NDArray[np.generic]:
-    """Return a contiguous one-dimensional copy, refusing other shapes."""
-    array: NDArray[np.generic] = np.array(values, dtype=dtype, order="C")
-    if array.ndim != 1:
-        msg = f"Argument `{name}` must have one dimension, but has shape {array.shape}."
-        raise ValueError(msg)
-    return array
 
 
 def check_inside(t: float, start: float, end: float) -> None:

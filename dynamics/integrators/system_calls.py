@@ -18,8 +18,6 @@ from dynamics.threads import STOP, with_slot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike
-
     from dynamics.equations import interface
     from dynamics.equations.interface import Functions
     from hermite.arrays import Array, Integers, Vector
@@ -144,15 +142,17 @@ def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
 
 
 class BoundSystem:
-    """A system that a stepper integrates: its compiled functions and copies of its numbers; `work` is not copied."""
+    """A system that a stepper integrates: its functions, compiled or loaded, copies of its numbers, and scratch.
 
-    def __init__(
-        self, functions: Functions, parameters: ArrayLike, sizes: Integers, work: Array, *, implicit: bool = False
-    ) -> None:
-        self.functions = callbacks(functions, implicit=implicit)
+    `work` is the scratch, new by default.
+    """
+
+    def __init__(self, system: interface.System, work: Array | None = None, *, implicit: bool = False) -> None:
+        self.functions = callbacks(system.functions, implicit=implicit)
         #: Whether there is a product with the Jacobian.
-        self.has_product = functions.jacobian_product is not None
-        self.numbers = np.array(parameters, dtype=np.float64), with_slot(sizes), work
+        self.has_product = system.functions.jacobian_product is not None
+        parameters = np.array(system.parameters, dtype=np.float64)
+        self.numbers = parameters, with_slot(system.sizes), np.empty(system.work_size) if work is None else work
         #: Where the functions look for `STOP`, (1,).
         self.slot = self.numbers[1][-1:]
 
@@ -175,8 +175,3 @@ class BoundSystem:
     def jacobian_product(self, t: float, y: Array, v: Array, out: Array) -> None:
         """Write the product of the Jacobian with `v` into `out`."""
         evaluate_product(self.functions[4], float(t), y, v, out, self.numbers)
-
-
-def bound_system(system: interface.System, work: Array, *, implicit: bool = False) -> BoundSystem:
-    """Return a system bound to copies of its parameters and sizes, compiled or loaded; `work` is never copied."""
-    return BoundSystem(system.functions, system.parameters, system.sizes, work, implicit=implicit)

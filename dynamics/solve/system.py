@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from dynamics.equations import interface
 from dynamics.integrators import stepper_of
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.cache import is_interpreted
 from dynamics.problem.checks import check_type, checked_integers, require
 from dynamics.problem.question import OWN
@@ -321,7 +321,7 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tup
 
     began, start = clock.perf_counter(), equations.initial_state
     try:
-        bound = bound_system(equations, np.empty(equations.work_size), implicit=method in ("bdf", "sundials"))
+        bound = BoundSystem(equations, implicit=method in ("bdf", "sundials"))
         seconds = clock.perf_counter() - began
         with np.errstate(all="ignore"):  # in compiled code it is so
             values = _written(lambda out: bound.rhs(0.0, start.copy(), out), start.size, "field", equations.named)

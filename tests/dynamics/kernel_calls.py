@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 
 
 class Kernels:
@@ -17,7 +17,7 @@ class Kernels:
         self.state = system.initial_state
 
     def _bound(self):
-        return bound_system(self.system, np.full(self.system.work_size, np.nan), implicit=self._implicit)
+        return BoundSystem(self.system, np.full(self.system.work_size, np.nan), implicit=self._implicit)
 
     def rhs(self, state=None):
         state = self.state if state is None else state

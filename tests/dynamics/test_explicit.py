@@ -2,13 +2,22 @@
 
 import numpy as np
 import pytest
-from toy_systems import BLOW_UP, ESCAPES, ESCAPES_EVENTS, EVENT_TIMES, ROTATION, circle, escape_time, rotating, toy
+from toy_systems import (
+    BLOW_UP,
+    ESCAPES,
+    ESCAPES_EVENTS,
+    EVENT_TIMES,
+    ROTATION,
+    circle,
+    escape_time,
+    make_stepper,
+    rotating,
+    toy,
+)
 
-from dynamics.integrators import Status, make_stepper
+from dynamics.integrators import Status
 
 pytestmark = pytest.mark.kernels
-
-SCRATCH = np.zeros(1)
 
 
 def fixed_step_errors(counts, place):
@@ -86,14 +95,14 @@ def test_many_events_agree_with_exact_escape_times():
     rates = np.geomspace(1.0, 30.0, 12)
     starts = np.full(12, 0.02)
     functions = toy(ESCAPES, events=ESCAPES_EVENTS)
-    stepper = make_stepper("explicit", functions, starts, rates, [0], SCRATCH, num_events=12, rtol=1e-10, atol=1e-12)
+    stepper = make_stepper("explicit", functions, starts, rates, num_events=12, rtol=1e-10, atol=1e-12)
     stepper.advance(100.0, 10**6)
     np.testing.assert_allclose(stepper.event_times, escape_time(0.02, 0.5, rates), rtol=1e-8)
 
 
 def test_stiffness_shows_in_the_statistics():
     rates, starts = np.array([1.0, 3000.0]), np.array([0.02, 0.99])
-    stepper = make_stepper("explicit", toy(ESCAPES), starts, rates, [0], SCRATCH, rtol=1e-6)
+    stepper = make_stepper("explicit", toy(ESCAPES), starts, rates, rtol=1e-6)
     stepper.advance(10.0, 10**6)
     counts = stepper.statistics()
     assert counts["steps_limited_by_stability"] > 0.8 * counts["steps_accepted"] > 1000
@@ -114,7 +123,7 @@ def test_chunks_and_restored_state_continue_bit_for_bit(method, rtol, steps):
 
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_blow_up_is_reported_in_bounded_time(method):
-    stepper = make_stepper(method, toy(BLOW_UP), [1.0], [0.0], [0], SCRATCH, rtol=1e-8, atol=1e-8)
+    stepper = make_stepper(method, toy(BLOW_UP), [1.0], [0.0], rtol=1e-8, atol=1e-8)
     # Compiled code does not trap an overflow; with the compiler off numpy would.
     with np.errstate(over="ignore", invalid="ignore"):
         assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
@@ -138,7 +147,7 @@ def test_every_solver_follows_the_circle(name):
 
 
 def test_agrees_with_the_explicit_stepper():
-    mine = make_stepper("explicit", toy(ROTATION), [1.0, 0.0], [2.0], [0], np.zeros(1), rtol=1e-12, atol=1e-13)
+    mine = make_stepper("explicit", toy(ROTATION), [1.0, 0.0], [2.0], rtol=1e-12, atol=1e-13)
     mine.advance(5.0, 10**5)
     referee = rotating("scipy:DOP853", rtol=1e-12, atol=1e-13)
     referee.advance(5.0, 10**5)
@@ -168,5 +177,5 @@ def test_forced_steps_and_checkpoints_are_refused(method):
 def test_blow_up_is_reported():
     from toy_systems import BLOW_UP
 
-    stepper = make_stepper("scipy:RK45", toy(BLOW_UP), [1.0], [0.0], [0], np.zeros(1), rtol=1e-6)
+    stepper = make_stepper("scipy:RK45", toy(BLOW_UP), [1.0], [0.0], rtol=1e-6)
     assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)

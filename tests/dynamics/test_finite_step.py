@@ -10,7 +10,7 @@ from weight_space import population_loss
 import dynamics
 from dynamics.equations.finite_step import FiniteStepSystem
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import make_stepper
+from dynamics.integrators import stepper_of
 from dynamics.runs.loop import run
 from dynamics.runs.result import SolveError
 from dynamics.runs.trackers import StopReason
@@ -41,10 +41,7 @@ def pair_of(link, overlap, squared_norm, dimension, *, label_noise=0.0):
 
 
 def integrated(system, times, method="explicit", rtol=1e-10):
-    stepper = make_stepper(
-        method, system.functions, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
-        rtol=rtol, atol=system.absolute_tolerance(0.01 * rtol), num_events=system.num_events,
-    )  # fmt: skip
+    stepper, _ = stepper_of(system, method, rtol=rtol, atol=0.01 * rtol)
     return run(stepper, np.asarray(times), system.observer("full"))
 
 

@@ -12,11 +12,11 @@ from dynamics import Problem, SaveAt, Teacher
 from dynamics.equations.field import SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.integrators import Status, make_stepper, methods
+from dynamics.integrators import Status, methods, stepper_of
 from dynamics.integrators.explicit_kernels import DOP853_C
 from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
-from dynamics.integrators.large_flow.division import State, nearest_directions, weigh_groups
+from dynamics.integrators.large_flow.division import State, weigh_groups
 from dynamics.integrators.large_flow.row_kernels import events_of_rows
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.methods import FlowMethod
@@ -72,10 +72,9 @@ def field(link, a, teacher, U, log_norm, *, mask=None, teacher_mask=1.0):
 
 def tight_explicit(asked):
     system = OverlapSystem(asked)
-    return make_stepper(
-        "explicit", system.functions, system.initial_state, system.parameters, system.sizes, np.empty(system.work_size),
-        rtol=1e-12, atol=1e-14, num_events=system.num_events, largest_step=1.0,
-    )  # fmt: skip
+    return stepper_of(system, "explicit", rtol=1e-12, atol=np.full(system.initial_state.size, 1e-14), largest_step=1.0)[
+        0
+    ]
 
 
 @pytest.mark.kernels
@@ -344,24 +343,24 @@ def test_groups_are_weighed_as_functions_and_as_flows(rng):
 
 
 @pytest.mark.kernels
-def test_nearest_directions_and_events(rng):
-    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
-    link, a = asked.activation, asked.teacher.coefficients.copy()
-    state = random_state(rng, 5, 6)
+@pytest.mark.parametrize("link", ["he4", OF_ANOTHER_NORM], ids=["both poles", "one pole"])
+def test_neurons_lead_to_the_nearest_direction_and_events(rng, link):
+    asked = problem(link, m=5, P=3, d=6)
+    link, a, odd = asked.activation, asked.teacher.coefficients.copy(), link != "he4"
+    large, state = new_stepper(asked), random_state(rng, 5, 6)
+    state.F[...], state.growth[...] = 0.0, 0.0
     state.U[4, :3] = -0.1, -0.2, -0.3
-    C, n, active = state.U[:, :3], np.exp(state.log_norm), np.array([1.0, 0.0, 2.0])
-    for both_poles in (True, False):
-        out = [np.empty(5, dtype=np.int64), np.empty(5), np.empty(5, dtype=np.int64), np.empty(5)]
-        nearest_directions(state.U, both_poles, active, *out)
-        for nearest, overlap, allowed in ((*out[:2], active >= 0), (*out[2:], active > 0)):
-            size = np.where(allowed, np.abs(C) if both_poles else np.maximum(C, 0.0), 0.0)
-            np.testing.assert_array_equal(nearest, np.argmax(size, axis=1))
-            np.testing.assert_array_equal(np.abs(overlap), size.max(axis=1))
-        values = np.empty(6)
-        events_of_rows(link_data(asked), state.U, state.log_norm, a, not both_poles, values)
-        size = np.abs(C) if both_poles else np.maximum(C, 0.0)
-        expected = [*(size.max(axis=0) ** 2 - 0.5), *(n @ link.kernel(C) / float(link.kernel(1.0)) - 0.5 * a)]
-        np.testing.assert_allclose(values, expected, atol=1e-14)
+    C, n = state.U[:, :3], np.exp(state.log_norm)
+    size = np.maximum(C, 0.0) if odd else np.abs(C)
+    found, _ = large._divider.divide(state, state, 1.0, None)
+    far = size.max(axis=1) ** 2 <= division.LEADS
+    np.testing.assert_array_equal(large._divider.leading, np.where(far, -1, np.argmax(size, axis=1)))
+    assert far.any() == odd
+    np.testing.assert_array_equal(found.fast, size.max(axis=1) ** 2 > division.FAST)
+    values = np.empty(6)
+    events_of_rows(link_data(asked), state.U, state.log_norm, a, odd, values)
+    expected = [*(size.max(axis=0) ** 2 - 0.5), *(n @ link.kernel(C) / float(link.kernel(1.0)) - 0.5 * a)]
+    np.testing.assert_allclose(values, expected, atol=1e-14)
 
 
 @pytest.mark.kernels

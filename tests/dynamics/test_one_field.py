@@ -23,7 +23,7 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.large_flow.division import LINK
 from dynamics.integrators.large_flow.step_kernels import add_teacher, force_of_sources
-from dynamics.integrators.system_calls import bound_system
+from dynamics.integrators.system_calls import BoundSystem
 from dynamics.threads import Workers
 
 pytestmark = pytest.mark.kernels
@@ -71,7 +71,7 @@ class Start:
 def right_hand_side(system, y=None):
     y = system.initial_state if y is None else y
     out = np.full(y.size, np.nan)
-    bound_system(system, np.full(system.work_size, np.nan)).rhs(0.0, y, out)
+    BoundSystem(system, np.full(system.work_size, np.nan)).rhs(0.0, y, out)
     return out
 
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from processes import interrupt_run
 from shared_links import MIXED
-from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, circle, escape_time, rotating, toy
+from toy_systems import BLOW_UP, ESCAPES, NOT_A_NUMBER, circle, escape_time, make_stepper, rotating, toy
 
 import dynamics
-from dynamics.integrators import Status, check_method, make_stepper
+from dynamics.integrators import Status, check_method
 from dynamics.kernels.jit import kernel
 from dynamics.runs.trackers import Callback
-
-SCRATCH = np.zeros(1)
 
 
 @kernel
@@ -75,9 +73,7 @@ def test_tolerance_bounds_each_component_however_many_there_are():
     for n in (1, 10**4):
         start, rates = np.ones(n), np.ones(n)
         start[0] = 0.01
-        stepper = make_stepper(
-            "sundials", toy(ESCAPES + ESCAPES_PRODUCT), start, rates, [0], SCRATCH, rtol=1e-6, atol=1e-8
-        )
+        stepper = make_stepper("sundials", toy(ESCAPES + ESCAPES_PRODUCT), start, rates, rtol=1e-6, atol=1e-8)
         exact = escape_time(0.01, 0.5, 1.0)
         stepper.advance(exact, 10**5)
         errors.append(abs(stepper.interpolate(exact)[0] - 0.5))
@@ -89,7 +85,7 @@ def test_tolerance_bounds_each_component_however_many_there_are():
     "toy_source", [BLOW_UP, NOT_A_NUMBER, ENDS_AT_ONCE], ids=["blow-up", "not a number", "no step"]
 )
 def test_failures_are_reported_in_bounded_time_and_print_nothing(toy_source, capfd):
-    stepper = make_stepper("sundials", toy(toy_source), [1.0], [0.0], [0], SCRATCH, rtol=1e-8, atol=1e-8)
+    stepper = make_stepper("sundials", toy(toy_source), [1.0], [0.0], rtol=1e-8, atol=1e-8)
     assert stepper.advance(5.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)
     assert stepper.time < 2.0
     assert np.isfinite(stepper.interpolate(stepper.time)).all()

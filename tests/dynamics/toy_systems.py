@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dynamics.equations.interface import Functions
-from dynamics.integrators import make_stepper
+from dynamics.equations.interface import Functions, System
+from dynamics.integrators import stepper_of
 from dynamics.kernels.jit import kernel
 
 
@@ -136,6 +136,14 @@ def not_a_number_diagonal(t, y, out, parameters, sizes, work):
 NOT_A_NUMBER = not_a_number, not_a_number_diagonal
 
 
+def make_stepper(method, functions, start, parameters, *, num_events=0, atol=1e-10, **options):
+    """Return a stepper of some functions, which need no sizes and no scratch."""
+    system = System()
+    system.functions, system.num_events = functions, num_events
+    system.initial_state, system.parameters, system.sizes = np.array(start), np.array(parameters), np.array([0])
+    return stepper_of(system, method, atol=np.full(len(start), atol), **options)[0]
+
+
 def circle(t):
     return np.array([np.cos(2 * t), np.sin(2 * t)])
 
@@ -143,7 +151,7 @@ def circle(t):
 def rotating(method, product=(), **options):
     """Return a stepper on the circle, with four events."""
     functions = toy(ROTATION + product, events=ROTATION_EVENTS)
-    return make_stepper(method, functions, [1.0, 0.0], [2.0], [0], np.zeros(1), num_events=4, **options)
+    return make_stepper(method, functions, [1.0, 0.0], [2.0], num_events=4, **options)
 
 
 #: When the events of `rotating` are passed.

@@ -109,10 +109,7 @@ class FallingBack:
             tried = self._tried()
             status = self._first.advance(target, min(left, self._next_look - tried))
             left -= self._tried() - tried
-            if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
-                self._fall_back("no step of it succeeded")
-            elif self._tried() >= self._next_look:
-                self._look()
+            self._heed(status)
         assert self._second is not None
         return self._second.advance(target, max(left, 1))
 
@@ -126,21 +123,23 @@ class FallingBack:
 
         After a look that finds the run held up, or no step, the second stepper goes on by `advance`.
         """
-        tried = self._tried()
-        last = tried + max_steps
-        passed: list[Array] = []
+        last, passed = self._tried() + max_steps, list[Array]()
         while True:
             first = cast("SmallFlowStepper", self._first)  # the only one that leaps
-            status, states = first.advance_through(times, min(last, self._next_look) - tried)
+            status, states = first.advance_through(times, min(last, self._next_look) - self._tried())
             passed, times = [*passed, states], times[len(states) :]
-            tried = self._tried()
-            if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
-                self._fall_back("no step of it succeeded")
+            self._heed(status)
+            if self._second is not None:
                 status = Status.MAX_STEPS
-            elif tried >= self._next_look:
-                self._look()
-            if status == Status.REACHED or not self.leaps or tried >= last:
+            if status == Status.REACHED or not self.leaps or self._tried() >= last:
                 return status, np.concatenate(passed)
+
+    def _heed(self, status: Status) -> None:
+        """Fall back where no step succeeds; else find out, every `LOOK` steps, whether the run is held up."""
+        if status in (Status.STEP_TOO_SMALL, Status.NOT_FINITE):
+            self._fall_back("no step of it succeeded")
+        elif self._tried() >= self._next_look:
+            self._look()
 
     def _tried(self) -> int:
         counts = self._first.statistics()

@@ -44,7 +44,7 @@ from dynamics.integrators.clusters import (
 )
 from dynamics.integrators.device import Replay, load_torch
 from dynamics.integrators.explicit_kernels import DOP853_DENSE_ERROR, DOP853_WEIGHTS
-from dynamics.integrators.large_flow.stepper import ClusterStepper, tolerances
+from dynamics.integrators.large_flow.stepper import ClusterStepper, polynomial, tolerances
 from dynamics.integrators.stepper import check_inside, check_stored, record_crossings
 
 if TYPE_CHECKING:
@@ -264,14 +264,6 @@ class DeviceClusters:
         """Return how many rows each group has, those without a group last."""
         counts: Tensor = self._torch.bincount(group, minlength=self._P + 1)
         return counts
-
-
-def polynomial(coefficients: Any, x: float) -> Any:
-    """Return x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), the change since the beginning of a step."""
-    total = coefficients[6]
-    for q in range(5, -1, -1):
-        total = coefficients[q] + (x if q % 2 == 1 else 1.0 - x) * total
-    return x * total
 
 
 class TorchFlowStepper(ClusterStepper):
@@ -517,7 +509,8 @@ class TorchFlowStepper(ClusterStepper):
             self._evaluations += 3
             rise = self.now - self.begin
             low = rise, h * stages[0] - rise, 2.0 * rise - h * (stages[_END] + stages[0])
-            self._dense = self._torch.stack([*low, *(h * self._sum(row, 16) for row in _DENSE)])
+            dense: Tensor = self._torch.stack([*low, *(h * self._sum(row, 16) for row in _DENSE)])
+            self._dense = dense
         return self._dense
 
     def _at(self, t: float) -> Tensor:

@@ -31,13 +31,11 @@ from dynamics.equations.field import UNCOPIED
 from dynamics.equations.link import g0
 from dynamics.integrators.clusters import DISTANCE, GROUP, LEAVE_DISTANCE, LEAVE_STILL, MASS, STILL
 from dynamics.kernels.jit import entry, kernel
-from hermite.arrays import Cube, Integers, Matrix, Switches, Vector
+from hermite.arrays import Cube, Integers, Matrix, Vector
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.threads import Workers
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Switches
 
 
 # Tables rather than arrays: for each array that a function is given the compiler carries seven numbers.
@@ -49,141 +47,14 @@ FIRST, DIRECTION = 0, 1
 ACTIVE, TEACHER = 0, 1
 
 
-@entry
-def nearest_directions(
-    U: Matrix,
-    both_poles: bool,
-    active: Vector,
-    nearest: Integers,
-    overlap: Vector,
-    nearest_active: Integers,
-    overlap_active: Vector,
-) -> None:
-    """Write the direction with which each row overlaps most, and the same among the active ones (active > 0)."""
-    for i in range(U.shape[0]):
-        best = best_active = 0.0
-        nearest[i] = nearest_active[i] = 0
-        overlap[i] = overlap_active[i] = 0.0
-        for p in range(active.size):
-            c = U[i, p]
-            size = abs(c) if both_poles else c
-            if size > best:
-                best, nearest[i], overlap[i] = size, p, c
-            if size > best_active and active[p] > 0.0:
-                best_active, nearest_active[i], overlap_active[i] = size, p, c
-
-
-@entry
-def group_rows(
-    nearest: Integers, overlap: Vector, threshold: float, members: Integers, directions: Integers, first: Integers
-) -> int:
-    """Group the rows whose squared overlap exceeds `threshold` by direction; return the number of groups.
-
-    Group c is members[first[c]:first[c + 1]], in rising order, near directions[c], in rising order.
-    """
-    P = directions.size
-    place = np.empty(P + 1, dtype=np.int64)
-    for p in range(P + 1):
-        place[p] = 0
-    for i in range(nearest.size):
-        if overlap[i] * overlap[i] > threshold:
-            place[nearest[i] + 1] += 1
-    count = 0
-    first[0] = 0
-    for p in range(P):
-        size = place[p + 1]
-        place[p + 1] += place[p]
-        if size > 0:
-            directions[count] = p
-            first[count + 1] = place[p + 1]
-            count += 1
-    for i in range(nearest.size):
-        if overlap[i] * overlap[i] > threshold:
-            p = nearest[i]
-            members[place[p]] = i
-            place[p] += 1
-    return count
-
-
-@entry
-def judge_groups(
-    h: float,
-    value: float,
-    rates: Vector,
-    tests: Vector,
-    directions: Integers,
-    a: Vector,
-    active: Vector,
-    result: Matrix,
-    passed: Switches,
-    left: Vector,
-) -> bool:
-    """Write which groups pass as clusters, and the coefficients that this leaves active; return whether these are new.
-
-    `rates` (2,) are those of direction and norm per teacher coefficient, `tests` the constants of `division`, `active`
-    the coefficients of directions that had no cluster, `result` what `weigh_groups` wrote.
-    """
-    mass, distance, still, slow = tests[0], tests[1], tests[2], tests[3]
-    leave_distance, leave_still = tests[4], tests[5]
-    for p in range(a.size):
-        left[p] = a[p]
-    for c in range(directions.size):
-        p = directions[c]
-        was = active[p] == 0.0
-        reach = distance * value * (leave_distance if was else 1.0) * a[p] ** 2
-        passed[c] = abs(result[c, 0] - a[p]) <= mass * a[p] and result[c, 1] <= reach
-        for mode in range(2):
-            rate = a[p] * rates[mode]
-            patience = still * (leave_still if was else 1.0) * rate
-            passed[c] = passed[c] and result[c, 2 + mode] <= patience * max(1.0, slow / (h * rate)) ** 4
-        if passed[c]:
-            left[p] = 0.0
-    changed = False
-    for p in range(a.size):
-        changed = changed or left[p] != active[p]
-    return changed
-
-
-@entry
-def assign_rows(
-    fast_from: float,
-    leads_from: float,
-    groups: tuple[Integers, Integers, Integers, Switches],
-    near: tuple[Integers, Vector],
-    before: tuple[Switches, Integers],
-    now: tuple[Switches, Integers, Integers],
-    drift: Matrix,
-) -> bool:
-    """Write the cluster of each row, whether it is fast, what it may be about to learn; return whether nothing changed.
-
-    `groups` is (members, directions, first, passed), `near` the nearest direction without a cluster and the overlap
-    with it, `before` who was fast and in which cluster, `now` takes these two and what each row leads. The drifts of
-    groups that passed move to the front, 0 where members have changed: a drift is that of the members it had then.
-    """
-    (members, directions, first, passed), (nearest, overlap) = groups, near
-    (was_fast, was_cluster), (fast, cluster, leading) = before, now
-    unchanged = True
-    for i in range(cluster.size):
-        cluster[i] = -1
-    for c in range(passed.size):
-        if passed[c]:
-            for x in range(first[c], first[c + 1]):
-                cluster[members[x]] = directions[c]
-    for i in range(cluster.size):
-        square = overlap[i] * overlap[i]
-        leading[i] = nearest[i] if square > leads_from else -1
-        fast[i] = cluster[i] < 0 and (square > fast_from or (was_fast[i] and square > 0.5 * fast_from))
-        unchanged = unchanged and fast[i] == was_fast[i] and cluster[i] == was_cluster[i]
-    kept = 0
-    for c in range(passed.size):
-        if passed[c]:
-            same = True
-            for i in range(cluster.size if not unchanged else 0):
-                same = same and (cluster[i] == directions[c]) == (was_cluster[i] == directions[c])
-            for k in range(drift.shape[1]):
-                drift[kept, k] = drift[c, k] if same else 0.0
-            kept += 1
-    return unchanged
+@kernel
+def along(u: Vector, v: Vector) -> float:
+    """Return (u·v)/(u·u)."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * v[k]
+        length += u[k] * u[k]
+    return product / length
 
 
 @kernel
@@ -263,10 +134,7 @@ def weigh_groups(
                 for k in range(D):
                     s += U[i, k] * U[j, k]
                 distance += 2.0 * n * np.exp(log_n[j]) * g0(link, s)
-            radial = 0.0
-            for k in range(D):
-                radial += F[i, k] * U[i, k]
-            w = n * sign[i]
+            w, radial = n * sign[i], along(U[i], F[i])
             for k in range(D):
                 mean[k] += w * (F[i, k] - radial * U[i, k])
                 drift[c, k] += w * (U[i, k] - U_before[i, k])
@@ -288,7 +156,6 @@ LEADS = 0.01
 #: extrapolated, with an error of fourth order, while it still moves. At 0 the standard problem has a third more
 #: sources; at 2.5 the most ill-conditioned time of 128 directions was twice as wrong, at 4 steps were a twentieth more.
 SLOW = 1.5
-_TESTS = np.array([MASS, DISTANCE, STILL, SLOW, LEAVE_DISTANCE, LEAVE_STILL])
 #: Rows that are multiplied with all sources at once, half of them where that keeps the product from copying its
 #: factors, and as many as this where not.
 BLOCK, LONGEST_BLOCK = 8, 64
@@ -318,7 +185,7 @@ class State:
 class Division:
     """A division of m neurons; `plan` is what compiled passes read (see the module `plan`)."""
 
-    fast: NDArray[np.bool_]
+    fast: Switches
     cluster: Integers  # direction of the cluster of each neuron, −1 for none
     sources: Integers  # rows of the fast neurons
     plan: Plan
@@ -361,32 +228,51 @@ class Divider:
         `before` is the state one step, of length `h` and division `last`, earlier; the same at the start, with no
         division.
         """
-        m, D = state.U.shape
-        active = self.a if last is None else last.active
-        nearest, overlap = self._nearest(state, active)
-        members, directions, first = self._groups(nearest[0], overlap[0])
-        sign = np.where(overlap[0] < 0.0, -1.0, 1.0)
-        drift, result = np.empty((directions.size, D + 1)), np.empty((directions.size, 4))
+        was_fast: Switches | bool = False
+        was_cluster, active = np.full(state.U.shape[0], -2), self.a
+        if last is not None:
+            was_fast, was_cluster, active = last.fast, last.cluster, last.active
+        C = state.U[:, : self.a.size]
+        size = np.abs(C) if self.both_poles else np.maximum(C, 0.0)
+        nearest = size.argmax(axis=1)
+        sign = np.where(C[np.arange(nearest.size), nearest] < 0.0, -1.0, 1.0)
+        members = np.flatnonzero(size.max(axis=1) ** 2 > GROUP)
+        members = members[np.argsort(nearest[members], kind="stable")]
+        directions, first = np.unique(nearest[members], return_index=True)
+        first = np.append(first, members.size)
+        drift, result = np.empty((directions.size, self.columns + 1)), np.empty((directions.size, 4))
 
         def weigh(begin: int, end: int) -> None:
             groups = members, first, directions
             weigh_groups(begin, end, h, self.link, groups, self.a, sign, before.vectors, state.whole, (drift, result))
 
         self.workers.over_parts(directions.size, weigh)
-        passed, left = np.empty(directions.size, dtype=np.bool_), np.empty(self.a.size)
-        if judge_groups(h, self.value, self._rates, _TESTS, directions, self.a, active, result, passed, left):
-            nearest, overlap = self._nearest(state, left)
-        # Before the first step no neuron is in a cluster, nor in none.
-        was = (np.zeros(m, dtype=np.bool_), np.full(m, -2)) if last is None else (last.fast, last.cluster)
-        fast = np.empty(m, dtype=np.bool_)
-        cluster, self.leading = np.empty((2, m), dtype=np.int64)
-        groups = members, directions, first, passed
-        now = fast, cluster, self.leading
-        unchanged = assign_rows(FAST, LEADS, groups, (nearest[1], overlap[1]), was, now, drift)
-        kept = drift[: np.count_nonzero(passed)]
-        return (last if last is not None and unchanged else self.assemble(fast, cluster, sign)), kept
+        passed = self._passed(h, directions, result, active[directions] == 0.0)
+        inside, learned = members[np.repeat(passed, np.diff(first))], directions[passed]
+        cluster = np.full(nearest.size, -1)
+        cluster[inside] = nearest[inside]
+        # What is left to learn.
+        size[:, learned] = 0.0
+        square = size.max(axis=1) ** 2
+        self.leading = np.where(square > LEADS, size.argmax(axis=1), -1)
+        fast = (cluster < 0) & (square > FAST * np.where(was_fast, 0.5, 1.0))
+        # A mean velocity over a step is one of the members it had then.
+        moved, kept = cluster != was_cluster, drift[passed]
+        kept[np.isin(learned, (cluster[moved], was_cluster[moved]))] = 0.0
+        if last is not None and not moved.any() and np.array_equal(fast, last.fast):
+            return last, kept
+        return self.assemble(fast, cluster, sign), kept
 
-    def assemble(self, fast: NDArray[np.bool_], cluster: Integers, sign: Array) -> Division:
+    def _passed(self, h: float, directions: Integers, result: Array, was: Switches) -> Switches:
+        """Return which groups pass as clusters, given what `weigh_groups` wrote and which of them `was` one."""
+        a, mass, distance, off = self.a[directions], result[:, 0], result[:, 1], result[:, 2:]
+        rates = a[:, None] * self._rates
+        reach = DISTANCE * self.value * np.where(was, LEAVE_DISTANCE, 1.0) * a**2
+        patience = STILL * np.where(was, LEAVE_STILL, 1.0)[:, None] * rates * np.maximum(1.0, SLOW / (h * rates)) ** 4
+        passed: Switches = (np.abs(mass - a) <= MASS * a) & (distance <= reach) & (off <= patience).all(axis=1)
+        return passed
+
+    def assemble(self, fast: Switches, cluster: Integers, sign: Array) -> Division:
         """Return the division in which these neurons are fast and these in clusters, with the plan that follows."""
         m = fast.size
         sources = np.flatnonzero(fast)
@@ -415,28 +301,6 @@ class Divider:
             directions=directions,
             active=active,
         )
-
-    def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
-        """Return the nearest direction of each neuron, then that among the active ones, and the overlaps: (2, m)."""
-        m = state.U.shape[0]
-        nearest, overlap = np.empty((2, m), dtype=np.int64), np.empty((2, m))
-
-        def part(begin: int, end: int) -> None:
-            nearest_directions(
-                state.U[begin:end], self.both_poles, active, nearest[0, begin:end], overlap[0, begin:end],
-                nearest[1, begin:end], overlap[1, begin:end],
-            )  # fmt: skip
-
-        self.workers.over_rows(part)
-        return nearest, overlap
-
-    def _groups(self, nearest: Integers, overlap: Array) -> tuple[Integers, Integers, Integers]:
-        """Return the neurons near a direction, direction by direction, the directions, and where each begins."""
-        members, directions, first = (
-            np.empty(size, dtype=np.int64) for size in (nearest.size, self.a.size, self.a.size + 1)
-        )
-        count = group_rows(nearest, overlap, GROUP, members, directions, first)
-        return members[: first[count]], directions[:count], first[: count + 1]
 
 
 def _cuts(sources: int, first: Integers, m: int, block: int) -> Integers:

@@ -50,7 +50,7 @@ NODES: Array = np.array([0.0, 0.25, 0.75, 1.0])
 POWERS: Array = np.linalg.inv(np.vander(NODES, increasing=True)).astype(np.float64)
 
 
-#: Degree of the polynomial, for which weights are written out below.
+#: Degree of the polynomial through past values.
 DEGREE = 2
 #: Gauss-Legendre points and weights of [0, 1]: exact to 1e-8 where a mode relaxes 20 times within a step.
 _NODES, _WEIGHTS = 0.5 + 0.5 * np.polynomial.legendre.leggauss(12)[0], 0.5 * np.polynomial.legendre.leggauss(12)[1]
@@ -114,7 +114,8 @@ class Rests:
     def extrapolation(self, h: float, slots: Integers | None = None) -> Extrapolation:
         """Return the polynomial through the newest rests, or those in `slots`, for a step of length h."""
         slots = self.newest_first if slots is None else slots
-        powers = _lagrange(((self.times[slots] - self.times[slots[0]]) / h).tolist())
+        times = (self.times[slots] - self.times[slots[0]]) / h
+        powers = np.linalg.inv(np.vander(times, increasing=True))
         return Extrapolation(self.rest, self.rest_growth, slots, powers)
 
     def correction(self, h: float, rates: Array) -> Array:
@@ -129,22 +130,6 @@ class Rests:
             last *= h - past
         integral: Array = np.exp(np.multiply.outer(-h * rates, 1.0 - _NODES)) @ (_WEIGHTS * omega) * (h / last)
         return integral
-
-
-def _lagrange(times: list[float]) -> Array:
-    """Return w, the polynomial through values r_s at `times`, the first 0, being Σ_q (Σ_s w_qs r_s) τ^q.
-
-    Written out, because a step asks for it: plain numbers take a fifth of the time of loops over three of them.
-    """
-    if len(times) == 1:
-        return np.array([[1.0]])
-    _, p, *last = times
-    if not last:
-        return np.array([[1.0, 0.0], [-1.0 / p, 1.0 / p]])
-    q = last[0]
-    # Products of the distances between each time and the two others.
-    now, one, two = p * q, p * (p - q), q * (q - p)
-    return np.array([[1.0, 0.0, 0.0], [-(p + q) / now, -q / one, -p / two], [1.0 / now, 1.0 / one, 1.0 / two]])
 
 
 #: Parts of a step at most. With 2, 3, 4 and 8 of them 256 directions take 721, 621, 608 and 607 steps, and 1067 with 1.
@@ -244,14 +229,13 @@ class SourcesInside:
         self._ends = ends[: late.size] + late[:, None, None] * (step.end.U[self._rows] - U)
         self._log_ends = log_ends[: late.size] + late[:, None] * (step.end.log_norm[self._rows] - log_norm)
 
-    def part_at(self, x: float) -> tuple[float, tuple[tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]]:
-        """Return where the fraction x of the step lies within its part, and what kernels ask of that.
-
-        Those are the states at its beginning and at its end, (U, ln n), and its dense output.
+    def part_at(self, x: float) -> tuple[float, tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]:
+        """Return where the fraction x of the step lies within its part, the states (U, ln n) at both ends of that part,
+        and its dense output.
         """
         part = min(int(x * self._parts), self._parts - 1)
-        begin, end = (self._ends[part], self._log_ends[part]), (self._ends[part + 1], self._log_ends[part + 1])
-        return x * self._parts - part, (begin, end, (self._dense[0][part], self._dense[1][part]))
+        begin, end = ((self._ends[at], self._log_ends[at]) for at in (part, part + 1))
+        return x * self._parts - part, begin, end, (self._dense[0][part], self._dense[1][part])
 
 
 #: Numbers in the state, and tolerance, from which on the full field is computed in single precision: it is wrong by
@@ -311,7 +295,7 @@ class Rows:
         self, problem: Problem, columns: int, tolerance: Array, lag_tolerance: Array, threads: int | None
     ) -> None:
         m = problem.width
-        activation = problem.activation
+        self.activation = activation = problem.activation
         #: Data of g.
         self.link = link_data(problem)
         self.value, self.slope = activation.kernel_at_one, float(activation.kernel_derivative(1.0))

@@ -48,6 +48,7 @@ from dynamics.integrators.large_flow.division import (
     TEACHER,
     Plan,
     add_rest,
+    along,
     group_end,
     rest_number,
 )
@@ -60,10 +61,11 @@ from dynamics.integrators.large_flow.row_kernels import (
     Moving,
     Stages,
     State,
-    along,
     combine,
     combine_number,
     finish_row,
+    inverse_length,
+    move_inside,
     write_cubic,
 )
 from dynamics.integrators.step_kernels import copy_row
@@ -680,35 +682,12 @@ def place_sources(
         for z in range(times.size):
             part = min(int(times[z] * parts), parts - 1)
             time = times[z] * parts - part
-            u, polynomial, place = starts[part, x], dense[part], vectors[z, x]
-            total = dense_growth[part, 6, x]
-            for k in range(place.size):
-                place[k] = polynomial[6, x, k]
-            for q in range(5, -1, -1):
-                factor = time if q % 2 == 1 else 1.0 - time
-                total = dense_growth[part, q, x] + factor * total
-                for k in range(place.size):
-                    place[k] = polynomial[q, x, k] + factor * place[k]
-            length = 0.0
-            for k in range(place.size):
-                place[k] = u[k] + time * place[k]
-                length += place[k] * place[k]
-            length = 1.0 / np.sqrt(length)
+            place = vectors[z, x]
+            change = move_inside(x, time, starts[part, x], (dense[part], dense_growth[part]), place)
+            length = inverse_length(place)
             for k in range(place.size):
                 place[k] = rounded_coordinate(length * place[k])
-            mass[z, x] = np.exp(log_starts[part, x] + time * total)
-
-
-@kernel
-def slow_alone(u: Vector, du: Vector, sign: int, held: float, drift: Vector) -> None:
-    """Slow the direction of the only neuron of a cluster, as `slow_together` does that of several."""
-    product = length = 0.0
-    for k in range(u.size):
-        product += u[k] * (sign * du[k] - drift[k])
-        length += u[k] * u[k]
-    radial = product / length
-    for k in range(u.size):
-        du[k] -= sign * held * (sign * du[k] - drift[k] - radial * u[k])
+            mass[z, x] = np.exp(log_starts[part, x] + change)
 
 
 @kernel
@@ -788,11 +767,7 @@ def slow_cluster(
     c = of_rows[CLUSTER, rows[0]]
     if c < 0 or (pace[c, 0] >= 1.0 and pace[c, 1] >= 1.0):
         return
-    if rows.size > 1:
-        slow_together(c, rows, (u, log_n), (du, dl), means, pace, drift, of_rows, link)
-    else:
-        slow_alone(u[0], du[0], of_rows[POLE, rows[0]], 1.0 - pace[c, 0], drift[c])
-        dl[0] -= (1.0 - pace[c, 1]) * (dl[0] - drift[c, drift.shape[1] - 1])
+    slow_together(c, rows, (u, log_n), (du, dl), means, pace, drift, of_rows, link)
 
 
 # Of the fast sources: vectors and masses at every stage and which are near each row; times of the K nodes, vectors and
@@ -969,16 +944,11 @@ def settle_rows(
                 off[k] += ahead[i, k]
                 correction[k] += share_ahead * ahead[i, k]
         free = 1.0 if cluster[i] < 0 else 0.0
-        radial = moved_radial = largest = length = 0.0
-        for k in range(D):
-            radial += off[k] * U[i, k]
-            moved_radial += correction[k] * U[i, k]
+        radial, moved_radial, largest = along(U[i], off), along(U[i], correction), 0.0
         for k in range(D):
             largest = max(largest, abs(off[k] - radial * U[i, k]))
-            u = U[i, k] + free * (correction[k] - moved_radial * U[i, k])
-            U_end[i, k] = u
-            length += u * u
-        length = 1.0 / np.sqrt(length)
+            U_end[i, k] = U[i, k] + free * (correction[k] - moved_radial * U[i, k])
+        length = inverse_length(U_end[i])
         for k in range(D):
             U_end[i, k] *= length
         log_end[i] = log_n[i] + free * 4.0 * moved_growth

@@ -46,19 +46,11 @@ from dynamics.integrators.clusters import (
     STALL_STEPS,
 )
 from dynamics.integrators.large_flow.division import Divider, State
-from dynamics.integrators.large_flow.row_kernels import (
-    curvatures,
-    events_inside,
-    interpolate_rows,
-    largest_overlaps,
-    mass_of_rest,
-    shift_clusters,
-    weigh_shifts,
-)
+from dynamics.integrators.large_flow.row_kernels import shift_clusters, weigh_shifts
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
-from dynamics.threads import GRAIN
+from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -70,6 +62,8 @@ if TYPE_CHECKING:
     from dynamics.problem import Problem
     from hermite.arrays import Array, Integers
 
+    #: Vectors and ln n, or coefficients of both.
+    Pair = tuple[Array, Array]
 
 #: Error of the polynomial inside a step, in units of rtol, from which on the step ends at the saved time inside it
 #: instead. Steps are a hundred times as accurate as rtol, so that at 1 the polynomials of single steps in which a
@@ -205,6 +199,33 @@ class ClusterStepper:
         return None
 
 
+def polynomial(coefficients: Any, x: float) -> Any:
+    """Return x (b_0 + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), the change since the beginning of a step."""
+    total = coefficients[6]
+    for q in range(5, -1, -1):
+        total = coefficients[q] + (x if q % 2 == 1 else 1.0 - x) * total
+    return x * total
+
+
+def inside(x: float, begin: Pair, end: Pair, dense: Pair) -> Pair:
+    """Return vectors and ln n at the fraction x of a step, given both at its ends and the coefficients of both.
+
+    Where the end was corrected after they were written, the correction comes in as x² (3 − 2 x), without a change of
+    slope at either end.
+    """
+    late = x * x * (3.0 - 2.0 * x)
+    vectors, log_norm = (
+        y + polynomial(b, x) + late * (z - y - b[0]) for y, z, b in zip(begin, end, dense, strict=True)
+    )
+    return vectors, log_norm
+
+
+def _column_inside(x: float, begin: Pair, end: Pair, dense: Pair, rows: Integers, p: int) -> Pair:
+    """Return coordinate p and ln n of some rows; see `inside`."""
+    columns = ((vectors[..., rows, p], log_norm[..., rows]) for vectors, log_norm in (begin, end, dense))
+    return inside(x, *columns)
+
+
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
 DECIDES = 0.1
 
@@ -229,19 +250,11 @@ class DenseOutput:
         if t == step.time:
             return step.begin.U, step.begin.log_norm
         self._prepare(np.arange(self._ready.size))
-        U, log_norm = np.empty_like(step.begin.U), np.empty_like(step.begin.log_norm)
-        x = (t - step.time) / step.h
-
-        def part(begin: int, end: int) -> None:
-            interpolate_rows(begin, end, x, step.begin.vectors, step.end.vectors, passes.dense, (U, log_norm))
-
-        passes.workers.over_rows(part)
-        sources = step.division.sources
+        x, sources = (t - step.time) / step.h, step.division.sources
+        U, log_norm = inside(x, step.begin.vectors, step.end.vectors, passes.dense)
         if sources.size > 0:
-            inside, states = self._of_sources().part_at(x)
-            found = np.empty((sources.size, U.shape[1])), np.empty(sources.size)
-            interpolate_rows(0, sources.size, inside, *states, found)
-            U[sources], log_norm[sources] = found
+            U[sources], log_norm[sources] = inside(*self._of_sources().part_at(x))
+        U /= np.linalg.norm(U, axis=1, keepdims=True)
         return U, log_norm
 
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
@@ -260,18 +273,19 @@ class DenseOutput:
         shares = {p: self._share(others, p) for p in directions.tolist()}
         fast = division.fast[deciding]
         rows, sources = deciding[~fast], np.searchsorted(division.sources, deciding[fast])
-        values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
+        values = before.copy()
 
         def values_at(t: float) -> Array:
             x = (t - step.time) / step.h
             for p, share in shares.items():
-                ends = step.begin.vectors, step.end.vectors, passes.dense
-                events_inside(passes.link, rows, p, x, passes.sign_matters, *ends, out)
+                found = [_column_inside(x, step.begin.vectors, step.end.vectors, passes.dense, rows, p)]
                 if sources.size > 0:
-                    inside, states = self._of_sources().part_at(x)
-                    events_inside(passes.link, sources, p, inside, passes.sign_matters, *states, of_sources)
-                values[p] = max(out[0], of_sources[0]) - 0.5
-                values[P + p] = out[1] + of_sources[1] - 0.5 * passes.a[p] + share(x)
+                    found.append(_column_inside(*self._of_sources().part_at(x), sources, p))
+                C, log_norm = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                size = np.maximum(C, 0.0) if passes.sign_matters else C
+                mass = np.exp(log_norm) @ passes.activation.kernel(C) / passes.value + share(x)
+                values[p] = np.max(size**2, initial=0.0) - EMERGENCE_LEVEL
+                values[P + p] = mass - LEARNED_SHARE * passes.a[p]
             return values
 
         return values_at
@@ -291,16 +305,15 @@ class DenseOutput:
 
     def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
         """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
-        step, parts = self._step, range(0, rows.size, GRAIN)
-        sums = np.zeros((2, len(parts), 2))
+        step, link = self._step, self._rows.activation
 
-        def share(begin: int, end: int) -> None:
-            for part, chosen in enumerate(parts[begin:end], begin):
-                for side, state in enumerate((step.begin, step.end)):
-                    mass_of_rest(self._rows.link, rows[chosen : chosen + GRAIN], p, state.whole, sums[side, part])
+        def mass_and_rate(state: State) -> tuple[float, float]:
+            U, F, n = state.U[rows], state.F[rows], np.exp(state.log_norm[rows]) / self._rows.value
+            velocity = F[:, p] - np.einsum("ik,ik->i", F, U) * U[:, p]
+            value, slope = link.kernel(U[:, p]), link.kernel_derivative(U[:, p])
+            return float(n @ value), float(n @ (4.0 * state.growth[rows] * value + slope * velocity))
 
-        self._rows.workers.over_parts(len(parts), share)
-        (first, rate_0), (last, rate_1) = sums.sum(axis=1).tolist()
+        (first, rate_0), (last, rate_1) = mass_and_rate(step.begin), mass_and_rate(step.end)
         rise = last - first
         left, right = step.h * rate_0 - rise, rise - step.h * rate_1
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
@@ -541,9 +554,9 @@ class LargeFlowStepper(ClusterStepper):
         # Modes that relax less than κ within a step are not slowed.
         follows = -np.expm1(-np.maximum(h * division.rates - KAPPA, 0.0))
         shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
-        overlaps, curvature = np.empty(rows.a.size), np.empty(rows.a.size)
-        largest_overlaps(state.U, division.cluster, overlaps)
-        curvatures(rows.link, overlaps, curvature)
+        overlaps, members = np.abs(state.U[:, : rows.a.size]), np.flatnonzero(division.cluster >= 0)
+        overlaps[members, division.cluster[members]] = 0.0
+        curvature = np.abs(rows.activation.kernel_derivative(overlaps.max(axis=0), 2))
         ratio = 0.0 if self._last is None else h / (h + self._last.h)
         modes = division.rates, follows, self._rests.correction(h, division.rates), step.drift
         out = curvature, shift, size
