@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import step_kernels as slots
-from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored, record_crossings
-from dynamics.threads import GivenUp, give_way, stopping_at, whether_given_up
+from dynamics.integrators.stepper import EVENT_PASSED, Status, SystemStepper, UndoneSteps, check_stored
+from dynamics.threads import give_way, whether_given_up
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 
-class CompiledStepper:
+class CompiledStepper(SystemStepper, UndoneSteps):
     """Runs the entry of a compiled method that advances through saved times, from the state y0 at t0.
 
     The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
 
     The `constants` of a method are the last of its scalars, `integers` stand behind its counters and are not stored,
-    `more_functions` are arguments of its entry behind those of the system. A state of `unit_vectors`, [U | ln n], is
-    seen from outside as one of the overlaps, [C | G | ln n]. A single step that was given up leaves the stepper as it
-    was before.
+    `more_functions` are arguments of its entry behind those of the system. A single step that was given up leaves the
+    stepper as it was before.
     """
 
     #: Whether there is `advance_through`.
@@ -53,6 +52,7 @@ class CompiledStepper:
         unit_vectors: VectorSystem | None = None,
     ) -> None:
         self._advance_through, self._layout, self._system, self._unit_vectors = through, layout, system, unit_vectors
+        self._slot = system.slot
         self._vectors = np.zeros((layout.rows, y0.size))
         self._vectors[slots.ROW_STATE] = y0
         self._scalars = np.zeros(layout.scalars)
@@ -65,19 +65,17 @@ class CompiledStepper:
         # `FIXED_ORDER` of BDF; other methods have one order
         self._counters[layout.counters - 1] = tolerances.fixed_order
         self._events = np.full((3, num_events), np.nan)
-        self._atol = tolerances.absolute(y0.size)
+        self._atol = np.array(tolerances.atol)
         arrays = self._vectors, self._scalars, self._counters, self._atol, self._events
         #: What the entry reads and changes, in the order of its arguments.
         self._of_steps = ((*arrays, *system.numbers), *system.functions, *more_functions)
-        # What `state` says while a single step is taken; None between steps.
-        self._before: dict[str, NDArray[np.generic]] | None = None
 
-    @property
+    @property  # type: ignore[override]
     def time(self) -> float:
         """End of the last accepted step, dimensionless."""
         return float(self._scalars[slots.TIME])
 
-    @property
+    @property  # type: ignore[override]
     def start(self) -> float:
         """Start of the last accepted step, dimensionless."""
         return float(self._scalars[slots.TIME_START])
@@ -86,21 +84,6 @@ class CompiledStepper:
     def event_times(self) -> Array:
         """Time at which each event was passed; NaN until then."""
         return np.array(self._events[slots.EVENT_TIME])
-
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
-        if max_steps != 1:
-            return self._advance(target, max_steps)
-        # The run asks for single steps where they take long, and may give them up.
-        self._before = before = self._copies()
-        try:
-            with stopping_at(self._system.slot):
-                return self._advance(target, max_steps)
-        except GivenUp:
-            self.restore(before)
-            raise
-        finally:
-            self._before = None
 
     def advance_through(self, times: Array, max_steps: int) -> tuple[Status, Array]:
         """Advance to the last of increasing times; return also the states at those that were passed, (count, n)."""
@@ -124,51 +107,22 @@ class CompiledStepper:
                 return Status(status), passed
             give_way(whether_given_up())
             times_of_events, now, before = self._events
-            record_crossings(times_of_events, before, now, (self.start, self.time), self._event_values)
+            self._record_events(times_of_events, before, now)
 
     def _tried(self) -> int:
         return int(self._counters[slots.ACCEPTED] + self._counters[slots.REJECTED])
 
-    def _event_values(self, t: float) -> Array:
-        values = np.empty(self._events.shape[1])
-        self._system.event_values(t, self._within(t), values)
-        return values
+    def _end(self, *, last: bool) -> Array:
+        end: Array = self._vectors[slots.ROW_STATE if last else slots.ROW_START]
+        return end
 
-    def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
-        if self._unit_vectors is None:
-            return self._within(t, out)
-        return self._unit_vectors.overlaps(self._within(t), out)
-
-    def _within(self, t: float, out: Array | None = None) -> Array:
-        """Return the state that is integrated, at a time within the last step."""
-        check_inside(t, self.start, self.time)
-        out = np.empty(self._vectors.shape[1]) if out is None else out
-        # Both ends are returned exactly, and without the evaluations that a dense output may need.
-        if t in (self.start, self.time):
-            out[:] = self._vectors[slots.ROW_STATE if t == self.time else slots.ROW_START]
-        else:
-            self._interpolate_inside(float(t), out)
-        return out
-
-    def _interpolate_inside(self, t: float, out: Array) -> None:
+    def _write_inside(self, t: float, out: Array) -> None:
         # A time within the last step needs no further one.
         self._advance_through(np.array([t]), 0, out[None], *self._of_steps)
-
-    def derivative(self, t: float) -> Array:
-        """Return the rates of the state at a time within the last step, shape (n,)."""
-        state, rates = self._within(t), np.empty(self._vectors.shape[1])
-        self._system.rhs(t, state, rates)
-        return rates if self._unit_vectors is None else self._unit_vectors.overlap_rates(state, rates)
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations."""
         return {name: int(self._counters[slot]) for name, slot in self._layout.statistics.items()}
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before = self._before
-        return self._copies() if before is None else before
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same method and system."""

@@ -12,8 +12,7 @@ and `watched` (events, C): `events` (3, 2 P) has rows time, value, value before,
 from __future__ import annotations
 
 import math
-import time as clock
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +22,18 @@ from dynamics.equations.link import link_data
 from dynamics.equations.losses import events_of_directions
 from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors, write_events
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed, is_passed
-from dynamics.integrators.stepper import EVENT_PASSED, Status, check_inside, check_stored, record_crossings
+from dynamics.integrators.stepper import (
+    EVENT_PASSED,
+    Status,
+    UndoneSteps,
+    check_inside,
+    check_stored,
+    record_crossings,
+)
 from dynamics.integrators.system_calls import BoundSystem, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
-from dynamics.threads import GivenUp, Workers, stopping_at
+from dynamics.threads import Workers
 from hermite.arrays import Cube, Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -161,11 +167,7 @@ def descend_by_field(
     return STATUS_REACHED
 
 
-#: Arrays that a step changes; the next state is written to a slot that the last two do not use.
-CARRIED = ("step", "events")
-
-
-class FixedSteps(ABC):
+class FixedSteps(UndoneSteps):
     """Steps of a fixed length η > 0; time is η · step.
 
     The state after step s is in slot s mod 3 of a subclass' arrays. Between two steps it is interpolated linearly, a
@@ -178,10 +180,7 @@ class FixedSteps(ABC):
         self._events = np.full((3, num_events), np.nan)
         #: Number of steps in one call of `advance`.
         self._most_steps: float = math.inf
-        # Where compiled code looks for `STOP`.
         self._slot = np.zeros(1, dtype=np.int64)
-        # What a single step changes of `state`, as it was before, while the step is taken.
-        self._before: dict[str, NDArray[np.generic]] = {}
 
     @abstractmethod
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
@@ -217,25 +216,8 @@ class FixedSteps(ABC):
         """Time at which each event was passed; not-a-number until then; the start if passed there."""
         return np.array(self._events[0])
 
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were taken, or one would not be finite.
-
-        With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
-        """
-        if max_steps != 1:
-            return self._advance(target, max_steps)
-        self._before = {name: self._arrays()[name].copy() for name in CARRIED}
-        try:
-            with stopping_at(self._slot):
-                return self._advance(target, max_steps)
-        except GivenUp:
-            for name, array in self._before.items():
-                self._arrays()[name][...] = array
-            raise
-        finally:
-            self._before = {}
-
     def _advance(self, target: float, max_steps: int) -> Status:
+        # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
         wanted = self._first_step_at(target)
         last = min(wanted, int(self._step[0]) + int(min(max_steps, self._most_steps)))
         while self._step[0] < last:
@@ -248,9 +230,7 @@ class FixedSteps(ABC):
 
     def _first_step_at(self, target: float) -> int:
         """Return the first step whose time, as computed, is at least `target`."""
-        step = max(math.ceil(target / self._eta), 0)
-        while step > 0 and self._eta * (step - 1) >= target:
-            step -= 1
+        step = max(math.ceil(target / self._eta) - 2, 0)
         while self._eta * step < target:
             step += 1
         return step
@@ -307,10 +287,8 @@ class FixedSteps(ABC):
         """Return the number of steps, each with one gradient."""
         return {"steps_accepted": int(self._step[0]), "rhs_evaluations": int(self._step[0])}
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
-        before = self._before
-        return {name: array.copy() for name, array in self._arrays().items()} | before
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        return {name: array.copy() for name, array in self._arrays().items()}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays of a stepper of the same problem and learning rate."""
@@ -336,10 +314,7 @@ class EulerStepper(FixedSteps):
 
     def __init__(self, system: interface.System, learning_rate: float) -> None:
         super().__init__(learning_rate, system.num_events)
-        began = clock.perf_counter()
         self._system = BoundSystem(system)
-        #: Wall-clock seconds spent compiling or loading the functions of the system.
-        self.compile_seconds = clock.perf_counter() - began
         self._slot = self._system.slot
         self._arguments = self._system.numbers, *self._system.functions
         self._ring = np.zeros((3, system.initial_state.size))
@@ -397,10 +372,7 @@ class DescentStepper(FixedSteps):
         self._work = np.empty(self._unit_field.work_size)
         if self._workers.count > 1:
             self._most_steps = max(1, int(OPERATIONS_PER_CALL / (4 * m * m * D)))
-        began = clock.perf_counter()
-        self._take(0, self._step, self._events)
-        #: Wall-clock seconds of the first calls of compiled code, which is compiled or loaded there.
-        self.compile_seconds = clock.perf_counter() - began
+        self._take(0, self._step, self._events)  # compiled or loaded here
         self._begin_events()
 
     def close(self) -> None:

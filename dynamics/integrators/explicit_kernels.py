@@ -138,7 +138,7 @@ COLUMN_BLOCK = 512
 
 @kernel
 def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector) -> None:
-    """Set out = base + h Σ_j w_j k_j with the given row of weights, four stages in a pass, then two.
+    """Set out = base + h Σ_j w_j k_j with the given row of weights, four stages in a pass.
 
     Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
     """
@@ -148,23 +148,17 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
         part, whole = vector(out, start, stop - start), vector(base, start, stop - start)
         for i in range(part.size):
             part[i] = whole[i]
-        j = 0
-        while j + 4 <= count:
-            a, b, c, d = places[j], places[j + 1], places[j + 2], places[j + 3]
-            v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b]
-            x, y = h * DOP853_WEIGHTS[row, c], h * DOP853_WEIGHTS[row, d]
+        for j in range(0, count, 4):
+            # Where fewer than four are left, the last of them takes the place of those missing, with weight 0.
+            a, last = places[j], count - 1
+            b, c, d = places[min(j + 1, last)], places[min(j + 2, last)], places[min(j + 3, last)]
+            v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 <= last else 0.0
+            x = h * DOP853_WEIGHTS[row, c] if j + 2 <= last else 0.0
+            y = h * DOP853_WEIGHTS[row, d] if j + 3 <= last else 0.0
             k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
             k_c, k_d = row_part(stages, c, start, part.size), row_part(stages, d, start, part.size)
             for i in range(part.size):
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
-            j += 4
-        while j < count:
-            a, b = places[j], places[min(j + 1, count - 1)]
-            v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 < count else 0.0
-            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
-            for i in range(part.size):
-                part[i] += v * k_a[i] + w * k_b[i]
-            j += 2
 
 
 @kernel

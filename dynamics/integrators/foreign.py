@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import numpy as np
 
-from dynamics.integrators.stepper import Status, check_inside, record_crossings
+from dynamics.integrators.stepper import Status, SystemStepper
 from dynamics.threads import give_way, stopping_at, whether_given_up
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 
-class ForeignStepper:
+class ForeignStepper(SystemStepper):
     """A stepper around a solver of another library: it finds the events, and a subclass takes the steps."""
 
     #: Why `state` is refused.
@@ -50,27 +50,6 @@ class ForeignStepper:
         """Time at which each event was passed; NaN until then."""
         return self._times.copy()
 
-    def interpolate(self, t: float, out: Array | None = None) -> Array:
-        """Return the state at a time within the last step, shape (n,); both ends are returned exactly."""
-        check_inside(t, self.start, self.time)
-        out = np.empty(self._state.size) if out is None else out
-        if t in (self.start, self.time):
-            out[:] = self._state if t == self.time else self._start_state
-        else:
-            out[:] = self._inside(float(t))
-        return out
-
-    def _inside(self, t: float) -> Array:
-        """Return the state at a time strictly within the last step, on the polynomial of the library."""
-        raise NotImplementedError
-
-    def derivative(self, t: float) -> Array:
-        """Return y' at a time within the last step, shape (n,)."""
-        y = self.interpolate(t)
-        out = np.empty_like(y)
-        self._system.rhs(t, y, out)
-        return out
-
     def state(self) -> NoReturn:
         """Refuse: the history inside the library is out of reach."""
         raise NotImplementedError(self.refusal)
@@ -84,16 +63,16 @@ class ForeignStepper:
         """Accept a step and record the events that it passed."""
         self.start, self._start_state, self.time, self._state = self.time, self._state, float(time), state
         self._accepted += 1
-        self._record_events()
+        self._look_at_events()
 
-    def _record_events(self) -> None:
-        before, self._now = self._now, self._event_values(self.time)
-        record_crossings(self._times, before, self._now, (self.start, self.time), self._event_values)
+    def _look_at_events(self) -> None:
+        """Record the events that are passed now."""
+        before, self._now = self._now, np.empty_like(self._now)
+        self._system.event_values(self.time, self._state, self._now)
+        self._record_events(self._times, before, self._now)
 
-    def _event_values(self, t: float) -> Array:
-        values = np.empty(self._times.size)
-        self._system.event_values(t, self.interpolate(t), values)
-        return values
+    def _end(self, *, last: bool) -> Array:
+        return self._state if last else self._start_state
 
 
 # scipy wants the end of the integration; one that no run reaches stands for none.
@@ -116,9 +95,9 @@ class ScipyStepper(ForeignStepper):
 
         super().__init__(method, y0, system, tolerances, num_events, t0)
         solver: Any = getattr(integrate, method.removeprefix("scipy:"))
-        limits = {"atol": tolerances.absolute(y0.size), "max_step": tolerances.largest_step}
+        limits = {"atol": tolerances.atol, "max_step": tolerances.largest_step}
         self._solver = solver(self._rhs, t0, y0, NEVER, rtol=tolerances.rtol, **limits)
-        self._record_events()
+        self._look_at_events()
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
@@ -135,9 +114,8 @@ class ScipyStepper(ForeignStepper):
             self._arrive(self._solver.t, self._solver.y.copy())
         return Status.REACHED
 
-    def _inside(self, t: float) -> Array:
-        inside: Array = self._dense(t)
-        return inside
+    def _write_inside(self, t: float, out: Array) -> None:
+        out[:] = self._dense(t)
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; scipy does not count rejected steps."""
@@ -262,7 +240,7 @@ class SundialsStepper(ForeignStepper):
             self._rhs,
             method="BDF",
             rtol=share * tolerances.rtol,
-            atol=share * tolerances.absolute(y0.size),
+            atol=share * tolerances.atol,
             max_step=tolerances.largest_step if np.isfinite(tolerances.largest_step) else 0.0,
             linsolver="gmres",
             krylov_dim=KRYLOV_DIMENSION,
@@ -271,7 +249,7 @@ class SundialsStepper(ForeignStepper):
         )
         with warnings_off():
             self._solver.init_step(self.time, y0)
-        self._record_events()
+        self._look_at_events()
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
@@ -298,10 +276,9 @@ class SundialsStepper(ForeignStepper):
         self._arrive(result.t, result.y)
         return True
 
-    def _inside(self, t: float) -> Array:
+    def _write_inside(self, t: float, out: Array) -> None:
         # Looking back, CVODE evaluates its polynomial and takes no step.
-        inside: Array = self._solver.step(t, "normal").y
-        return inside
+        out[:] = self._solver.step(t, "normal").y
 
     def statistics(self) -> dict[str, int]:
         """Return counts of steps and evaluations; evaluations include those of differences for J v."""

@@ -16,7 +16,7 @@ from dynamics.integrators.system_calls import BoundSystem
 from hermite.text.messages import not_a_choice, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
 
-# A stepper that knows the seconds of its code.
-Timed = TypeVar("Timed", bound=Any)
+Made = TypeVar("Made")
 
 
 def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
@@ -67,8 +66,8 @@ def stepper_of(
     largest_step: float = np.inf,
     fixed_order: int = 0,
     unit_vectors: VectorSystem | None = None,
-) -> tuple[Stepper, float]:
-    """Return a stepper of y' = rhs(t, y) at y(t0), and the seconds spent compiling or loading the code of the system.
+) -> Stepper:
+    """Return a stepper of y' = rhs(t, y) at y(t0); the functions of the system are compiled or loaded here.
 
     The methods are ``"explicit"``, of order 8, best without stiffness; ``"bdf"``, matrix-free backward differentiation
     of order 1 to 5; ``"sundials"``, the same by CVODE, an extra; ``"scipy:<name>"``, a referee.
@@ -91,25 +90,23 @@ def stepper_of(
     if method == "explicit" and fixed_order != 0:
         msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
         raise ValueError(msg)
-    began = clock.perf_counter()
     bound = BoundSystem(system, implicit=method in ("bdf", "sundials"))
-    seconds = clock.perf_counter() - began
     state = np.array(system.initial_state if start is None else start, dtype=np.float64)
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": system.num_events, "t0": t0}
     # Imported here because scipy.integrate is heavy and other methods are rare.
     if method == "sundials":
         from dynamics.integrators.foreign import SundialsStepper
 
-        return SundialsStepper(state, bound, **control), seconds
+        return SundialsStepper(state, bound, **control)
     if method not in ("explicit", "bdf"):
         from dynamics.integrators.foreign import ScipyStepper
 
-        return ScipyStepper(method, state, bound, **control), seconds
+        return ScipyStepper(method, state, bound, **control)
     from dynamics.integrators import bdf_kernels, explicit_kernels
 
     kernels = explicit_kernels if method == "explicit" else bdf_kernels
     control |= {"integers": [] if method == "explicit" else [bound.has_product], "unit_vectors": unit_vectors}
-    return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control), seconds
+    return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control)
 
 
 #: Number of stability-limited steps of the explicit pair above which "auto" takes the stiff method: of most systems;
@@ -203,17 +200,17 @@ class FlowMethod:
 
     def stepper(self, rtol: float) -> Stepper:
         """Return a stepper at the start of the system."""
+        problem = self.system.problem
         if self.learning_rate is not None:
             from dynamics.integrators.descent import DescentStepper, EulerStepper
 
             if self.system.has_unit_vectors:
-                return self._timed(DescentStepper(self.system.problem, self.learning_rate))
-            return self._timed(EulerStepper(self.system, self.learning_rate))
+                return self._timed(self.name, DescentStepper, problem, self.learning_rate)
+            return self._timed(self.name, EulerStepper, self.system, self.learning_rate)
         if self.name != "stiff":
             return self._generic(self.name, rtol)
         from dynamics.integrators.large_flow import FallingBack, LargeFlowStepper
 
-        problem = self.system.problem
         first: LargeFlowStepper | SmallFlowStepper | TorchFlowStepper
         former = None
         if self.device is not None:
@@ -224,10 +221,10 @@ class FlowMethod:
             from dynamics.integrators.small_flow import SmallFlowStepper
 
             factor = LOCAL_TOLERANCE["small-flow"]
-            first = self._timed(SmallFlowStepper(problem, rtol=factor * rtol, atol=factor * self.atol))
+            first = self._timed(self.name, SmallFlowStepper, problem, rtol=factor * rtol, atol=factor * self.atol)
             former = partial(LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
         else:
-            first = self._timed(LargeFlowStepper(problem, rtol=rtol, atol=self.atol))
+            first = self._timed(self.name, LargeFlowStepper, problem, rtol=rtol, atol=self.atol)
             self.field_precision = "single" if first.rows.single else "double"
         return FallingBack(first, lambda U, time: self._generic("bdf", rtol, U, time), self.last_time, former)
 
@@ -251,13 +248,13 @@ class FlowMethod:
             "compile_seconds": sum(self.seconds_of_code.values()),
         }
 
-    def _timed(self, stepper: Timed) -> Timed:
-        self._took(self.name, stepper.compile_seconds)
-        return stepper
-
-    def _took(self, method: str, seconds: float) -> None:
-        # A second stepper of a method finds it in memory.
+    def _timed(self, method: str, make: Callable[..., Made], *arguments: Any, **options: Any) -> Made:
+        """Return a stepper that `make` makes, where code is compiled or loaded; a second one finds it in memory."""
+        began = clock.perf_counter()
+        stepper = make(*arguments, **options)
+        seconds = clock.perf_counter() - began
         self.seconds_of_code[method] = max(seconds, self.seconds_of_code.get(method, 0.0))
+        return stepper
 
     def _generic(self, name: str, rtol: float, start: tuple[Array, Array] | None = None, time: float = 0.0) -> Stepper:
         """Return a stepper of `dynamics.integrators`, from unit vectors and ln n at a time if they are given."""
@@ -268,7 +265,9 @@ class FlowMethod:
         system, factor, reach = vectors or self.system, LOCAL_TOLERANCE.get(name, 1.0), np.inf
         if name == "explicit":
             reach = EXPLICIT_REACH / self.system.stiffness()
-        stepper, seconds = stepper_of(
+        return self._timed(
+            name,
+            stepper_of,
             system,
             name,
             rtol=max(factor * rtol, SMALLEST_LOCAL_RTOL),
@@ -278,5 +277,3 @@ class FlowMethod:
             largest_step=reach if self.last_time <= EXPLICIT_BOUNDED_STEPS * reach else np.inf,
             unit_vectors=vectors,
         )
-        self._took(name, seconds)
-        return stepper

@@ -9,7 +9,6 @@ the compiled method takes, whose step control it shares, to a fraction of the to
 
 from __future__ import annotations
 
-import time as clock
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,7 @@ from dynamics.integrators.explicit_kernels import (
 )
 from dynamics.integrators.methods import stepper_of
 from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
-from dynamics.integrators.stepper import Status, Tolerances, check_stored, record_crossings
+from dynamics.integrators.stepper import Status, Tolerances, check_stored
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.jit import entry
 from dynamics.threads import GRAIN, SMALLEST_STATE, Workers
@@ -143,13 +142,11 @@ def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
     return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
 
 
-def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> tuple[Stepper, float]:
-    """Return a stepper of particles, by sweeps where `wants_sweeps`, and the seconds of its code."""
-    if not wants_sweeps(method, system):
-        return stepper_of(system, method, rtol=rtol, atol=atol)
-    began = clock.perf_counter()
-    stepper = ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
-    return stepper, clock.perf_counter() - began
+def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> Stepper:
+    """Return a stepper of particles, by sweeps where `wants_sweeps`."""
+    if wants_sweeps(method, system):
+        return ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
+    return stepper_of(system, method, rtol=rtol, atol=atol)
 
 
 class ParticleStepper(CompiledStepper):
@@ -223,7 +220,7 @@ class ParticleStepper(CompiledStepper):
         times, now, before = self._events
         before[:] = now
         now[:] = self._particles.event_values(moments)
-        record_crossings(times, before, now, (self.start, self.time), self._event_values)
+        self._record_events(times, before, now)
 
     def _try_step(self) -> Status | None:
         """Try one step, which is shortened if it fails; return why none can be taken, or None."""
@@ -299,9 +296,9 @@ class ParticleStepper(CompiledStepper):
             return moments, found, float(five + three)
         return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))
 
-    def _interpolate_inside(self, t: float, out: Array) -> None:
+    def _write_inside(self, t: float, out: Array) -> None:
         """Recompute the stages of the last step, which sweeps do not keep; the dense output is made of them."""
         if self._counters[slots.DENSE_READY] == 0:
             self._sweep(self.time - self.start, self._field, self._vectors[ROW_STAGES:ROW_END])
             self._system.rhs(self.time, self._vectors[slots.ROW_STATE], self._vectors[ROW_END])
-        super()._interpolate_inside(t, out)
+        super()._write_inside(t, out)

@@ -14,7 +14,6 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 
 from __future__ import annotations
 
-import time as clock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -756,9 +755,6 @@ class SmallFlowStepper(CompiledStepper):
         system = VectorSystem(problem)
         m, D = system.shape
         squares = np.array(problem.activation.coefficients, dtype=np.float64) ** 2
-        began = clock.perf_counter()
-        bound, more = BoundSystem(system), cluster_callbacks()
-        self.compile_seconds = clock.perf_counter() - began
         layout = Layout(
             rows=SMALL_FLOW_ROWS,
             scalars=SQUARES + squares.size,
@@ -772,13 +768,13 @@ class SmallFlowStepper(CompiledStepper):
             advance_through,
             layout,
             system.initial_state,
-            bound,
+            BoundSystem(system),
             tolerances=Tolerances(rtol=relative, atol=np.repeat([coordinate, norm], [m * D, m])),
             num_events=system.num_events,
             t0=0.0,
             constants=[lag, float(problem.activation.parity == "even"), *squares],
             integers=[0] * (3 * m + problem.num_directions + 1),
-            more_functions=more,
+            more_functions=cluster_callbacks(),
             unit_vectors=system,
         )
         self._system_of_vectors = system

@@ -5,18 +5,23 @@ The time at which an event is passed inside a step, located alike for every meth
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dynamics.threads import GivenUp, stopping_at
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from hermite.arrays import Array
+    from dynamics.equations.vectors import VectorSystem
+    from dynamics.integrators.system_calls import BoundSystem
+    from hermite.arrays import Array, Integers
 
 # Returned by a compiled method to have the time of an event found; never seen outside.
 EVENT_PASSED = 4
@@ -83,35 +88,13 @@ def end_threads(stepper: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """What controls the steps: tolerances per component, or a forced length (0: adaptive) and order (0: chosen)."""
+    """What controls the steps: tolerances, or a forced length (0: adaptive) and order (0: chosen)."""
 
     rtol: float
-    atol: float | Array  # or one per component, (n,)
+    atol: Array  # of each component, (n,)
     fixed_step: float = 0.0
     largest_step: float = np.inf
     fixed_order: int = 0
-
-    def __post_init__(self) -> None:
-        if not np.all(np.asarray(self.atol) > 0.0):
-            msg = f"Argument `atol` must be positive, but has minimum {np.min(self.atol)}."
-            raise ValueError(msg)
-        for name, holds, wanted in (
-            ("rtol", self.rtol > 0.0, "positive"),
-            ("largest_step", self.largest_step > 0.0, "positive"),
-            ("fixed_step", self.fixed_step >= 0.0, "at least 0"),
-            ("fixed_order", 0 <= self.fixed_order <= 5, "between 0 and 5"),
-        ):
-            if not holds:
-                msg = f"Argument `{name}` must be {wanted}, but is {getattr(self, name)}."
-                raise ValueError(msg)
-
-    def absolute(self, size: int) -> Array:
-        """Return the absolute tolerance as one number per component."""
-        atol = np.asarray(self.atol, dtype=np.float64)
-        if atol.ndim > 0 and atol.shape != (size,):
-            msg = f"Argument `atol` must be a number or have shape (n,) = ({size},), but has shape {atol.shape}."
-            raise ValueError(msg)
-        return np.full(size, atol)
 
 
 def check_inside(t: float, start: float, end: float) -> None:
@@ -127,6 +110,102 @@ def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int,
     if given != shape:
         msg = f"Argument `state` must hold `{name}` of shape {shape}, but has {given}."
         raise ValueError(msg)
+
+
+class UndoneSteps(ABC):
+    """A stepper that a single step, once it is given up, leaves as it was before."""
+
+    #: Where compiled code looks for `STOP`, (1,).
+    _slot: Integers
+    # What `state` says while a single step is taken; None between steps.
+    _before: dict[str, NDArray[np.generic]] | None = None
+
+    @abstractmethod
+    def _advance(self, target: float, max_steps: int) -> Status:
+        """Take steps as `advance` does."""
+
+    @abstractmethod
+    def _copies(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of the arrays of `state`."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Continue from the arrays of a stepper of the same method and system."""
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were tried, or no step succeeds."""
+        if max_steps != 1:
+            return self._advance(target, max_steps)
+        # The run asks for single steps where they take long, and may give them up.
+        self._before = before = self._copies()
+        try:
+            with stopping_at(self._slot):
+                return self._advance(target, max_steps)
+        except GivenUp:
+            self.restore(before)
+            raise
+        finally:
+            self._before = None
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return copies of all arrays from which `restore` continues bit for bit; before a step, while it is taken."""
+        before = self._before
+        return self._copies() if before is None else before
+
+
+class SystemStepper(ABC):
+    """A stepper of a system that knows both ends of its last step: what is asked of the state within it.
+
+    A state of `unit_vectors`, [U | ln n], is seen from outside as one of the overlaps, [C | G | ln n].
+    """
+
+    #: Start and end of the last accepted step, dimensionless.
+    start: float
+    time: float
+    _system: BoundSystem
+    _unit_vectors: VectorSystem | None = None
+
+    @abstractmethod
+    def _end(self, *, last: bool) -> Array:
+        """Return the state at the beginning or at the end of the last step."""
+
+    @abstractmethod
+    def _write_inside(self, t: float, out: Array) -> None:
+        """Write the state at a time strictly within the last step."""
+
+    def interpolate(self, t: float, out: Array | None = None) -> Array:
+        """Return the state at a time within the last step, shape (n,), on the polynomial of the step."""
+        if self._unit_vectors is None:
+            return self._within(t, out)
+        return self._unit_vectors.overlaps(self._within(t), out)
+
+    def derivative(self, t: float) -> Array:
+        """Return the rates of the state at a time within the last step, shape (n,)."""
+        state = self._within(t)
+        rates = np.empty_like(state)
+        self._system.rhs(t, state, rates)
+        return rates if self._unit_vectors is None else self._unit_vectors.overlap_rates(state, rates)
+
+    def _within(self, t: float, out: Array | None = None) -> Array:
+        """Return the state that is integrated, at a time within the last step."""
+        check_inside(t, self.start, self.time)
+        out = np.empty_like(self._end(last=True)) if out is None else out
+        # Both ends are returned exactly, and without the evaluations that a dense output may need.
+        if t in (self.start, self.time):
+            out[:] = self._end(last=t == self.time)
+        else:
+            self._write_inside(float(t), out)
+        return out
+
+    def _record_events(self, times: Array, before: Array, now: Array) -> None:
+        """Locate the events that were passed in the last step, given their values at both ends."""
+
+        def values_at(t: float) -> Array:
+            values = np.empty_like(times)
+            self._system.event_values(t, self._within(t), values)
+            return values
+
+        record_crossings(times, before, now, (self.start, self.time), values_at)
 
 
 # Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.

@@ -315,14 +315,11 @@ class _Equations(interface.System):
         return self.atol
 
 
-def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tuple[Stepper, float]:
-    """Return a stepper and the seconds spent compiling, after a check of the functions at the start."""
-    import time as clock
-
-    began, start = clock.perf_counter(), equations.initial_state
+def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Stepper:
+    """Return a stepper after a check of the functions at the start."""
+    start = equations.initial_state
     try:
         bound = BoundSystem(equations, implicit=method in ("bdf", "sundials"))
-        seconds = clock.perf_counter() - began
         with np.errstate(all="ignore"):  # in compiled code it is so
             values = _written(lambda out: bound.rhs(0.0, start.copy(), out), start.size, "field", equations.named)
             _written(
@@ -335,8 +332,7 @@ def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> tup
     if not np.isfinite(values).all():
         at = int(np.argmax(~np.isfinite(values)))
         refuse(f"`field` of {equations.named} must be finite at the start, but is {values[at]} at position {at}.")
-    stepper, further = stepper_of(equations, method, **settings)
-    return stepper, seconds + further
+    return stepper_of(equations, method, **settings)
 
 
 def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -> Array:

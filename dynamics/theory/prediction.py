@@ -369,7 +369,7 @@ def linear_times(problem: Problem, last: float) -> Array:
     work = problem.width * system.initial_state.size
     most, piece = min(MOST_EVALUATIONS, MOST_WORK / work), min(PIECE_EVALUATIONS, PIECE / work)
     with blas_threads_for(problem.width):
-        stepper, _ = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
+        stepper = stepper_of(system, "explicit", rtol=ACCURACY, atol=ACCURACY)
         asked = np.ones((3, problem.num_directions), dtype=bool)
         asked[1] = problem.learned_part.is_defined
         known = _follow(stepper, last, most, piece, asked.ravel())

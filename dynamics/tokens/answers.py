@@ -172,7 +172,7 @@ class _Steps:
     def _of_stage(self, rtol: float, stage: int, start: Array | None, t0: float) -> Stepper:
         system = copy(self.system)
         system.sizes = np.array([*self.system.sizes[:-1], stage], dtype=np.int64)
-        return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)[0]
+        return stepper_of(system, self.name, rtol=rtol, atol=self.atol, start=start, t0=t0)
 
     def attributes(self, _stepper: Stepper) -> Mapping[str, Any]:
         """Return the name of the method."""

@@ -41,7 +41,7 @@ def pair_of(link, overlap, squared_norm, dimension, *, label_noise=0.0):
 
 
 def integrated(system, times, method="explicit", rtol=1e-10):
-    stepper, _ = stepper_of(system, method, rtol=rtol, atol=0.01 * rtol)
+    stepper = stepper_of(system, method, rtol=rtol, atol=0.01 * rtol)
     return run(stepper, np.asarray(times), system.observer("full"))
 
 

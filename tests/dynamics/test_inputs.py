@@ -148,7 +148,7 @@ def test_the_field_is_the_gradient_in_w(rows):
     rate = -(gradient * root).numpy()
     np.testing.assert_allclose(referee.vectors(referee.weights.ravel()).reshape(rate.shape), rate, rtol=0, atol=1e-12)
     system = make_system(asked, StepSettings())
-    stepper, _ = stepper_of(system, "explicit", rtol=1e-8, atol=1e-10)
+    stepper = stepper_of(system, "explicit", rtol=1e-8, atol=1e-10)
     found = stepper.derivative(0.0)
     n = np.sum(referee.weights**2, axis=1)
     growth = 2.0 * np.sum(referee.weights * rate, axis=1) / n

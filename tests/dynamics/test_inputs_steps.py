@@ -131,7 +131,7 @@ def test_the_mean_step_is_that_of_a_gauss_rule(rows, batch):
     # A class of more than m axes beyond the teacher's is turned; here all axes are kept as they are.
     np.testing.assert_allclose(asked.reduced_weights(), whitened, atol=1e-15)
     system = make_system(asked, StepSettings(rate, "finite-d", batch))
-    found = stepper_of(system, "explicit", rtol=1e-8, atol=1e-10)[0].derivative(0.0)
+    found = stepper_of(system, "explicit", rtol=1e-8, atol=1e-10).derivative(0.0)
     classes, m, r = 2, 2, asked.teacher.span
     rho, growth = np.linalg.norm(whitened, axis=1), found[-m:]
     changes = first[:, :, None] * whitened.T + (first[:, :, None] * whitened.T).transpose(2, 1, 0)

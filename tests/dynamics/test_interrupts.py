@@ -185,7 +185,7 @@ def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.integrators import stepper_of
 
-    steppers = [stepper_of(OverlapSystem(problem_of()), method, rtol=1e-6, atol=1e-8)[0] for _ in range(2)]
+    steppers = [stepper_of(OverlapSystem(problem_of()), method, rtol=1e-6, atol=1e-8) for _ in range(2)]
     for stepper in steppers:
         stepper.advance(3.0, 1000)
     given_up = StopFlag()

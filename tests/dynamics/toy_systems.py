@@ -141,7 +141,7 @@ def make_stepper(method, functions, start, parameters, *, num_events=0, atol=1e-
     system = System()
     system.functions, system.num_events = functions, num_events
     system.initial_state, system.parameters, system.sizes = np.array(start), np.array(parameters), np.array([0])
-    return stepper_of(system, method, atol=np.full(len(start), atol), **options)[0]
+    return stepper_of(system, method, atol=np.full(len(start), atol), **options)
 
 
 def circle(t):

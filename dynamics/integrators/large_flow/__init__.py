@@ -123,7 +123,8 @@ class FallingBack:
 
         After a look that finds the run held up, or no step, the second stepper goes on by `advance`.
         """
-        last, passed = self._tried() + max_steps, list[Array]()
+        last = self._tried() + max_steps
+        passed: list[Array] = []
         while True:
             first = cast("SmallFlowStepper", self._first)  # the only one that leaps
             status, states = first.advance_through(times, min(last, self._next_look) - self._tried())

@@ -273,9 +273,6 @@ class TorchFlowStepper(ClusterStepper):
     a graph. Raises ImportError if torch is not installed, ValueError if there is no such device.
     """
 
-    #: Nothing is compiled.
-    compile_seconds = 0.0
-
     def __init__(self, problem: Problem, *, rtol: float, atol: float, device: str) -> None:
         super().__init__(2 * problem.num_directions)
         torch = self._torch = load_torch(device)

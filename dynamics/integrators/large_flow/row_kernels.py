@@ -91,6 +91,15 @@ def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
 
 
 @kernel
+def combined_error(five: float, three: float, h: float, count: float) -> float:
+    """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)) of the squares of both errors, infinity if not finite."""
+    total = five + 0.01 * three
+    if not total < np.inf:
+        return np.inf
+    return float(h * five / np.sqrt(total * count)) if total > 0.0 else 0.0
+
+
+@kernel
 def row_error(
     y: Vector, new: Vector, growth_stages: Matrix, x: int, h: float, e5: Vector, e3: Vector, tolerance: Vector, p: int
 ) -> float:
@@ -106,16 +115,10 @@ def row_error(
         scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
         q5 += (e5[k] * scale) ** 2
         q3 += (e3[k] * scale) ** 2
-    total = q5 + 0.01 * q3
-    if not total < np.inf:
-        return np.inf
-    error = abs(h) * q5 / np.sqrt(total * (D + 1.0)) if total > 0.0 else 0.0
+    error = combined_error(q5, q3, h, D + 1.0)
     if p >= 0:
         scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
-        q5 = (e5[p] * scale) ** 2
-        total = q5 + 0.01 * (e3[p] * scale) ** 2
-        if total > 0.0:
-            error = max(error, abs(h) * q5 / np.sqrt(total))
+        error = max(error, combined_error((e5[p] * scale) ** 2, (e3[p] * scale) ** 2, h, 1.0))
     return error
 
 

@@ -230,9 +230,7 @@ class SourcesInside:
         self._log_ends = log_ends[: late.size] + late[:, None] * (step.end.log_norm[self._rows] - log_norm)
 
     def part_at(self, x: float) -> tuple[float, tuple[Array, Array], tuple[Array, Array], tuple[Array, Array]]:
-        """Return where the fraction x of the step lies within its part, the states (U, ln n) at both ends of that part,
-        and its dense output.
-        """
+        """Return the fraction of its part at which x lies, the states (U, ln n) at its ends, and its dense output."""
         part = min(int(x * self._parts), self._parts - 1)
         begin, end = ((self._ends[at], self._log_ends[at]) for at in (part, part + 1))
         return x * self._parts - part, begin, end, (self._dense[0][part], self._dense[1][part])

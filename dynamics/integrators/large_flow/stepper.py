@@ -26,7 +26,7 @@ E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations 
 from __future__ import annotations
 
 import threading
-import time as clock
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def factor_of(error: float) -> float:
     return SAFETY * error**-0.125 if np.isfinite(error) else 0.0
 
 
-class ClusterStepper:
+class ClusterStepper(ABC):
     """A stepper with slowed clusters: time, events, control of the step, and whether steps still advance the time.
 
     A subclass prepares a step, tries lengths of it, and accepts one.
@@ -136,34 +136,35 @@ class ClusterStepper:
         with self._whole:
             return self._copies()
 
+    @abstractmethod
     def _copies(self) -> dict[str, NDArray[np.generic]]:
-        raise NotImplementedError
+        """Return copies of the arrays of `state`."""
 
     def _tried(self) -> int:
         return self._counts["steps_accepted"] + self._counts["steps_rejected"]
 
+    @abstractmethod
     def _prepare(self) -> None:
         """Divide the neurons for the next step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
         """Compute a step of length h; return the errors of its end, of its polynomial if `dense`, and of its lag.
 
         They are in units of tolerances. Where one is too large, those that follow need not be computed.
         """
-        raise NotImplementedError
 
     def _lag_factor(self, excess: float, past: int = 1) -> float:
         """Return the factor by which the length of a step may change, given the error of a lag of `past` values."""
         return float(LAG_SAFETY * excess ** (-1.0 / (past + 1.0)))
 
+    @abstractmethod
     def _accept(self, h: float, h_next: float) -> None:
         """Make the step that was tried the last one, all at once, and `h_next` the length of the next."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _withdraw(self) -> None:
         """Go back to the beginning of a step that cannot be taken."""
-        raise NotImplementedError
 
     def _start_events(self, values: Array) -> None:
         """Take over the values of the events at the start, and record those that are passed there."""
@@ -354,10 +355,7 @@ class LargeFlowStepper(ClusterStepper):
         self._division: Division | None = None
         self._last: Step | None = None
         self._dense: DenseOutput | None = None
-        began = clock.perf_counter()
         self._now = self._begin(U, log_norm)
-        #: Wall-clock seconds of the first evaluation, where compiled code is compiled or loaded.
-        self.compile_seconds = clock.perf_counter() - began
 
     # --- the stepper's protocol -----------------------------------------------------------------------------
 
