@@ -35,6 +35,7 @@ from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
 from dynamics.threads import Workers
 from hermite.arrays import Cube, Integers, Matrix, Vector
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -295,8 +296,7 @@ class FixedSteps(UndoneSteps):
         for name, array in self._arrays().items():
             check_stored(state, name, array.shape)
         if state["learning_rate"] != self._eta:
-            msg = f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}."
-            raise ValueError(msg)
+            refuse(f"Argument `state` must have learning rate {self._eta}, but has {state['learning_rate']}.")
         for name, array in self._arrays().items():
             array[...] = state[name]
 

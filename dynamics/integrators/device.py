@@ -7,7 +7,7 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hermite.text.messages import shown, suggestion
+from hermite.text.messages import refuse, shown, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,21 +23,22 @@ def load_torch(device: str) -> Any:
     Raises ImportError if torch is not installed, ValueError if there is no such device.
     """
     if not isinstance(device, str) or _DEVICE.fullmatch(device) is None:
-        msg = f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {shown(device)}."
-        raise ValueError(msg + suggestion(device, ("cpu", "cuda")))
+        hint = suggestion(device, ("cpu", "cuda"))
+        refuse(f"Argument `device` must be 'cpu', 'cuda' or 'cuda:<number>', but is {shown(device)}.{hint}")
     try:
         torch = import_module("torch")
-    except ImportError as error:
-        msg = f'Argument `device` = {device!r} needs an extra package: pip install "feature-emergence[torch]".'
-        raise ImportError(msg) from error
+    except ImportError:
+        refuse(
+            f'Argument `device` = {device!r} needs an extra package: pip install "feature-emergence[torch]".',
+            ImportError,
+        )
     if device != "cpu":
         count, number = torch.cuda.device_count(), int(device.partition(":")[2] or 0)
         if number >= count:
-            msg = (
+            refuse(
                 f"Argument `device` must name a device of this machine, but is {shown(device)} and torch finds {count} "
                 'CUDA devices; pip install "feature-emergence[torch]" on a machine with one, or take "cpu".'
             )
-            raise ValueError(msg)
     return torch
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynamics.integrators.stepper import Status, SystemStepper
 from dynamics.threads import give_way, stopping_at, whether_given_up
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,8 +36,7 @@ class ForeignStepper(SystemStepper):
     ) -> None:
         for option in ("fixed_step", "fixed_order"):
             if getattr(tolerances, option) != 0:
-                msg = f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}."
-                raise ValueError(msg)
+                refuse(f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}.")
         self._system = system
         self._last_finite = True
         #: Start and end of the last accepted step, dimensionless.
@@ -199,9 +199,8 @@ def check_installed() -> None:
     """Raise ImportError without the package that wraps CVODE."""
     try:
         import sksundae.cvode  # noqa: F401
-    except ImportError as error:
-        msg = "Method 'sundials' needs an extra package: pip install \"feature-emergence[sundials]\"."
-        raise ImportError(msg) from error
+    except ImportError:
+        refuse("Method 'sundials' needs an extra package: pip install \"feature-emergence[sundials]\".", ImportError)
 
 
 class SundialsStepper(ForeignStepper):

@@ -13,7 +13,7 @@ from dynamics.integrators import METHODS
 from dynamics.integrators.compiled_stepper import CompiledStepper
 from dynamics.integrators.stepper import Stepper, Tolerances
 from dynamics.integrators.system_calls import BoundSystem
-from hermite.text.messages import not_a_choice, shown
+from hermite.text.messages import not_a_choice, refuse, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,10 +43,9 @@ def check_method(method: object, menu: Sequence[str] = METHODS) -> str:
     'explicit'
     """
     if not isinstance(method, str):
-        msg = f"Argument `method` must be a string, but is {shown(method)}."
-        raise TypeError(msg)
+        refuse(f"Argument `method` must be a string, but is {shown(method)}.", TypeError)
     if method not in menu:
-        raise ValueError(not_a_choice("Argument `method`", method, menu))
+        refuse(not_a_choice("Argument `method`", method, menu))
     if method == "sundials":
         from dynamics.integrators.foreign import check_installed
 
@@ -88,8 +87,7 @@ def stepper_of(
         fixed_order=fixed_order,
     )
     if method == "explicit" and fixed_order != 0:
-        msg = f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}."
-        raise ValueError(msg)
+        refuse(f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}.")
     bound = BoundSystem(system, implicit=method in ("bdf", "sundials"))
     state = np.array(system.initial_state if start is None else start, dtype=np.float64)
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": system.num_events, "t0": t0}
@@ -181,8 +179,7 @@ class FlowMethod:
         if self.device is not None:
             if self.name != "stiff":
                 wanted = "unless `method` is 'stiff' or 'auto'"
-                msg = f"Argument `device` must be None {wanted}, but is {shown(self.device)}."
-                raise ValueError(msg)
+                refuse(f"Argument `device` must be None {wanted}, but is {shown(self.device)}.")
             from dynamics.integrators.device import load_torch
 
             load_torch(self.device)
@@ -194,8 +191,7 @@ class FlowMethod:
                 self.note = f"rtol is below {SMALLEST_STIFF_RTOL:g}"
         if self.note is not None:
             if self.device is not None:
-                msg = f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}."
-                raise ValueError(msg)
+                refuse(f"Argument `device` must be None for this problem, but is {shown(self.device)}: {self.note}.")
             self.name = "bdf"
 
     def stepper(self, rtol: float) -> Stepper:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dynamics.threads import GivenUp, stopping_at
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,16 +101,14 @@ class Tolerances:
 def check_inside(t: float, start: float, end: float) -> None:
     """Refuse a time outside the last step."""
     if not start <= t <= end:
-        msg = f"Argument `t` must be within the last step [{start}, {end}], but is {t}."
-        raise ValueError(msg)
+        refuse(f"Argument `t` must be within the last step [{start}, {end}], but is {t}.")
 
 
 def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]) -> None:
     """Refuse a stored state that lacks an array or holds one of another shape."""
     given = np.shape(state[name]) if name in state else None
     if given != shape:
-        msg = f"Argument `state` must hold `{name}` of shape {shape}, but has {given}."
-        raise ValueError(msg)
+        refuse(f"Argument `state` must hold `{name}` of shape {shape}, but has {given}.")
 
 
 class UndoneSteps(ABC):
