@@ -22,14 +22,7 @@ from dynamics.equations.link import link_data
 from dynamics.equations.losses import events_of_directions
 from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors, write_events
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed, is_passed
-from dynamics.integrators.stepper import (
-    EVENT_PASSED,
-    Status,
-    UndoneSteps,
-    check_inside,
-    check_stored,
-    record_crossings,
-)
+from dynamics.integrators.stepper import EVENT_PASSED, Status, UndoneSteps, check_inside, check_stored, record_crossings
 from dynamics.integrators.system_calls import BoundSystem, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
@@ -301,12 +294,7 @@ class FixedSteps(UndoneSteps):
             array[...] = state[name]
 
     def _arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {
-            **self._states(),
-            "step": self._step,
-            "events": self._events,
-            "learning_rate": np.array(self._eta),
-        }
+        return {**self._states(), "step": self._step, "events": self._events, "learning_rate": np.array(self._eta)}
 
 
 class EulerStepper(FixedSteps):

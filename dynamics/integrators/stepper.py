@@ -213,11 +213,7 @@ MAX_TRIALS = 200
 
 
 def record_crossings(
-    times: Array,
-    before: Array,
-    now: Array,
-    interval: tuple[float, float],
-    values_at: Callable[[float], Array],
+    times: Array, before: Array, now: Array, interval: tuple[float, float], values_at: Callable[[float], Array]
 ) -> None:
     """Write the time of each waiting event that is at or above zero at the end of a step.
 

@@ -531,13 +531,7 @@ def write_far(
 
 @kernel
 def write_powers(
-    i: int,
-    x: int,
-    far: tuple[NDArray[Any], Matrix],
-    node_powers: Matrix,
-    rests: Rests,
-    out: Matrix,
-    growth: Vector,
+    i: int, x: int, far: tuple[NDArray[Any], Matrix], node_powers: Matrix, rests: Rests, out: Matrix, growth: Vector
 ) -> None:
     """Write the polynomial in the fraction of the step of the forces that a row feels without its own motion.
 
@@ -967,13 +961,7 @@ Pulls = tuple[Cube, Matrix]
 
 @entry
 def pull_rows(
-    begin: int,
-    end: int,
-    link: Vector,
-    state: Whole,
-    place: Integers,
-    both: tuple[Matrix, Vector],
-    pulls: Pulls,
+    begin: int, end: int, link: Vector, state: Whole, place: Integers, both: tuple[Matrix, Vector], pulls: Pulls
 ) -> None:
     """Add what has changed by K rows that moved to the field of rows begin … end − 1; write what these exert on them.
 
