@@ -70,12 +70,12 @@ class CompiledStepper(SystemStepper, UndoneSteps):
         #: What the entry reads and changes, in the order of its arguments.
         self._of_steps = ((*arrays, *system.numbers), *system.functions, *more_functions)
 
-    @property  # type: ignore[override]
+    @property
     def time(self) -> float:
         """End of the last accepted step, dimensionless."""
         return float(self._scalars[slots.TIME])
 
-    @property  # type: ignore[override]
+    @property
     def start(self) -> float:
         """Start of the last accepted step, dimensionless."""
         return float(self._scalars[slots.TIME_START])

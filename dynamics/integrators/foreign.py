@@ -30,6 +30,9 @@ class ForeignStepper(SystemStepper):
 
     #: Why `state` is refused.
     refusal: str
+    #: Start and end of the last accepted step, dimensionless.
+    start: float = 0.0
+    time: float = 0.0
 
     def __init__(
         self, method: str, y0: Array, system: BoundSystem, tolerances: Tolerances, num_events: int, t0: float
@@ -39,7 +42,6 @@ class ForeignStepper(SystemStepper):
                 refuse(f"Argument `{option}` must be 0 for method '{method}', but is {getattr(tolerances, option)}.")
         self._system = system
         self._last_finite = True
-        #: Start and end of the last accepted step, dimensionless.
         self.start = self.time = float(t0)
         self._start_state = self._state = y0.copy()
         self._accepted = 0

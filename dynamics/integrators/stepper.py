@@ -158,11 +158,18 @@ class SystemStepper(ABC):
     A state of `unit_vectors`, [U | ln n], is seen from outside as one of the overlaps, [C | G | ln n].
     """
 
-    #: Start and end of the last accepted step, dimensionless.
-    start: float
-    time: float
     _system: BoundSystem
     _unit_vectors: VectorSystem | None = None
+
+    @property
+    @abstractmethod
+    def time(self) -> float:
+        """End of the last accepted step, dimensionless."""
+
+    @property
+    @abstractmethod
+    def start(self) -> float:
+        """Start of the last accepted step, dimensionless."""
 
     @abstractmethod
     def _end(self, *, last: bool) -> Array:

@@ -514,7 +514,8 @@ class TorchFlowStepper(ClusterStepper):
         """Return the state at a time within the last step, on the device."""
         check_inside(t, self._time_last, self._time)
         if t in (self._time_last, self._time):
-            return self.now if t == self._time else self.begin
+            end: Tensor = self.now if t == self._time else self.begin
+            return end
         Y: Tensor = self.begin + polynomial(self._coefficients(), (t - self._time_last) / (self._length or 1.0))
         self._normalise(Y)
         return Y

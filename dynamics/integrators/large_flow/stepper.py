@@ -457,12 +457,20 @@ class LargeFlowStepper(ClusterStepper):
 
     def _try(self, h: float, *, dense: bool) -> tuple[float, float, float]:
         assert self._division is not None
-        self._dense_is_ready = dense
-        self._tried_step, error, error_within, self._next_part = self._try_rows(
-            h, self._next_part, self._division, self._drift, dense=dense
-        )
+        rows, error, error_within, self._dense_is_ready = self.rows, 0.0, 0.0, dense
+        if self._division.sources.size == 0:
+            step, self._next_part = self._attempt(h, 1, self._division, self._drift), np.inf
+        else:
+            step, error, error_within = self._try_sources(h, self._division, dense=dense)
+        self._tried_step = step
+        # Most steps that fail do so here, before any other row has been touched.
+        if not (error <= 1.0 and error_within <= DENSE_TOLERANCE):
+            return error, error_within, 0.0
+        rows.run_others(step, dense=dense)
+        others = np.max((rows.error, rows.error_within), axis=1, where=~self._division.fast, initial=0.0)
+        error, error_within = float(others[0]), max(error_within, float(others[1])) if dense else 0.0
         settles = error <= 1.0 and not error_within > DENSE_TOLERANCE
-        return error, error_within, self._settle(self._tried_step) if settles else 0.0
+        return error, error_within, self._settle(step) if settles else 0.0
 
     def _lag_factor(self, excess: float, past: int = 0) -> float:
         return super()._lag_factor(excess, past or self._rests.newest_first.size)
@@ -479,38 +487,20 @@ class LargeFlowStepper(ClusterStepper):
         rests = self._rests.extrapolation(h)
         return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, parts, self._divider.leading)
 
-    def _try_rows(
-        self, h: float, part: float, division: Division, drift: Array, *, dense: bool
-    ) -> tuple[Step, float, float, float]:
-        """Compute the state after a step of length h, which sources take in parts of about the length `part`.
+    def _try_sources(self, h: float, division: Division, *, dense: bool) -> tuple[Step, float, float]:
+        """Let the sources alone take a step, in more parts where the error is too large.
 
-        Returned are the step, the error of the rows that limit its length and that of the dense output, in units of
-        tolerances, 0 where none was asked for, and the length of parts in the next step.
+        Returned are the step, their error at its end and that of their dense output, 0 where none was asked for.
         """
-        rows, error, error_within = self.rows, 0.0, 0.0
-        if division.sources.size == 0:
-            step, part = self._attempt(h, 1, division, drift), np.inf
-        else:
-            step, error, error_within, part = self._try_sources(h, part, division, drift, dense=dense)
-        # Most steps that fail do so here, before any other row has been touched.
-        if error <= 1.0 and error_within <= DENSE_TOLERANCE:
-            rows.run_others(step, dense=dense)
-            others = np.max((rows.error, rows.error_within), axis=1, where=~division.fast, initial=0.0)
-            error, error_within = float(others[0]), max(error_within, float(others[1])) if dense else 0.0
-        return step, error, error_within, part
-
-    def _try_sources(
-        self, h: float, part: float, division: Division, drift: Array, *, dense: bool
-    ) -> tuple[Step, float, float, float]:
-        """Let the sources alone take a step, in more parts where the error is too large; see `_try_rows`."""
-        parts = max(min(int(np.ceil(h / part * (1.0 - ROUNDING))), MOST_PARTS), 1)
+        parts = max(min(int(np.ceil(h / self._next_part * (1.0 - ROUNDING))), MOST_PARTS), 1)
         while True:
-            step = self._attempt(h, parts, division, drift)
+            step = self._attempt(h, parts, division, self._drift)
             error, error_within = self.rows.run_sources(step)
             error_within = error_within if dense else 0.0
             if parts == MOST_PARTS or (error <= 1.0 and error_within <= DENSE_TOLERANCE):
                 longest = h / parts * max(SMALLEST_FACTOR, factor_of(max(error, 1e-12)))
-                return step, error, error_within, min(longest, LARGEST_FACTOR * part)
+                self._next_part = min(longest, LARGEST_FACTOR * self._next_part)
+                return step, error, error_within
             needed = parts / max(SMALLEST_FACTOR, factor_of(error)) if error > 1.0 else 0.0
             parts = max(min(int(np.ceil(needed)), MOST_PARTS), parts + 1)
 
