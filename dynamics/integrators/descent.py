@@ -313,7 +313,8 @@ class EulerStepper(FixedSteps):
         return int(descend_by_field(count, step, events, self._eta, self._ring, *self._arguments))
 
     def _state_after(self, step: int) -> Array:
-        return self._ring[step % 3].copy()
+        state: Array = self._ring[step % 3].copy()
+        return state
 
     def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
         del which
