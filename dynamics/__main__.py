@@ -70,4 +70,4 @@ def _list(given: Sequence[str], lines: dict[str, str], end: str) -> int:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, light=False)

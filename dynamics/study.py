@@ -226,4 +226,4 @@ def _estimate(grid: Grid, made: Grid, asked: StudyFile) -> str:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, light=False)

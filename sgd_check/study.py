@@ -170,4 +170,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_program(main, light=False)

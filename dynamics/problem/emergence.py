@@ -15,13 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite import HermiteExpansion
 from hermite.arrays import Array
 from hermite.polynomials import kernel_value
+
+if TYPE_CHECKING:  # compiled functions use constants of this module, and nothing of expansions
+    from hermite import HermiteExpansion
 
 #: Squared overlap, between 0 and 1, at which a direction has emerged.
 EMERGENCE_LEVEL = 0.5

@@ -129,4 +129,4 @@ def _digits(value: float) -> str:
 
 
 if __name__ == "__main__":
-    command_line.run_program(main)
+    command_line.run_program(main, light=False)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import errno
+import gc
 import os
 import re
 import signal
@@ -125,6 +126,8 @@ PROGRAM = "feature-emergence"
 TYPED: dict[str, str] = {}
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+#: What xarray and Numba load because it is installed, a third of the time of a short command.
+LOADED_BY_CHANCE = ("dask", "coverage")
 #: Directory of machine code that a user chooses for commands; it becomes ``NUMBA_CACHE_DIR``.
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
@@ -244,12 +247,13 @@ def flag_suggestion(flag: str, flags: Iterable[str]) -> str:
     return hint.replace("'", "'--", 1)
 
 
-def run_program(main: Callable[[], int]) -> NoReturn:
+def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     """Run a command as a program, and end with its exit code.
 
     Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
     closed standard streams are opened to nothing, signals are noted, figures need no window, and Numba keeps machine
-    code in ``$FEATURE_EMERGENCE_CACHE`` if that is set.
+    code in ``$FEATURE_EMERGENCE_CACHE`` if that is set; with `light`, libraries are let believe that what they would
+    load by chance and nobody uses is not installed; and no garbage is looked for among all that is loaded.
     """
     if _is_own_process():
         _fill_streams()
@@ -257,6 +261,11 @@ def run_program(main: Callable[[], int]) -> NoReturn:
         os.environ["MPLBACKEND"] = "agg"  # figures go to files, whatever windows the parent process has
         if CACHE_VARIABLE in os.environ:
             os.environ["NUMBA_CACHE_DIR"] = os.path.realpath(os.environ[CACHE_VARIABLE])
+        if light:
+            for name in LOADED_BY_CHANCE:
+                sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+            gc.disable()
+        atexit.register(gc.freeze)
     sys.exit(main())
 
 

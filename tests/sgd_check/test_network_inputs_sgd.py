@@ -173,7 +173,8 @@ def test_the_engine_of_torch_is_simulated_and_other_engines_are_refused(problem)
         need = f"Argument `problem` must have `inputs` None for engine {name!r}, but has {inputs!r}"
         with pytest.raises(ValueError, match=f"^{re.escape(need)}"):
             sgd_check.simulate(problem, learning_rate=2e-3, steps=50, seeds=2, engine=name)
-    with pytest.raises(ValueError, match="must have `inputs` None here"):
-        sgd_check.simulate(problem, learning_rate="0.1x", steps=50, seeds=2)
+    limit = dynamics.learning_rate_limit(problem)
+    share = sgd_check.simulate(problem, learning_rate="0.1x", steps=50, seeds=2, **QUIET)
+    assert share.attrs["learning_rate"] == pytest.approx(0.1 * limit, rel=1e-12)
     with pytest.raises(ValueError, match="must have isotropic inputs for the mean step of SGD of a Student"):
         sgd_check.check(problem, learning_rate=2e-3, steps=50, seeds=2, theory="finite-step", **QUIET)

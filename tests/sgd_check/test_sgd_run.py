@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from processes import interrupt_run
 
+from dynamics.problem import Inputs
 from dynamics.runs.storage import load, save
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run.__main__ import main
@@ -215,6 +216,7 @@ def test_without_emergence_or_theory_the_missing_option_is_named(tools):
     with pytest.raises(ValueError, match=r"^Argument `steps` must be given, because no direction emerges"):
         plan_by_times(never)
     assert plan_by_times(never, 1e-4, 10).largest_delay == np.inf
-    crooked = tools.problem([[0.65, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]])
+    inputs = Inputs([2.0, 1.0], [2, 6])
+    crooked = tools.problem([[0.65, 0.1]], dimension=8, directions=[[1.0, 0.0], [0.6, 0.8]], inputs=inputs)
     with pytest.raises(ValueError, match=r"^Argument `learning_rate` must be given, because theory gives no safe one"):
         plan_by_times(tools.flow(crooked, np.linspace(0.1, 9, 5)))
