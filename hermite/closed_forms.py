@@ -21,7 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import mpmath
 import numpy as np
+import sympy
 
 from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
@@ -51,20 +53,6 @@ class Term:
 
 
 @dataclass(frozen=True)
-class GivenTerms:
-    """Exact coefficients that the user gave, the nonzero ones by degree: int, Fraction or sympy numbers."""
-
-    terms: tuple[tuple[int, object], ...]
-
-    def exact(self, order: int) -> tuple[Number, ...]:
-        """Return c_0 ... c_order as sympy numbers."""
-        import sympy
-
-        given = dict(self.terms)
-        return tuple(sympy.sympify(given.get(j, 0)) for j in range(order + 1))
-
-
-@dataclass(frozen=True)
 class ClosedForm:
     """A sum of terms with Hermite coefficients that are known to any order."""
 
@@ -91,8 +79,6 @@ class ClosedForm:
 
     def exact(self, order: int) -> tuple[Number, ...]:
         """Return c_0 ... c_order as sympy numbers."""
-        import sympy
-
         sums = _moments(self.terms, order, exact_arithmetic())
         zero = self.floats(order) == 0.0
         return tuple(
@@ -101,14 +87,8 @@ class ClosedForm:
         )
 
 
-#: A source of exact coefficients.
-ExactSource: TypeAlias = GivenTerms | ClosedForm
-
-
 def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
     """Return c_0 ... c_order as mpmath numbers of so many digits."""
-    import mpmath
-
     with mpmath.workdps(digits):
         sums = _moments(terms, order, floating_arithmetic())
         return [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
@@ -145,8 +125,6 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
     >>> closed_form(parse("tanh(z)")) is None
     True
     """
-    import sympy
-
     z = variable()
     if expression.is_polynomial(z):
         monomials = sympy.Poly(expression, z).terms()
@@ -165,8 +143,6 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
 
 def _with_steps(expression: Expression) -> Expression:
     """Return a formula with relu, |z|, sign, Max, Min, sinh, cosh and erfc written by steps, exponentials and erf."""
-    import sympy
-
     z, half = variable(), sympy.Rational(1, 2)
 
     def step(argument: Expression) -> Expression:
@@ -200,8 +176,6 @@ def _with_steps(expression: Expression) -> Expression:
 
 def _count_terms(expression: Expression) -> int:
     """Return a bound on the number of terms of the expanded expression, so that expanding it stays cheap."""
-    import sympy
-
     if isinstance(expression, sympy.Add):
         return sum(_count_terms(part) for part in expression.args)
     if isinstance(expression, sympy.Mul):
@@ -214,8 +188,6 @@ def _count_terms(expression: Expression) -> int:
 
 def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression] | None:
     """Return (q, b, c) of q z² + b z + c, or None where the argument is of another form."""
-    import sympy
-
     z = variable()
     polynomial = sympy.Poly(argument, z) if argument.is_polynomial(z) else None
     if polynomial is None or polynomial.degree() > 2:
@@ -225,8 +197,6 @@ def _quadratic(argument: Expression) -> tuple[Expression, Expression, Expression
 
 def _term(part: Expression, moment: int) -> Term | None:
     """Return one product a z^n f(z) as a term, None where f is of no known kind."""
-    import sympy
-
     z = variable()
     coefficient, power, exponent, others = sympy.Integer(1), 0, sympy.Integer(0), set()
     for factor in sympy.Mul.make_args(part):
@@ -278,16 +248,11 @@ class Arithmetic(NamedTuple):
 
 def exact_arithmetic() -> Arithmetic:
     """Return the arithmetic of sympy numbers."""
-    import sympy
-
     return Arithmetic(sympy, sympy.sympify, lambda value: value if value.is_Rational else value.expand())
 
 
 def floating_arithmetic() -> Arithmetic:
     """Return the arithmetic of mpmath numbers at the working precision."""
-    import mpmath
-    import sympy
-
     return Arithmetic(mpmath, lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))), lambda value: value)
 
 

@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike
 
 from hermite import polynomials
 from hermite.arrays import Array, as_integer, as_numpy, as_scalar, real_array
-from hermite.closed_forms import ExactSource, GivenTerms, closed_form
 from hermite.polynomials import MAX_DEGREE, trimmed
 from hermite.text.formulas import (
     FORMULAS,
@@ -45,6 +44,9 @@ from hermite.text.formulas import (
 from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
+    from hermite.closed_forms import ClosedForm
+
+    ExactSource: TypeAlias = "GivenTerms | ClosedForm"
     Function = Callable[[Array], Array]
 
 _STEP = 2.0**-10
@@ -74,7 +76,7 @@ class HermiteExpansion:
     text : str or None
         Text from which `hermite.expand` makes the same expansion at the same order; None for callables and
         for series too long for text (a dict serves for those).
-    exact_source : ExactSource or None
+    exact_source : GivenTerms, ClosedForm or None
         What knows the exact coefficients, where they are known.
     tolerance : float
         Size up to which a coefficient counts as zero and, where it comes from quadrature, has been set to 0
@@ -139,6 +141,8 @@ class HermiteExpansion:
             result = integrate(self.link.value, self.order)
         except ValueError:
             # A Gaussian that grows almost as fast as it may has a norm, yet no finite support in floats.
+            from hermite.closed_forms import closed_form
+
             square = closed_form(self.link.expression**2, moment=1) if isinstance(self.link, FormulaLink) else None
             if square is None:
                 refuse(
@@ -291,6 +295,20 @@ def _known(text: Callable[[], str], otherwise: str = "unknown") -> str:
         return text()
     except ValueError:
         return otherwise
+
+
+@dataclass(frozen=True)
+class GivenTerms:
+    """Exact coefficients that the user gave, the nonzero ones by degree: int, Fraction or sympy numbers."""
+
+    terms: tuple[tuple[int, object], ...]
+
+    def exact(self, order: int) -> tuple[Expression, ...]:
+        """Return c_0 ... c_order as sympy numbers."""
+        import sympy
+
+        given = dict(self.terms)
+        return tuple(sympy.sympify(given.get(j, 0)) for j in range(order + 1))
 
 
 # --- links ------------------------------------------------------------------------------------------------------------
@@ -641,7 +659,11 @@ def _coefficient(degree: int, number: object) -> object:
 
 
 def _series(
-    name: str, coefficients: tuple[float, ...], exact: ExactSource | None, text: str | None, order: int | None
+    name: str,
+    coefficients: tuple[float, ...],
+    exact: GivenTerms | ClosedForm | None,
+    text: str | None,
+    order: int | None,
 ) -> HermiteExpansion:
     """Return the expansion of a finite series, cut at `order` where one is asked for."""
     kept = polynomials.padded(coefficients, len(coefficients) if order is None else order + 1)
@@ -650,6 +672,8 @@ def _series(
 
 def _from_expression(expression: Expression, name: str, text: str | None, order: int | None) -> HermiteExpansion:
     """Return the expansion of a sympy expression in z: a series, a closed form, or by quadrature."""
+    from hermite.closed_forms import closed_form
+
     text = text if text is not None and len(text) <= MAX_LENGTH else None
     form = closed_form(expression)
     if form is None:

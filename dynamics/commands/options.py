@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, get_args
 
 from dynamics.commands.number_files import read_numbers
 from dynamics.integrators import FLOW_METHODS
@@ -18,6 +18,7 @@ from hermite.text.messages import cut, refuse, shown, suggestion
 
 #: Condition and the end of a sentence -> ValueError unless the condition holds.
 require = messages.require
+Number = TypeVar("Number", int, float)
 
 # --- readers ------------------------------------------------------------------------------------------------
 
@@ -45,11 +46,22 @@ def real(text: str) -> float:
     return value
 
 
-def positive(text: str) -> float:
-    """Read a number above 0."""
-    value = real(text)
-    require(value > 0, f"must be positive, but is {cut(text)}")
-    return value
+def _checked(read: Callable[[str], Number], holds: Callable[[Number], bool], need: str) -> Callable[[str], Number]:
+    """Return a reader of what `read` reads, for which a condition must hold that `need` names."""
+
+    def checked(text: str) -> Number:
+        value = read(text)
+        require(holds(value), f"must be {need}, but is {cut(text)}")
+        return value
+
+    return checked
+
+
+#: Readers of numbers within bounds; a tolerance is one that float64 can honour.
+positive = _checked(real, lambda value: value > 0, "positive")
+non_negative = _checked(real, lambda value: value >= 0, "at least 0")
+fraction = _checked(real, lambda value: 0 < value < 1, "above 0 and below 1")
+tolerance = _checked(real, lambda value: 1e-14 <= value < 1, "at least 1e-14 and below 1")
 
 
 def rate_or_share(text: str) -> float | str:
@@ -63,27 +75,6 @@ def rate_or_share(text: str) -> float | str:
     return positive(text)
 
 
-def non_negative(text: str) -> float:
-    """Read a number of at least 0."""
-    value = real(text)
-    require(value >= 0, f"must be at least 0, but is {cut(text)}")
-    return value
-
-
-def fraction(text: str) -> float:
-    """Read a number above 0 and below 1."""
-    value = real(text)
-    require(0 < value < 1, f"must be above 0 and below 1, but is {cut(text)}")
-    return value
-
-
-def tolerance(text: str) -> float:
-    """Read a number between 1e-14 and 1, which float64 can honour."""
-    value = real(text)
-    require(1e-14 <= value < 1, f"must be at least 1e-14 and below 1, but is {cut(text)}")
-    return value
-
-
 def integer(text: str) -> int:
     """Read an integer; 1e6 is one too."""
     try:
@@ -94,18 +85,8 @@ def integer(text: str) -> int:
     return int(value)
 
 
-def positive_integer(text: str) -> int:
-    """Read an integer of at least 1."""
-    value = integer(text)
-    require(value >= 1, f"must be at least 1, but is {shown(value)}")
-    return value
-
-
-def natural_number(text: str) -> int:
-    """Read an integer of at least 0."""
-    value = integer(text)
-    require(value >= 0, f"must be at least 0, but is {shown(value)}")
-    return value
+positive_integer = _checked(integer, lambda value: value >= 1, "at least 1")
+natural_number = _checked(integer, lambda value: value >= 0, "at least 0")
 
 
 def integers(text: str) -> tuple[int, ...]:

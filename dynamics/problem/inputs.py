@@ -22,6 +22,7 @@ from dynamics.problem.checks import (
     read_only,
     require,
 )
+from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
 from hermite.text.formulas import first_of, table_of_pairs
 from hermite.text.messages import refuse
@@ -65,7 +66,7 @@ class Axes(NamedTuple):
         return np.flatnonzero(self.kind[span:] == kind) + span
 
 
-class Inputs(Frozen):
+class Inputs(Compared, Frozen):
     r"""Gaussian inputs x ~ N(0, Σ) that are not isotropic, by the eigenvalues of Σ; frozen.
 
     .. math:: f(x) = \sum_i n_i\, \sigma\big(w_i\cdot x/\sqrt{n_i}\big), \qquad n_i = w_i^T \Sigma w_i, \qquad
@@ -199,12 +200,6 @@ class Inputs(Frozen):
             refuse("inputs that are no power law have eigenvalues", KeyError)
         known = ~np.isnan(eigenvalue)  # of a sweep, arrays are as long as the longest of any point
         return cls(eigenvalue[known], count[known].astype(np.int64).tolist())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Inputs) and self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
         arrays = (self.eigenvalues, self.multiplicities)

@@ -28,13 +28,13 @@ from dynamics.problem.checks import (
 )
 from dynamics.problem.emergence import ALL_DEGREES, DEFINITIONS, LearnedPart
 from dynamics.problem.inputs import Axes, Inputs, random_whitened, whitened
+from dynamics.problem.question import Compared
 from dynamics.problem.start import (
     OverlapStart,
     check_orthogonal,
     check_rows,
     check_unit_lengths,
     checked_overlaps,
-    checked_weights,
     orthogonal_rows,
     overlaps_from_weights,
     random_weights,
@@ -72,7 +72,7 @@ SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
+class Problem(Compared):
     r"""Teacher, student, start and dimension of one learning problem.
 
     .. math:: f(x) = \sum_{i=1}^m n_i\, \sigma(u_i \cdot x), \quad n_i = |w_i|^2, \; u_i = w_i/|w_i|,
@@ -380,28 +380,15 @@ class Problem:
             rows["objective"] = f"{clean(self.objective)}, smoothing λ = {self.smoothing:g}"
         return table_of_pairs(caption, rows)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare values, not how they were written: 0.8 h4 equals 4/5 h4."""
-        if not isinstance(other, Problem):
-            return NotImplemented
-        mine, theirs = self.arrays(), other.arrays()
-        return (
-            self._identity() == other._identity()
-            and self.teacher == other.teacher
-            and mine.keys() == theirs.keys()
-            and all(np.array_equal(mine[name][1], theirs[name][1]) for name in mine)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self._identity(), self.teacher))
-
     def _identity(self) -> tuple[object, ...]:
-        """Return the scalars and links that problems are compared by."""
+        """Return values, not how they were written: 0.8 h4 equals 4/5 h4."""
         links = ("activation", "teacher_activation")
         scalars = {name: value for name, value in self.parameters().items() if name not in links}
         return (
             json.dumps(scalars, sort_keys=True),
             *((link.coefficients.tobytes(), link.is_polynomial) for link in (self.activation, self.teacher_link)),
+            self.teacher,
+            *((name, array.shape, (array + 0.0).tobytes()) for name, (_, array) in self.arrays().items()),
         )
 
 
@@ -555,24 +542,21 @@ def _check_inputs(problem: Problem) -> None:
 def _checked_given_weights(problem: Problem) -> Array:
     """Return the given starting weights; without `inputs` those of a `Student` may leave out columns that are zero."""
     student, m, d, span = problem.student, problem.width, problem.dimension, problem.teacher.span
-    given: Any = problem.initial_weights
-    if not isinstance(student, Student):
-        weights = checked_weights(given, m, d)
-        if student == SPHERICAL:
-            check_unit_lengths("initial_weights", np.sum(weights**2, axis=1))
-        if student == FRAME:
-            check_orthogonal("initial_weights", weights @ weights.T)
-        return weights
-    whole = problem.inputs is not None
-    rows = checked_weights(given, m, d) if whole else read_only(real_array(given, "initial_weights"))
+    rows = read_only(real_array(problem.initial_weights, "initial_weights"))
+    fewer = isinstance(student, Student) and problem.inputs is None
+    or_fewer = f", or fewer columns, those that are not zero, but at least the teacher's {span}" if fewer else ""
     require(
-        rows.ndim == 2 and rows.shape[0] == m and (span <= rows.shape[1] <= d),
-        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}), or fewer columns, "
-        f"those that are not zero, but at least the teacher's {span}, but has shape {rows.shape}.",
+        rows.shape == (m, d) or (fewer and rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d),
+        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}){or_fewer}, "
+        f"but has shape {rows.shape}.",
     )
     check_rows("initial_weights", rows)
+    if problem.kind == SPHERICAL:
+        check_unit_lengths("initial_weights", np.sum(rows**2, axis=1))
+    if problem.kind == FRAME:
+        check_orthogonal("initial_weights", rows @ rows.T)
     require(
-        not student.is_paired or np.array_equal(rows[: m // 2], rows[m // 2 :]),
+        not (isinstance(student, Student) and student.is_paired) or np.array_equal(rows[: m // 2], rows[m // 2 :]),
         "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not.",
     )
     return rows
@@ -702,7 +686,6 @@ def _stored(dataset: Any) -> dict[str, Any]:
 
 
 def _arguments(dataset: Any) -> dict[str, Any]:
-
     def array(name: str) -> Array | None:
         return np.asarray(dataset[name].values) if name in dataset else None
 

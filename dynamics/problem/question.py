@@ -26,6 +26,21 @@ KINDS = {
 }
 
 
+class Compared:
+    """A value that equals another one of its class where `_identity` returns the same."""
+
+    __slots__ = ()
+
+    def _identity(self) -> object:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+
 class Question(Protocol):
     """A frozen problem of any kind: `dynamics.Problem`, or another dataclass whose parameters name its kind."""
 

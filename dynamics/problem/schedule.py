@@ -20,6 +20,7 @@ from dynamics.problem.checks import (
     read_only,
     require,
 )
+from dynamics.problem.question import Compared
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
 
@@ -29,7 +30,7 @@ ARRAYS_OF_TIMES = 8
 
 
 @dataclass(frozen=True, eq=False)
-class SaveAt:
+class SaveAt(Compared):
     """Times at which a solution is kept, increasing, in flow time (dimensionless).
 
     Make one with `SaveAt.geometric`, `SaveAt.linear` or `SaveAt.at`. Integration always starts at time 0, whether or
@@ -79,11 +80,8 @@ class SaveAt:
     def __len__(self) -> int:
         return int(self.times.size)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SaveAt) and np.array_equal(self.times, other.times)
-
-    def __hash__(self) -> int:
-        return hash(self.times.tobytes())
+    def _identity(self) -> bytes:
+        return (self.times + 0.0).tobytes()
 
     def __repr__(self) -> str:
         return f"SaveAt({self.times.size} times from {self.times[0]:g} to {self.times[-1]:g})"

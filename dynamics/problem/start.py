@@ -99,18 +99,6 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
     return unit * np.sqrt(squared_norm)[:, None]
 
 
-def checked_weights(weights: ArrayLike, width: int, dimension: int) -> Array:
-    """Return weights (m, d) with finite rows of positive length as a read-only array."""
-    rows = read_only(real_array(weights, "initial_weights"))
-    require(
-        rows.shape == (width, dimension),
-        f"Argument `initial_weights` must have shape (width, dimension) = ({width}, {dimension}), "
-        f"but has shape {rows.shape}.",
-    )
-    check_rows("initial_weights", rows)
-    return rows
-
-
 def check_rows(name: str, rows: Array) -> None:
     """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
     squared_lengths = np.sum(rows**2, axis=1)

@@ -18,6 +18,7 @@ from dynamics.problem.checks import (
     float_vector,
     require,
 )
+from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
 from hermite.arrays import Array, real_column
 from hermite.expansion import link_in_a_line
@@ -57,7 +58,7 @@ class NetworkStart(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Student:
+class Student(Compared):
     r"""A two-layer network, and how it is trained; the student of a `Problem`.
 
     .. math:: f(x) = s \sum_{i=1}^m v_i\, \sigma(w_i\cdot x + b_i)
@@ -253,12 +254,6 @@ class Student:
         if any(self.decay):
             rows["decay"] = "κ<sub>w</sub> = {:g}, κ<sub>v</sub> = {:g}".format(*self.decay)
         return table_of_pairs(f"<b>Student</b>: {self.width} neuron{'' if self.width == 1 else 's'}", rows)
-
-    def __eq__(self, other: object) -> bool:
-        return self._identity() == other._identity() if isinstance(other, Student) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
         given = (self.initial_second_layer, self.initial_biases)

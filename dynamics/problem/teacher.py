@@ -26,6 +26,7 @@ from dynamics.problem.checks import (
     require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
+from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers, real_array, real_column
 from hermite.text.formulas import clean, first_of, parse_polynomial, table_of_pairs
@@ -67,7 +68,7 @@ class Component(NamedTuple):
         return sum(self.degrees)
 
 
-class Polynomial:
+class Polynomial(Compared):
     """A polynomial of r coordinates, read from text; frozen, compared by its monomials.
 
     Parameters
@@ -134,11 +135,8 @@ class Polynomial:
                 found[degrees] = found.get(degrees, 0) + term
         return {degrees: value for degrees, each in found.items() if (value := sympy.expand(each)) != 0}
 
-    def __eq__(self, other: object) -> bool:
-        return self._exact == other._exact if isinstance(other, Polynomial) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._exact.items()))
+    def _identity(self) -> object:
+        return frozenset(self._exact.items())
 
     def __reduce__(self) -> tuple[object, ...]:
         return Polynomial, (self.text,)
@@ -176,7 +174,7 @@ class Unit(NamedTuple):
     bias: float
 
 
-class Teacher(Frozen):
+class Teacher(Compared, Frozen):
     r"""Units of the teacher network, or a polynomial.
 
     .. math:: f^*(x) = \sum_{p=1}^{P} a_p\, \sigma_p(\theta_p \cdot x + \beta_p), \qquad |\theta_p| = 1
@@ -371,12 +369,6 @@ class Teacher(Frozen):
         gram: Array = self.directions @ self.directions.T
         np.fill_diagonal(gram, 1.0)
         return gram
-
-    def __eq__(self, other: object) -> bool:
-        return self._identity() == other._identity() if isinstance(other, Teacher) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
         """Return what teachers are compared by; `beta` only says how the coefficients were written."""

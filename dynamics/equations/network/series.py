@@ -32,8 +32,7 @@ from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from dynamics.problem.checks import require
 from hermite import polynomials
 from hermite.arrays import Vector
-from hermite.closed_forms import ClosedForm
-from hermite.expansion import FormulaLink, compile_formula
+from hermite.expansion import FormulaLink, GivenTerms, compile_formula
 from hermite.quadrature import integrate
 from hermite.text.formulas import variable
 
@@ -608,7 +607,7 @@ def known_link(link: HermiteExpansion) -> Link | None:
             f"Argument `student` must have links of degree at most {LARGEST_DEGREE}, but one is of degree {degree}.",
         )
         return Link(POLYNOMIAL, np.stack([link.link_coefficients(), _at_zero(link)]))
-    if not isinstance(link.exact_source, ClosedForm):
+    if link.exact_source is None or isinstance(link.exact_source, GivenTerms):
         return None
     line = [0.0, 0.0]
     scales = dict.fromkeys((RELU, SIGN, ERF), 0.0)
