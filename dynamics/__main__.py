@@ -22,10 +22,7 @@ TABLE = {
     "study": ("dynamics.study", "a grid of problems, answered in parallel, from a TOML file"),
     "laws": ("dynamics.laws", "scaling laws of the theory alone, each fitted beside its prediction"),
     "mean-field-study": ("dynamics.mean_field_study", "networks of many widths against their mean field"),
-    "check-study": (
-        "sgd_check.study",
-        "families of runs of SGD: sample complexity, step size, transfer, calibration",
-    ),
+    "check-study": ("sgd_check.study", "families of runs of SGD: sample complexity, step size, transfer, calibration"),
     "report": ("dynamics.report", "any result file as one HTML page"),
     "compile": ("dynamics.compile", "all functions compiled beforehand, with all cores"),
 }

@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, UsageError, command_parser, exit_code_of, tell
-from hermite.text.command_line import run_program
-from hermite.text.messages import refuse
+from dynamics.commands.parsing import EXIT_DONE, EXIT_FAILED, command_parser, exit_code_of, require_usage, tell
+from hermite.text.command_line import run_program, stop_if_heard
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -159,11 +158,10 @@ def _run(options: Any) -> int:
     # Processes are given whole names, each of which may be part of another one.
     asked = [name for name in found if name in words] if options.here else []
     chosen = asked or [name for name in found if any(word in name for word in words)]
-    if not chosen:
-        refuse(f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}.", UsageError)
+    need = f"Argument JOB must be part of a name that --list prints, but is {' '.join(options.names)}."
+    require_usage(chosen, need)
     workers = available_cores() if options.workers is None else options.workers
-    if workers < 1:
-        refuse(f"Argument --workers must be at least 1, but is {workers}.", UsageError)
+    require_usage(workers >= 1, f"Argument --workers must be at least 1, but is {workers}.")
     if options.list:
         tell("\n".join(chosen))
         return EXIT_DONE
@@ -182,7 +180,6 @@ def _run(options: Any) -> int:
 def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool | None = None) -> dict[str, str]:
     """Run jobs in processes, `workers` at a time, with a progress bar; return the last line of those that failed."""
     from dynamics.runs.trackers import bar_settings, open_bar
-    from hermite.text.command_line import stop_if_heard
 
     waiting, running, failed = list(names), dict[str, subprocess.Popen[bytes]](), dict[str, str]()
     # Files, since a process that fills a pipe waits until it is read.

@@ -34,7 +34,7 @@ STUDIES = {
                 "t-max", positive, "last time [20 times that of one neuron alone]", "T", argument="last", group="answer"
             ),
         ),
-    ),
+    )
 }
 
 CATALOGUE = Catalogue(

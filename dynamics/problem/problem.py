@@ -188,8 +188,8 @@ class Problem(Compared):
             dimension=checked_integer(self.dimension, "dimension", minimum=1),
             seed=checked_integer(self.seed, "seed", minimum=0),
         )
-        self._assign(initial_norm=_checked_norm(self))
-        self._assign(label_noise=checked_number(self.label_noise, "label_noise", positive=False))
+        noise = checked_number(self.label_noise, "label_noise", positive=False)
+        self._assign(initial_norm=_checked_norm(self), label_noise=noise)
         span, d = self.teacher.span, self.dimension
         require(
             d >= span,

@@ -12,14 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import (
-    check_memory,
-    check_type,
-    checked_integer,
-    checked_real,
-    read_only,
-    require,
-)
+from dynamics.problem.checks import check_memory, check_type, checked_integer, checked_real, read_only, require
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse

@@ -140,11 +140,7 @@ def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
         len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
     )
     C, G, n = (read_only(real_array(part, "initial_overlaps")) for part in overlaps)
-    for label, array, shape in (
-        ("C", C, (width, directions)),
-        ("G", G, (width, width)),
-        ("n", n, (width,)),
-    ):
+    for label, array, shape in (("C", C, (width, directions)), ("G", G, (width, width)), ("n", n, (width,))):
         require(
             array.shape == shape,
             f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -135,9 +136,7 @@ class Student(Compared):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        def assign(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
+        assign = partial(object.__setattr__, self)
         link = checked_link(self.activation, "activation", self.order)
         assign("activation", link)
         assign("order", link.order)
@@ -265,8 +264,8 @@ class Student(Compared):
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     """Return one number per neuron, shape (m,), read-only."""
     found = float_vector(values, name, width, "neurons")
-    if np.abs(found).max() > LARGEST_SETTING:
-        refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")
+    need = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
+    require(np.abs(found).max() <= LARGEST_SETTING, need)
     return found
 
 

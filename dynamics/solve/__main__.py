@@ -40,7 +40,7 @@ from hermite.text.command_line import (
     stop_if_heard,
     tell,
 )
-from hermite.text.messages import refuse, suggestion
+from hermite.text.messages import suggestion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -239,12 +239,8 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
     """Refuse a problem or options that the answer does not take, an unknown method, and missing extras."""
     resolve_name(f"{answer.function.partition(':')[0]}:check")(problem, options)
     method, menu = options["method"], dict.fromkeys(("auto", *answer.methods))
-    if answer.methods and method not in menu:
-        refuse(
-            f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
-            + suggestion(method, menu),
-            UsageError,
-        )
+    need = f"Option --method must be one of {', '.join(menu)} for {answer.name}, but is {method!r}."
+    require_usage(not answer.methods or method in menu, need + suggestion(method, menu))
     if method == "sundials":
         from dynamics.integrators import check_method
 

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dynamics.problem import (
-    Problem,
-    check_choice,
-    checked_integer,
-    decouples,
-    is_correlation,
-    is_homogeneous,
-)
+from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
 from dynamics.problem.checks import require
 from dynamics.theory import (
     DRAWN_SEED,
@@ -219,8 +212,7 @@ def learning_steps(
         found = _Times(time, math.nan, 0.0 * time, (time, time))
     notes = found.notes
     if math.isnan(time):
-        undefined = answer[name].attrs.get("undefined")
-        why = "it ends before, no neuron is matched, or no formula holds" if undefined is None else str(undefined)
+        why = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
         notes = (f"the answer has no time for it: {why}",)
     margin = 0.0 if math.isnan(error) else error
     return LearningSteps(
@@ -349,15 +341,15 @@ def _effect_of_steps(
 
     There are draws (flow time) only where noise may exchange neurons or directions.
     """
-    unknown, alone = (math.nan, math.nan, None), _ALONE
+    unknown = (math.nan, math.nan, None)
     if not (is_correlation(problem) or decouples(problem)):
         where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
-        return *unknown, (f"what the size of a step adds is known {where}: {alone}",)
+        return *unknown, (f"what the size of a step adds is known {where}: {_ALONE}",)
     pairs = predict(problem)
     bias = escape_bias(problem, rate / size, pairs)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
-        return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {alone}",)
+        return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {_ALONE}",)
     notes = bias.notes
     if math.isfinite(lateness):
         above = _above_limit(problem, rate, size)
@@ -369,7 +361,7 @@ def _effect_of_steps(
     if math.isinf(lateness):
         return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)
     if math.isnan(lateness):
-        return *unknown, (*notes, f"what the size of a step adds is unknown: {alone}")
+        return *unknown, (*notes, f"what the size of a step adds is unknown: {_ALONE}")
     drawn, said = (None, ()) if is_correlation(problem) else _exchanged(problem, pairs, bias, place, rate / size)
     if drawn is not None and event == "learned":
         drawn = _of_learned(drawn, pairs, bias, place, lateness, scatter)

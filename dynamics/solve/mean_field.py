@@ -222,10 +222,7 @@ def loss_rise(loss: Array, rtol: float) -> dict[str, Any]:
     """Return whether the loss never rises by more than `rtol` of its largest value, and its largest rise."""
     known = loss[np.isfinite(loss)]
     rise = float(np.max(np.diff(known), initial=0.0))
-    return {
-        "loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)),
-        "largest_loss_rise": rise,
-    }
+    return {"loss_is_monotone": rise <= rtol * float(np.max(np.abs(known), initial=0.0)), "largest_loss_rise": rise}
 
 
 def warn_of_rise(attributes: Mapping[str, Any]) -> None:

@@ -129,11 +129,7 @@ def predict_recovery(
         coords={"samples": counts, **({} if chosen is None else {"seed": np.array(chosen, dtype=np.int64)})},
         solver={"answer": "recovery", "degree": estimator.degree, "samples": counts}
         | {"transform": attributes["transform"]},
-        attributes={
-            **attributes,
-            "answer": "recovery",
-            "draws": DRAWS if averaged else None,
-        },
+        attributes={**attributes, "answer": "recovery", "draws": DRAWS if averaged else None},
         leading=("samples",) if chosen is None else ("seed", "samples"),
         with_leading=tuple(values),
     )
