@@ -55,7 +55,7 @@ from dynamics.problem.student import (
     stored_link,
 )
 from dynamics.problem.teacher import Teacher, teacher_formulas
-from hermite import HermiteExpansion
+from hermite import HermiteExpansion, expand
 from hermite.arrays import Array, real_array
 from hermite.expansion import link_in_a_line
 from hermite.text.formulas import clean, table_of_pairs
@@ -67,6 +67,8 @@ SQUARED, CORRELATION = "squared", "correlation"
 DECLARED_FIELDS: dict[str, object] = {"objective": SQUARED, "smoothing": 0.0, "inputs": None}
 #: Largest coefficient of a link: rates hold its fourth power, times those of the teacher and of overlaps.
 LARGEST_COEFFICIENT = 1e30
+#: Variables of the overlaps C, G and n of a given start.
+STORED_OVERLAPS = ("initial_teacher_overlap", "initial_student_overlap", "initial_squared_norm")
 #: |w_i| at the start by default: of a neuron with the second layer |w_i|², and of any other.
 SMALL_NORM, UNIT_NORM = 1e-2, 1.0
 
@@ -340,10 +342,8 @@ class Problem(Compared):
         if self.initial_weights is not None:
             found["initial_weight"] = (("neuron", "axis"), self.initial_weights)
         if self.initial_overlaps is not None:
-            C, G, n = self.initial_overlaps
-            found["initial_teacher_overlap"] = (("neuron", "direction"), C)
-            found["initial_student_overlap"] = (("neuron", "neuron_2"), G)
-            found["initial_squared_norm"] = (("neuron",), n)
+            dims = (("neuron", "direction"), ("neuron", "neuron_2"), ("neuron",))
+            found |= dict(zip(STORED_OVERLAPS, zip(dims, self.initial_overlaps, strict=True), strict=True))
         return found
 
     @classmethod
@@ -369,10 +369,9 @@ class Problem(Compared):
             rows["teacher"] += f"<br/>{teacher['coefficients']}<br/>directions {teacher['directions']}"
         if self.teacher_activation is not None:
             rows["link of the teacher"] = link_in_a_line(self.teacher_activation)
-        if self.start_is_random:
-            rows["start"] = f"random, |w<sub>i</sub>| = {self.initial_norm:g}, seed {self.seed}"
-        else:
-            rows["start"] = f"given {'overlaps' if self.initial_weights is None else 'weights'}"
+        given = f"given {'overlaps' if self.initial_weights is None else 'weights'}"
+        random = f"random, |w<sub>i</sub>| = {self.initial_norm:g}, seed {self.seed}"
+        rows["start"] = random if self.start_is_random else given
         rows["label noise"] = f"τ = {self.label_noise:g}"
         if self.inputs is not None:
             rows["inputs"] = clean(repr(self.inputs))
@@ -448,15 +447,13 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
 
     A polynomial of the student's own order could cut the teacher's.
     """
-    import hermite
-
     kind, own, given = problem.kind, problem.activation, problem.teacher_activation
     require(
         not problem.teacher.is_polynomial,
         "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given.",
     )
     is_free = kind in (SPHERICAL, NETWORK)
-    if is_free and isinstance(given, hermite.HermiteExpansion):
+    if is_free and isinstance(given, HermiteExpansion):
         return given
     link = checked_link(given, "teacher_activation", None if kind == NETWORK else problem.order)
     require(
@@ -706,7 +703,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
             "teacher": _teacher(stored, stored["teacher"], "unit", array),
             "initial_norm": stored["initial_norm"] if weights is None else None,
         }
-    overlaps = tuple(array(f"initial_{each}") for each in ("teacher_overlap", "student_overlap", "squared_norm"))
+    overlaps = tuple(map(array, STORED_OVERLAPS))
     return known | {
         "student": stored["student"],
         "teacher": _teacher(stored, {}, "teacher", array),
@@ -720,9 +717,7 @@ def _arguments(dataset: Any) -> dict[str, Any]:
 
 
 def _link(stored: dict[str, Any]) -> HermiteExpansion:
-    import hermite
-
-    return hermite.expand(read_link(stored), order=stored["order"])
+    return expand(read_link(stored), order=stored["order"])
 
 
 def _teacher(stored: dict[str, Any], own: dict[str, Any], name: str, array: Callable[[str], Array | None]) -> Teacher:

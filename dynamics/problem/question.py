@@ -47,15 +47,12 @@ class Question(Protocol):
     @property
     def kind(self) -> str:
         """Its name in the registry of answers."""
-        ...
 
     def parameters(self) -> dict[str, Any]:
         """Return the scalar parameters as a JSON-ready dict; but for Gaussian inputs, "kind" is among them."""
-        ...
 
     def arrays(self) -> Mapping[str, tuple[tuple[str, ...], Array]]:
         """Return the array-valued inputs as {variable name: (dims, values)}."""
-        ...
 
 
 def stored_question(dataset: Any) -> Question:

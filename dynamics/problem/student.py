@@ -295,12 +295,8 @@ def layers_in_html(student: Student) -> dict[str, str]:
 
 def stored_link(link: HermiteExpansion) -> dict[str, Any]:
     """Return a link as JSON-ready values: text where it has one, else its series."""
-    stored: dict[str, Any] = {"name": link.name, "order": link.order}
-    if link.text is not None:
-        stored["text"] = link.text
-    else:
-        stored["coefficients"] = [float(c) for c in link.coefficients]
-    return stored
+    written = {"coefficients": link.coefficients.tolist()} if link.text is None else {"text": link.text}
+    return {"name": link.name, "order": link.order, **written}
 
 
 def read_link(stored: dict[str, Any]) -> object:
