@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 #: Of any shape.
 Array = NDArray[np.float64]
@@ -38,8 +38,7 @@ def as_numpy(values: Any) -> Any:
     [1.0, 2.0]
     """
     if masked := masked_entries(values):
-        msg = f"An array must have no masked entries, but {masked} of {values.size} are masked."
-        raise ValueError(msg)
+        refuse(f"An array must have no masked entries, but {masked} of {values.size} are masked.")
     detach = getattr(values, "detach", None)
     if not callable(detach):
         return values
@@ -77,8 +76,7 @@ def real_array(values: Any, name: str) -> Array:
             raise TypeError
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError):
-        msg = f"Argument `{name}` must be an array of real numbers, but is {shown(values)}."
-        raise TypeError(msg) from None
+        refuse(f"Argument `{name}` must be an array of real numbers, but is {shown(values)}.", TypeError)
     large = given[np.abs(found) >= LARGEST_EXACT] if given.dtype.kind in "iu" else ()
     lost = next((each for each in large if int(float(each)) != int(each)), None)
     require(lost is None, f"Argument `{name}` must hold numbers that float64 holds, but has {lost}.")

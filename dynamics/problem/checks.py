@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hermite import HermiteExpansion
+from hermite import HermiteExpansion, expand
 from hermite.arrays import Array, as_integer, as_scalar, real_column
 from hermite.text import messages
-from hermite.text.messages import not_a_choice, renamed, shown
+from hermite.text.messages import not_a_choice, refuse, renamed, shown
 
 #: Condition, sentence and kind of an error, ValueError by default, which is raised unless the condition holds.
 require = messages.require
@@ -49,8 +49,7 @@ def checked_real(value: object, name: str) -> float:
     """Return a real number as a float, infinite beyond the largest float."""
     value = as_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        msg = f"Argument `{name}` must be a real number, but is {shown(value)}."
-        raise TypeError(msg)
+        refuse(f"Argument `{name}` must be a real number, but is {shown(value)}.", TypeError)
     try:
         return float(value)
     except OverflowError:
@@ -71,8 +70,7 @@ def checked_number(value: object, name: str, *, positive: bool, maximum: float =
     number = checked_real(value, name)
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
         need, given = "positive" if positive else "at least 0", shown(value) if isinstance(value, int) else number
-        msg = f"Argument `{name}` must be finite and {need}, but is {given}."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must be finite and {need}, but is {given}.")
     require(number <= maximum, f"Argument `{name}` must be at most {maximum:g}, but is {number}.")
     return number
 
@@ -91,20 +89,17 @@ def checked_integer(value: object, name: str, *, minimum: int, maximum: int = LA
     """Return `value` as an int within bounds; accept numpy integers and floats like 1e6, refuse bool and fractions."""
     number = as_integer(value)
     if number is None:
-        msg = f"Argument `{name}` must be an integer, but is {shown(value)}."
-        raise TypeError(msg)
+        refuse(f"Argument `{name}` must be an integer, but is {shown(value)}.", TypeError)
     if not minimum <= number <= maximum:
         bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
-        msg = f"Argument `{name}` must be {bound}, but is {shown(number)}."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must be {bound}, but is {shown(number)}.")
     return number
 
 
 def checked_list(values: object, name: str) -> list[object]:
     """Return a list, tuple, range, column or other array as a list; refuse what is single or has no order or type."""
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, Set)):
-        msg = f"Argument `{name}` must be a list of numbers, but is {shown(values)}."
-        raise TypeError(msg)
+        refuse(f"Argument `{name}` must be a list of numbers, but is {shown(values)}.", TypeError)
     if not hasattr(values, "shape"):
         return list(values)
     found = real_column(values, name)  # a table of one column would give its name
@@ -117,8 +112,7 @@ def checked_increasing(values: object, name: str, *, minimum: int, fewest: int =
     numbers = [checked_integer(value, name, minimum=minimum) for value in checked_list(values, name)]
     if len(numbers) < fewest or any(b <= a for a, b in pairwise(numbers)):
         many = f"at least {fewest} " if fewest > 1 else ""
-        msg = f"Argument `{name}` must hold {many}increasing integers, but is {shown(numbers)}."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must hold {many}increasing integers, but is {shown(numbers)}.")
     return numbers
 
 
@@ -127,8 +121,7 @@ def checked_integers(values: Any, name: str, wanted: str) -> tuple[int, ...]:
     try:
         return tuple(checked_integer(value, name, minimum=0) for value in values)
     except TypeError:
-        msg = f"Argument `{name}` must be {wanted}, but is {shown(values)}."
-        raise TypeError(msg) from None
+        refuse(f"Argument `{name}` must be {wanted}, but is {shown(values)}.", TypeError)
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
@@ -149,8 +142,7 @@ def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
     """Return one finite number for each of `count` things, in words `what`; read-only."""
     found = real_column(values, name)
     if found.shape != (count,) or not np.isfinite(found).all():
-        msg = f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must hold one finite number for each of {count} {what}, but is {shown(values)}.")
     return read_only(found)
 
 
@@ -163,26 +155,23 @@ def read_only(values: ArrayLike) -> Array:
 
 def checked_link(value: object, name: str, order: int | None = None) -> HermiteExpansion:
     """Return the expansion of a link, or raise what `hermite.expand` has against it under the argument's own name."""
-    import hermite
-
     try:
-        return hermite.expand(value, order=order)
+        return expand(value, order=order)
     except (TypeError, ValueError) as error:
-        raise type(error)(renamed(str(error), {"x": f"`{name}`"})) from None
+        refuse(renamed(str(error), {"x": f"`{name}`"}), type(error))
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Raise one sentence with the menu unless `value` is on it."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(not_a_choice(f"Argument `{name}`", value, choices))
+        refuse(not_a_choice(f"Argument `{name}`", value, choices))
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:
     """Raise one sentence unless `value` is True or False, or None where this is allowed."""
     if not (isinstance(value, (bool, np.bool_)) or (optional and value is None)):
         menu = "True, False or None" if optional else "True or False"
-        msg = f"Argument `{name}` must be {menu}, but is {shown(value)}."
-        raise TypeError(msg)
+        refuse(f"Argument `{name}` must be {menu}, but is {shown(value)}.", TypeError)
 
 
 def machine_memory() -> int:
@@ -201,8 +190,7 @@ def check_memory(name: str, value: object, numbers: float) -> None:
     """Raise ValueError if an argument asks for more numbers of eight bytes at once than the memory can hold."""
     if not numbers <= SURELY_FIT and not 8 * numbers <= machine_memory():
         size = f"{8e-9 * min(numbers, 1e300):.3g} GB"
-        msg = f"Argument `{name}` must leave room in memory, but {shown(value)} takes {size}, more than there is."
-        raise ValueError(msg)
+        refuse(f"Argument `{name}` must leave room in memory, but {shown(value)} takes {size}, more than there is.")
 
 
 def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
@@ -226,8 +214,7 @@ class Frozen:
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = type(self).__name__
-        msg = f"{kind} is frozen: make a new one instead of setting `{name}`."
-        raise AttributeError(msg)
+        refuse(f"{kind} is frozen: make a new one instead of setting `{name}`.", AttributeError)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
