@@ -65,7 +65,7 @@ def test_a_run_from_the_cache_loads_nothing_that_it_does_not_use(here):
     assert done.returncode == 0, done.stderr
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert {"xarray", "netCDF4", "matplotlib.figure", "numba"} <= loaded
-    unused = set("dask.base distributed coverage.control sympy torch scipy.special tqdm".split())
+    unused = set("dask.base distributed coverage.control sympy torch tqdm".split())
     assert not loaded & (unused | {"matplotlib.pyplot"})
 
 
