@@ -47,6 +47,7 @@ from dynamics.equations.network.steps import (
     write_central_erf_second,
     write_polynomial_second,
 )
+from dynamics.equations.overlaps import write_gram
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.problem.checks import require
@@ -82,19 +83,12 @@ def tables_of_step(sizes: Integers, work: Vector) -> tuple[Matrix, Vector]:
 
 
 @kernel
-def write_gram(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write C = [S R; Rᵀ T] of all vectors, then the mean derivatives of a polynomial."""
     m, P, K = sizes[0], sizes[1], sizes[DEGREE]
     M = m + P
     C = matrix(work, 0, M, M)
-    for i in range(m):
-        for j in range(m):
-            C[i, j] = y[m * P + i * m + j]
-        for p in range(P):
-            C[i, m + p] = C[m + p, i] = y[i * P + p]
-    for p in range(P):
-        for q in range(P):
-            C[m + p, m + q] = parameters[M + p * P + q]
+    write_gram(y, m, matrix(parameters, M, P, P), C)
     for a in range(M if sizes[FAMILY] == POLYNOMIAL else 0):
         means = vector(parameters, M + P * P + 4, K + 1)
         write_series_means(C[a, a], 0.0, means, vector(work, M * M + a * (K + 4), K + 4))
@@ -145,7 +139,7 @@ def write_forces(parameters: Vector, sizes: Integers, work: Vector) -> None:
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = N C + diag(k) C; N, F and k stay in `work`."""
     m, P = sizes[0], sizes[1]
-    write_gram(y, parameters, sizes, work)
+    write_means(y, parameters, sizes, work)
     write_forces(parameters, sizes, work)
     C, N, F, k = tables(sizes, work)
     product_until(N, C, F, sizes)
@@ -213,7 +207,7 @@ def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, si
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces N and k held: −N_ii − k_i for R, the sum of two such for S."""
     m, P = sizes[0], sizes[1]
-    write_gram(y, parameters, sizes, work)
+    write_means(y, parameters, sizes, work)
     write_forces(parameters, sizes, work)
     _, N, _, k = tables(sizes, work)
     for i in range(m):
@@ -246,7 +240,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     """
     m, P = sizes[0], sizes[1]
     M = m + P
-    write_gram(y, parameters, sizes, work)
+    write_means(y, parameters, sizes, work)
     for p in range(P):
         largest, mass = 0.0, 0.0
         for i in range(m):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 
 from dynamics.cores import available_cores
 from dynamics.equations.transit import logit_of_square, polynomial, transit_table
@@ -203,9 +204,8 @@ def _histories(
         now = table.logit_at(waiting - elapsed)
         # At the start itself the inverse would return ξ_0 up to rounding.
         now = np.where(elapsed == 0.0, start, np.maximum(now, start))
-        begin_grid = np.broadcast_to(start, now.shape)
-        v = table.scaled_inverse_norm(begin_grid, np.broadcast_to(ratio[part], now.shape), elapsed, now)
-        overlap[:, here] = sign * np.exp(-0.5 * np.logaddexp(0.0, -now))
+        v = table.scaled_inverse_norm(start, ratio[part], elapsed, now)
+        overlap[:, here] = sign * np.sqrt(scipy.special.expit(now))
         squared_norm[:, here] = a[here] / v
         loss += (table.norm * (1.0 - 1.0 / v) ** 2 + 2.0 * table.gap(now) / v) @ a[here] ** 2
     return loss
@@ -260,14 +260,13 @@ def _layout(table: TransitTable, largest: float) -> tuple[Array, int, Array]:
 def _cells(table: TransitTable, edges: Array) -> Array:
     """Return the cubics of g(1) − g, e^(−4Γ) and X between consecutive edges in R, shape (cells, 12)."""
     xi = table.logit_at(edges)
-    root = np.exp(-0.5 * np.logaddexp(0.0, -xi))
-    slope = polynomial(np.arange(1, table.powers.size) * table.powers[1:], root)
+    slope = polynomial(np.arange(1, table.powers.size) * table.powers[1:], np.sqrt(scipy.special.expit(xi)))
     growth = 4.0 * table.growth(xi)
     width = np.diff(edges)
     columns: list[Array] = []
     # d/dR = −d/dτ.
     for value, rate in (
-        (table.gap(xi), slope**2 * np.exp(-np.logaddexp(0.0, xi))),
+        (table.gap(xi), slope**2 * scipy.special.expit(-xi)),
         (np.exp(-growth), 4.0 * table.signal(xi) * np.exp(-growth)),
         (table.excess(xi), np.expm1(growth)),
     ):

@@ -41,9 +41,8 @@ import numpy as np
 
 from dynamics.equations.interface import FlowSystem
 from dynamics.equations.link import link_data
-from dynamics.equations.overlaps import LINK, OverlapSystem
-from dynamics.equations.overlaps import jacobian_product as flow_jacobian_product
-from dynamics.equations.overlaps import rhs as flow_rhs
+from dynamics.equations.overlaps import LINK, OverlapSystem, write_gram
+from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import entry, kernel, matrix, vector
 from dynamics.kernels.products import product
 from hermite.arrays import Array, Integers, Matrix, Vector
@@ -57,52 +56,9 @@ if TYPE_CHECKING:
 
 #: Place of `layout` in `sizes`.
 LAYOUT = 5
-#: The relative moments do not change below n = 1e-200, but their parts would underflow.
-SMALLEST_LOG_NORM = -460.0
 #: A squared norm beyond this multiple of Σ a counts as infinite: from there on (ln n)' ~ η d n² diverges within a time
 #: that float64 hardly resolves, and "the state is not finite" says more than "the step is too small".
 LARGEST_NORM = 1e4
-#: Step of the central difference, about the cube root of the spacing of float64.
-DIFFERENCE = 6e-6
-
-
-@kernel
-def add_step_noise(y: Vector, scale: float, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add `scale` times the terms of order η: −½ C H_ii, H_ij − ½ G (H_ii + H_jj), H_ii."""
-    m, P = sizes[0], sizes[1]
-    mP, mm = m * P, m * m
-    C, G = matrix(y, 0, m, P), matrix(y, mP, m, m)
-    dC, dG, dl = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
-    R, teacher_first = matrix(work, 0, m, P), matrix(work, mP, m, P)
-    o = 2 * mP
-    S, student_first, drift_gram = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
-    base, slope, rho = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), vector(work, o + 5 * mm, m)
-    for i in range(m):
-        rho[i] = np.exp(0.5 * max(y[mP + mm + i], SMALLEST_LOG_NORM))
-        for p in range(P):
-            R[i, p] = rho[i] * C[i, p]
-        for j in range(i):
-            S[i, j] = S[j, i] = rho[i] * rho[j] * G[i, j]
-        S[i, i] = rho[i] * rho[i]
-    at = P + P * P
-    of_drift, of_base, of_slope = parameters[at + 1], parameters[at + 2], parameters[at + 3]
-    teacher = (vector(parameters, 0, P), matrix(parameters, P, P, P), parameters[at])
-    o += 5 * mm + m
-    numbers = vector(parameters, at + 4, parameters.size - at - 4)
-    tables = (numbers, vector(sizes, LAYOUT, sizes.size - LAYOUT), vector(work, o, work.size - o))
-    step_moments((R, S), teacher, tables, (teacher_first, student_first, drift_gram, base, slope))
-    H = S
-    for i in range(m):
-        for j in range(m):
-            second = of_drift * drift_gram[i, j] + of_base * base[i, j] + of_slope * slope[i, j]
-            H[i, j] = scale * second / (rho[i] * rho[j])
-    for i in range(m):
-        dl[i] += H[i, i]
-        for p in range(P):
-            dC[i, p] -= 0.5 * C[i, p] * H[i, i]
-        for j in range(i):
-            dG[i, j] += H[i, j] - 0.5 * G[i, j] * (H[i, i] + H[j, j])
-            dG[j, i] = dG[i, j]
 
 
 @kernel
@@ -114,116 +70,93 @@ def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Velocity of the flow and what finite steps add; not-a-number after a blow-up."""
-    if is_blown_up(y, parameters, sizes[0], sizes[1]):
+    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r; not-a-number after a blow-up.
+
+    F of `write_drift` makes the flow, and r_i = F_ii − ½ H_ii.
+    """
+    m, P = sizes[0], sizes[1]
+    mP, mm, M, at = m * P, m * m, m + P, P + P * P
+    if is_blown_up(y, parameters, m, P):
         out.fill(np.nan)
         return
-    flow_rhs(t, y, out, parameters, sizes, work)
-    add_step_noise(y, 1.0, out, parameters, sizes, work)
+    dC, dG, growth = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
+    layout, scratch = vector(sizes, LAYOUT, sizes.size - LAYOUT), vector(work, 3 * mm, work.size - 3 * mm)
+    Q, F = matrix(scratch, layout[POWERS_AT] + M * M, M, M), matrix(scratch, layout[DRIFT_AT] + m * M, m, M)
+    H, base, slope = matrix(work, 0, m, m), matrix(work, mm, m, m), matrix(work, 2 * mm, m, m)
+    write_gram(y, m, matrix(parameters, P, P, P), Q)
+    write_norms(y, vector(scratch, 0, m))
+    for p in range(P):
+        scratch[m + p] = -parameters[p]
+    numbers = vector(parameters, at + 4, parameters.size - at - 4)
+    step_moments(parameters[at], (numbers, layout, scratch), (H, base, slope))
+    for i in range(m):
+        for j in range(i + 1):
+            H[i, j] = parameters[at + 1] * H[i, j] + parameters[at + 2] * base[i, j] + parameters[at + 3] * slope[i, j]
+        growth[i] = F[i, i] - 0.5 * H[i, i]
+        for p in range(P):
+            dC[i, p] = growth[i] * Q[i, m + p] - F[i, m + p]
+        dG[i, i] = 0.0
+        for j in range(i):
+            dG[i, j] = dG[j, i] = H[i, j] - F[i, j] - F[j, i] + (growth[i] + growth[j]) * Q[i, j]
+    for i in range(m):
+        growth[i] *= -2.0
 
 
-@kernel
-def jacobian_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write the derivative of `rhs` along v: exact for the flow, a central difference for the terms of order η."""
-    flow_jacobian_product(t, y, v, out, parameters, sizes, work)
-    largest = 0.0
-    for x in range(v.size):
-        largest = max(largest, abs(v[x]))
-    if largest == 0.0:
-        return
-    epsilon = DIFFERENCE / largest
-    beside, rest = vector(work, 0, y.size), vector(work, y.size, work.size - y.size)
-    for sign in (1.0, -1.0):
-        for x in range(y.size):
-            beside[x] = y[x] + sign * epsilon * v[x]
-        add_step_noise(beside, sign * 0.5 / epsilon, out, parameters, sizes, rest)
-
-
-# The exact moments of one step, which are derived below.
+# The exact moments of one step, which are derived below, divided by the lengths of the neurons.
 #
 # Vectors v_a are the m neurons and then the P directions, M = m + P in number, Q their Gram matrix, w = (n, −a) their
 # weights in the error. A row of U, X or Y holds one number per vector a:
 #
 # U_r(i) = w Q_i^r,   X_rs(i, j) = w Q_i^r Q_j^s (r s > 0),   Y_e,r = Q^(∘e) U_r,   Y_e,rs = Q^(∘e) X_rs.
 #
-# All of them lie in `work`; a term is the product of two rows, whose places are affine in i, j and m − i. X and the Y
-# made of it hold the rows j = i … m − 1 of one i at a time. `moment_tables` says what `numbers` and `layout` hold.
+# All of them lie in `work`, after w; a term is the product of two rows, whose places are affine in i, j and m − i. X
+# and the Y made of it hold the rows j = i … m − 1 of one i at a time. `moment_tables` says what `numbers` and `layout`
+# hold.
 
 
-#: R (m, P) and S (m, m); a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
-State = tuple[Matrix, Matrix]
+#: Places in `layout` of those of the powers of Q and of N, F and κ in `work`.
+POWERS_AT, DRIFT_AT = 9, 10
+#: a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
 Teacher = tuple[Vector, Matrix, float]
 Tables = tuple[Vector, Integers, Vector]
-#: E[ΔR]/η, the part of E[ΔS] of first order, D, and second = base + d · slope.
-Parts = tuple[Matrix, Matrix, Matrix, Matrix, Matrix]
+#: D and second = base + d · slope.
+Parts = tuple[Matrix, Matrix, Matrix]
 
 
 @kernel
-def write_powers(state: State, teacher: Teacher, layout: Integers, work: Vector, w: Vector, rho: Vector) -> None:
-    """Weights w = (S_ii, −a), lengths ρ = √S_ii, and elementwise powers 0 … top of the Gram matrix of all vectors."""
-    R, S = state
-    a, T, _ = teacher
-    m, P, top = layout[0], layout[1], layout[2]
-    M = m + P
-    power = layout[9]
-    for i in range(m):
-        w[i] = S[i, i]
-        rho[i] = np.sqrt(S[i, i])
-    for p in range(P):
-        w[m + p] = -a[p]
-    Q = matrix(work, power + M * M, M, M)
-    for x in range(M * M):
-        work[power + x] = 1.0
-    for i in range(m):
-        for j in range(i):
-            Q[i, j] = Q[j, i] = S[i, j] / (rho[i] * rho[j])
-        Q[i, i] = 1.0
-        for p in range(P):
-            Q[i, m + p] = Q[m + p, i] = R[i, p] / rho[i]
-    for p in range(P):
-        for q in range(P):
-            Q[m + p, m + q] = T[p, q]
+def write_powers(layout: Integers, work: Vector) -> None:
+    """Write the elementwise powers 0, 2, 3 … of the Gram matrix of all vectors, beside the first."""
+    power, top, size = layout[POWERS_AT], layout[2], (layout[0] + layout[1]) ** 2
+    vector(work, power, size).fill(1.0)
     for e in range(2, top + 1):
-        for x in range(M * M):
-            work[power + e * M * M + x] = work[power + (e - 1) * M * M + x] * work[power + M * M + x]
+        for x in range(power, power + size):
+            work[e * size + x] = work[(e - 1) * size + x] * work[size + x]
 
 
 @kernel
-def write_drift(tables: Tables, w: Vector, rho: Vector, parts: Parts) -> None:
-    """E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b), N = w g'(Q), κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib), and its products."""
+def write_drift(tables: Tables, drift_gram: Matrix) -> None:
+    """Write F = (N + diag(κ)) Q and D = F (N + diag(κ))ᵀ, N = w g'(Q) and κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib).
+
+    Then E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b).
+    """
     numbers, layout, work = tables
-    teacher_first, student_first, drift_gram, _, _ = parts
-    m, P, degree = layout[0], layout[1], layout[3]
-    M = m + P
-    power, place = layout[9], layout[10]
-    Q = matrix(work, power + M * M, M, M)
+    m, degree, place = layout[0], layout[3], layout[DRIFT_AT]
+    M = m + layout[1]
+    Q = matrix(work, layout[POWERS_AT] + M * M, M, M)
     N, F = matrix(work, place, m, M), matrix(work, place + m * M, m, M)
-    kappa = vector(work, place + 2 * m * M, m)
     for i in range(m):
-        kappa[i] = 0.0
+        kappa = 0.0
         for b in range(M):
-            q = Q[i, b]
+            q, w = Q[i, b], work[b]
             value = slope = 0.0
-            for j in range(degree, 0, -1):
+            for j in range(degree, -1, -1):
+                slope = slope * q + value
                 value = value * q + numbers[j]
-                slope = slope * q + j * numbers[j]
-            value = value * q + numbers[0]
-            N[i, b] = w[b] * slope
-            kappa[i] += 2.0 * w[b] * value - w[b] * slope * q
+            N[i, b] = w * slope
+            kappa += 2.0 * w * value - w * slope * q
+        N[i, i] += kappa
     product(N, Q, F)
-    for i in range(m):
-        for b in range(M):
-            F[i, b] = rho[i] * (F[i, b] + kappa[i] * Q[i, b])
     product(F, N.T, drift_gram)
-    for i in range(m):
-        for p in range(P):
-            teacher_first[i, p] = -F[i, m + p]
-        for j in range(i + 1):
-            change = rho[j] * (drift_gram[i, j] + kappa[j] * F[i, j])
-            drift_gram[i, j] = drift_gram[j, i] = change
-            student_first[i, j] = student_first[j, i] = -(rho[j] * F[i, j] + rho[i] * F[j, i])
 
 
 @kernel
@@ -237,16 +170,16 @@ def contract(e: int, X: Matrix, Q: Matrix, Y: Matrix) -> None:
 
 
 @kernel
-def write_singles(layout: Integers, work: Vector, w: Vector) -> None:
+def write_singles(layout: Integers, work: Vector) -> None:
     """U_r(i) for every power, and Y_e,r(i) for the pairs (e, r) that terms use."""
     m, top, count = layout[0], layout[2], layout[4]
     M = m + layout[1]
-    power, U, Y = layout[9], layout[11], layout[12]
+    power, U, Y = layout[POWERS_AT], layout[11], layout[12]
     for r in range(top + 1):
         for i in range(m):
             row, source = U + (r * m + i) * M, power + (r * M + i) * M
             for b in range(M):
-                work[row + b] = w[b] * work[source + b]
+                work[row + b] = work[b] * work[source + b]
     place = layout[15]
     for x in range(count):
         e, r = layout[place + 2 * x], layout[place + 2 * x + 1]
@@ -259,7 +192,7 @@ def write_mixed(i: int, layout: Integers, work: Vector) -> None:
     """X_rs(i, j) and Y_e,rs(i, j) for one i and all j ≥ i."""
     m, segments, mixed = layout[0], layout[5], layout[6]
     M = m + layout[1]
-    power, U, X, Y = layout[9], layout[11], layout[13], layout[14]
+    power, U, X, Y = layout[POWERS_AT], layout[11], layout[13], layout[14]
     count = m - i
     place = layout[17]
     for x in range(mixed):
@@ -315,30 +248,26 @@ def pair_moments(i: int, j: int, noise: float, tables: Tables, s: float) -> tupl
 
 
 @kernel
-def step_moments(state: State, teacher: Teacher, tables: Tables, parts: Parts) -> None:
-    """Write E[ΔR]/η, the parts of E[ΔS] of first order, D, and second = base + d · slope, for one sample."""
+def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
+    """Write F, which stays in `work`, and the parts of one sample, divided by ρ_i ρ_j; w and Q stand in `work`."""
     _, layout, work = tables
+    drift_gram, base, slope = parts
     m, M = layout[0], layout[0] + layout[1]
-    w, rho = vector(work, 0, M), vector(work, M, m)
-    write_powers(state, teacher, layout, work, w, rho)
-    write_drift(tables, w, rho, parts)
-    write_singles(layout, work, w)
+    write_powers(layout, work)
+    write_drift(tables, drift_gram)
+    write_singles(layout, work)
     work[layout[23]] = 1.0
-    Q = matrix(work, layout[9] + M * M, M, M)
-    base, slope = parts[3], parts[4]
+    Q = matrix(work, layout[POWERS_AT] + M * M, M, M)
     for i in range(m):
         write_mixed(i, layout, work)
         for j in range(i, m):
-            first, second = pair_moments(i, j, teacher[2], tables, Q[i, j])
-            size = rho[i] * rho[j]
-            base[i, j] = base[j, i] = size * first
-            slope[i, j] = slope[j, i] = size * second
+            base[i, j], slope[i, j] = base[j, i], slope[j, i] = pair_moments(i, j, noise, tables, Q[i, j])
 
 
 @entry
-def write_step_moments(state: State, teacher: Teacher, tables: Tables, parts: Parts) -> None:
+def write_step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     """Write the moments of one state, called from Python; arguments as `step_moments`."""
-    step_moments(state, teacher, tables, parts)
+    step_moments(noise, tables, parts)
 
 
 class FiniteStepSystem(OverlapSystem):
@@ -357,7 +286,7 @@ class FiniteStepSystem(OverlapSystem):
         m, P = problem.width, problem.num_directions
         check_polynomial(problem)
         super().__init__(problem)
-        self.functions = replace(self.functions, rhs=rhs, jacobian_product=jacobian_product)
+        self.functions = replace(self.functions, rhs=rhs)
         whole = step_theory == "finite-d"
         tables = moment_tables(link.coefficients, m, P, slope_only=not whole)
         share = learning_rate / batch_size
@@ -368,8 +297,7 @@ class FiniteStepSystem(OverlapSystem):
         self.parameters = np.concatenate([numbers, link_data(problem)])
         self.sizes = np.concatenate([self.sizes, tables.layout])
         self.sizes[LINK] = numbers.size
-        of_noise = 2 * m * P + 5 * m * m + m + tables.work_size
-        self.work_size = max(self.work_size, self.initial_state.size + of_noise)
+        self.work_size = max(self.work_size, 3 * m * m + tables.work_size)
 
 
 def check_polynomial(problem: Problem) -> None:
@@ -426,10 +354,12 @@ def check_polynomial(problem: Problem) -> None:
 class MomentParts(NamedTuple):
     """Moments of one step with one sample; dimensionless."""
 
-    teacher_first: Array  # E[ΔR]/η, (m, P)
-    student_first: Array  # part of E[ΔS] of first order, divided by η, (m, m)
-    drift_gram: Array  # D_ij, products of the mean gradients
-    base: Array  # part of second order divided by η²: base + d · slope
+    #: E[ΔR]/η, (m, P), and the part of E[ΔS] of first order, divided by η, (m, m).
+    teacher_first: Array
+    student_first: Array
+    #: D_ij, products of the mean gradients, and the part of second order divided by η²: base + d · slope.
+    drift_gram: Array
+    base: Array
     slope: Array
 
 
@@ -439,10 +369,17 @@ def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> 
     Arrays are C-contiguous float64, and S has a positive diagonal; neither is checked. Raises ValueError if the link
     has too many diagrams.
     """
-    tables = moment_tables(coefficients, *R.shape)
-    parts = MomentParts(np.empty(R.shape), *(np.empty(S.shape) for _ in range(4)))
-    write_step_moments((R, S), teacher, (tables.numbers, tables.layout, np.zeros(tables.work_size)), parts[:])
-    return parts
+    (m, P), (a, T, noise), rho = R.shape, teacher, np.sqrt(np.diag(S))
+    M, (numbers, layout, size), scale = m + P, moment_tables(coefficients, m, P), np.outer(rho, rho)
+    work, parts, at = np.zeros(size), np.empty((3, m, m)), layout[DRIFT_AT] + m * M
+    gram = np.block([[S / scale, R / rho[:, None]], [R.T / rho, T]])
+    np.fill_diagonal(gram, 1.0)
+    work[:M] = np.concatenate([rho**2, -a])
+    work[layout[POWERS_AT] + M * M :][: M * M] = gram.ravel()
+    write_step_moments(noise, (numbers, layout, work), (parts[0], parts[1], parts[2]))
+    F = rho[:, None] * work[at : at + m * M].reshape(m, M)
+    first = rho * F[:, :m]
+    return MomentParts(-F[:, m:], -first - first.T, *(scale * parts))
 
 
 # Tables of the one-step moments: from Hermite coefficients to the arrays that the kernels walk through.
@@ -505,7 +442,7 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope
     # Every row is U, X or Y of at most max(1, K) legs.
     top, rows_of_mixed = max(1, link.squares.size - 1), sum(count for _, _, count, _ in rows.segments)
     sizes = {
-        "lengths": M + m,
+        "weights": M,
         "powers": (top + 1) * M * M,
         "drift": 2 * m * M + m,
         "U": (top + 1) * m * M,

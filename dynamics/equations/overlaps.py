@@ -11,8 +11,7 @@ could cross zero, after which the loss is unbounded below.
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
 sizes = [m, P, orthonormal, sign_matters, place of the link]. One right-hand side costs 4 m² P + 2 m³ operations in BLAS
-products (2 m P² more for a general teacher Gram matrix) and one pass over C and G; a product with its Jacobian costs
-twice the m² P and m³ operations.
+products (2 m P² more for a general teacher Gram matrix) and one pass over C and G.
 """
 
 from __future__ import annotations
@@ -23,15 +22,7 @@ import numpy as np
 
 from dynamics.equations.degrees import by_degree, link_parts, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
-from dynamics.equations.link import (
-    g0,
-    link_at,
-    link_data,
-    write_both,
-    write_g0,
-    write_g1,
-    write_g2,
-)
+from dynamics.equations.link import g0, link_at, link_data, write_both, write_g2
 from dynamics.equations.losses import population_loss, teacher_term, weighed_kernel
 from dynamics.equations.vectors import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
@@ -143,69 +134,6 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 
 
 @kernel
-def jacobian_product(
-    t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> None:
-    """Write the derivative of `rhs` along v = [dC | dG | d ln n] with dG symmetric.
-
-    dC' = dA T − dB C − B dC − dr C − r dC and dG' = dX + dXᵀ − (dr_i + dr_j) G − (r_i + r_j) dG, where
-    dX = dA Cᵀ + A dCᵀ − dB G − B dG.
-    """
-    m, P = sizes[0], sizes[1]
-    mP, mm = m * P, m * m
-    C, G, dC, dG = matrix(y, 0, m, P), matrix(y, mP, m, m), matrix(v, 0, m, P), matrix(v, mP, m, m)
-    growth = vector(v, mP + mm, m)
-    oC, oG, ol = matrix(out, 0, m, P), matrix(out, mP, m, m), vector(out, mP + mm, m)
-    A, dA = matrix(work, 0, m, P), matrix(work, mP, m, P)
-    BdC, dBC = matrix(work, 2 * mP, m, P), matrix(work, 3 * mP, m, P)
-    o = 4 * mP
-    B, dB, dX = matrix(work, o, m, m), matrix(work, o + mm, m, m), matrix(work, o + 2 * mm, m, m)
-    AdC, dBG, BdG = matrix(work, o + 3 * mm, m, m), matrix(work, o + 4 * mm, m, m), matrix(work, o + 5 * mm, m, m)
-    n, r, dr = vector(work, o + 6 * mm, m), vector(work, o + 6 * mm + m, m), vector(work, o + 6 * mm + 2 * m, m)
-    link, values = link_at(parameters, sizes[LINK]), dX
-    write_norms(y, n)
-    write_g1(link, vector(y, 0, mP), vector(work, 0, mP))
-    write_g2(link, vector(y, 0, mP), vector(work, mP, mP))
-    write_g1(link, vector(y, mP, mm), vector(work, o, mm))
-    write_g2(link, vector(y, mP, mm), vector(work, o + mm, mm))
-    write_g0(link, vector(y, mP, mm), vector(work, o + 2 * mm, mm))
-    for i in range(m):
-        total = radial = turn = 0.0
-        for p in range(P):
-            A[i, p] *= parameters[p]
-            dA[i, p] *= parameters[p] * dC[i, p]
-            total += A[i, p] * dC[i, p]
-            radial += A[i, p] * C[i, p]
-            turn += dA[i, p] * C[i, p] + A[i, p] * dC[i, p]
-        for j in range(m):
-            B[i, j] *= n[j]
-            dB[i, j] = n[j] * dB[i, j] * dG[i, j] + B[i, j] * growth[j]
-            total -= B[i, j] * dG[i, j] + n[j] * values[i, j] * growth[j]
-            radial -= B[i, j] * G[i, j]
-            turn -= dB[i, j] * G[i, j] + B[i, j] * dG[i, j]
-        ol[i], r[i], dr[i] = 4.0 * total, radial, turn
-    product_until(dA, C.T, dX, sizes)
-    product_until(A, dC.T, AdC, sizes)
-    product_until(dB, G, dBG, sizes)
-    product_until(B, dG, BdG, sizes)
-    product_until(dB, C, dBC, sizes)
-    product_until(B, dC, BdC, sizes)
-    dAT = dA
-    if sizes[2] == 0:
-        dAT = oC
-        product_until(dA, matrix(parameters, P, P, P), oC, sizes)
-    for i in range(m):
-        for p in range(P):
-            oC[i, p] = dAT[i, p] - dBC[i, p] - BdC[i, p] - dr[i] * C[i, p] - r[i] * dC[i, p]
-        for j in range(m):
-            dX[i, j] += AdC[i, j] - dBG[i, j] - BdG[i, j]
-        oG[i, i] = 0.0
-        for j in range(i):
-            turned = (dr[i] + dr[j]) * G[i, j] + (r[i] + r[j]) * dG[i, j]
-            oG[i, j] = oG[j, i] = dX[i, j] + dX[j, i] - turned
-
-
-@kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`."""
     m, mP = sizes[0], sizes[0] * sizes[1]
@@ -222,6 +150,23 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
         y[m * sizes[1] + i * m + i] = 1.0
 
 
+@kernel
+def write_gram(y: Vector, m: int, T: Matrix, gram: Matrix) -> None:
+    """Write the Gram matrix [G C; Cᵀ T] of a state that begins with C and G, or with R and S.
+
+    Loops do it, since assignments of slices take seconds to compile.
+    """
+    P = T.shape[0]
+    for i in range(m):
+        for j in range(m):
+            gram[i, j] = y[m * P + i * m + j]
+        for p in range(P):
+            gram[i, m + p] = gram[m + p, i] = y[i * P + p]
+    for p in range(P):
+        for q in range(P):
+            gram[m + p, m + q] = T[p, q]
+
+
 #: Number of neurons up to which realisability is monitored.
 MARGIN_ROWS = 256
 
@@ -234,7 +179,7 @@ class OverlapSystem(FlowSystem):
     against_clusters: str | None = None
 
     def __init__(self, problem: Problem) -> None:
-        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
+        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
         m, P = problem.width, problem.num_directions
         teacher = problem.teacher
         start = problem.start()
@@ -246,7 +191,7 @@ class OverlapSystem(FlowSystem):
         self.parameters: Array = np.concatenate([teacher.coefficients, gram, link_data(problem)])
         sign_matters = problem.information_exponent % 2
         self.sizes: Integers = np.array([m, P, teacher.is_orthonormal, sign_matters, P + gram.size], dtype=np.int64)
-        self.work_size = 4 * m * P + 6 * m * m + 3 * m + m * max(m, P)
+        self.work_size = 2 * m * P + 3 * m * m + 2 * m + m * max(m, P)
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
         self.teacher_term = teacher_term(problem)

@@ -38,11 +38,12 @@ import numpy as np
 from dynamics.equations.interface import Functions
 from dynamics.equations.link import link_at, link_data, write_g0, write_g1
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
+from dynamics.equations.overlaps import write_gram
 from dynamics.equations.spherical import SphericalObservables, pull, write_all_events
 from dynamics.equations.vectors import LINK
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
-from hermite.arrays import Integers, Matrix, Vector
+from hermite.arrays import Integers, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,21 +55,6 @@ if TYPE_CHECKING:
 VECTORS, NUMBERS, LAYOUT = 8, 9, 10
 
 
-@kernel
-def write_gram(y: Vector, parameters: Vector, sizes: Integers, gram: Matrix) -> None:
-    """Write the Gram matrix [G C; Cᵀ T] of all vectors, by loops: assignments of slices take seconds to compile."""
-    m, P = sizes[0], sizes[1]
-    gram.fill(0.0)
-    for i in range(m):
-        for j in range(m):
-            gram[i, j] = y[m * P + i * m + j]
-        for p in range(P):
-            gram[i, m + p] = gram[m + p, i] = y[i * P + p]
-    for p in range(P):
-        for q in range(P):
-            gram[m + p, m + q] = parameters[P + p * P + q]
-
-
 @inlined_kernel
 def write_rates(
     write_step_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
@@ -77,7 +63,8 @@ def write_rates(
     m, P, M = sizes[0], sizes[1], sizes[VECTORS]
     gram, N, X = matrix(work, 0, M, M), matrix(work, M * M, m, M), matrix(work, M * M + m * M, m, M)
     V, at, link = matrix(work, M * M + 2 * m * M, m, m), sizes[NUMBERS], link_at(parameters, sizes[LINK])
-    write_gram(y, parameters, sizes, gram)
+    gram.fill(0.0)
+    write_gram(y, m, matrix(parameters, P, P, P), gram)
     vectors = (gram, parameters[at - 2 * M : at - M], parameters[at - M : at])
     numbers, scratch = parameters[at : sizes[LINK]], work[M * M + 2 * m * M + m * m :]
     write_step_second(vectors, parameters[at - 2 * M - 1], 1.0, False, m, numbers, sizes[LAYOUT:], scratch, V)

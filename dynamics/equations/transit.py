@@ -24,12 +24,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.polynomial.polynomial import polyder, polyval
+import scipy
+from numpy.polynomial.polynomial import polyval
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+    from scipy.interpolate import PPoly
 
-    from hermite.arrays import Array
+    from hermite.arrays import Array, Integers
 
 #: Beyond this ξ the overlap is 1 in float64 and the remaining relaxation is exponential.
 LAST_LOGIT = 40.0
@@ -37,21 +39,6 @@ LAST_LOGIT = 40.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 _BARRIER_DISTANCE = 1e-7
 _LOWEST_STEP = 16.0
-
-
-def horner(pieces: Array, theta: Array) -> Array:
-    """Return Σ_j pieces_j θ^j, pieces along the first axis."""
-    return np.asarray(polyval(theta, pieces, tensor=False))
-
-
-def horner_slope(pieces: Array, theta: Array) -> Array:
-    """Return Σ_j j pieces_j θ^(j−1)."""
-    return horner(np.asarray(polyder(pieces), dtype=np.float64), theta)
-
-
-def expit(xi: Array | float) -> Array:
-    """Return 1 / (1 + e^(−ξ)), for any ξ."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, -xi)))
 
 
 def exponent(coefficients: Array) -> int:
@@ -67,11 +54,12 @@ def polynomial(coefficients: Array, x: Array) -> Array:
 def _rates(powers: Array, k: int, xi: Array) -> tuple[Array, Array, Array, Array]:
     """Return f = dτ/dξ, f', g f and (g f)' at ξ, with the power C^{k−1} of g' divided out."""
     shifted = powers[k:]
-    order, far, root = np.arange(shifted.size, dtype=np.float64), expit(-xi), np.sqrt(expit(xi))
+    order, far, u = np.arange(shifted.size, dtype=np.float64), scipy.special.expit(-xi), scipy.special.expit(xi)
+    root = np.sqrt(u)
     p0, p1 = polynomial(shifted, root), polynomial((order + k) * shifted, root)
     turn0 = polynomial(order * shifted, root)
     turn1 = polynomial(order * (order + k) * shifted, root) / p1
-    f, product = root ** (2 - k) / (2.0 * p1), expit(xi) / (2.0 * p1)
+    f, product = root ** (2 - k) / (2.0 * p1), u / (2.0 * p1)
     slope = 0.5 * f * far * ((2 - k) - turn1)
     return f, slope, product * p0, product * far * (p0 + 0.5 * turn0 - 0.5 * p0 * turn1)
 
@@ -95,46 +83,41 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
     node_f, _, node_gf, _ = _rates(powers, k, nodes)
     # Left of the first knot Γ = u w_k / (2 k w_k): the leading power alone, since C is below 1e-3 there.
     growth = gf[0] + np.concatenate([[0.0], np.cumsum(np.sum(weights * node_gf, axis=1))])
-    growth_pieces = _quintic(step, growth, gf, gf1)
-    theta = np.broadcast_to(0.5 * (_NODES + 1.0), nodes.shape)
-    node_lift = np.expm1(4.0 * horner(growth_pieces[:, :, None], theta))
+    growth_pieces = _quintic(knots, growth, gf, gf1)
+    node_lift = np.expm1(4.0 * growth_pieces(nodes))
     remaining = _from_right(np.sum(weights * node_f, axis=1), reference)
     excess = _from_right(np.sum(weights * node_f * node_lift, axis=1), reference)
     lift = np.expm1(4.0 * growth)
     excess_bend = -4.0 * gf * (1.0 + lift) * f - lift * f1
-    signal, slope = gf / f, np.sqrt(expit(knots)) / (2.0 * f)
+    signal, slope = gf / f, np.sqrt(scipy.special.expit(knots)) / (2.0 * f)
     level = 2.0 * signal * (1.0 + lift) / norm + 4.0 * norm * (remaining + excess)
-    level_slope = 2.0 * slope**2 * expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
+    level_slope = 2.0 * slope**2 * scipy.special.expit(-knots) + 8.0 * signal**2 - 4.0 * norm**2
     return TransitTable(
         powers=powers,
         norm=norm,
         knots=knots,
-        remaining_pieces=_quintic(step, remaining, -f, -f1),
+        remaining_pieces=_quintic(knots, remaining, -f, -f1),
         growth_pieces=growth_pieces,
-        excess_pieces=_quintic(step, excess, -lift * f, excess_bend),
+        excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
         waiting=-remaining,
-        level=level,
-        level_pieces=_cubic(step, level, level_slope * (1.0 + lift) * f / norm),
+        level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
         barrier=barrier,
     )
 
 
 def _first_zero(powers: Array, k: int) -> float:
     """Return the smallest ξ at which g' changes sign, inf if it does not."""
-    if (powers >= 0.0).all():
-        return np.inf
     slopes = np.arange(k, powers.size) * powers[k:]
+
+    def pull(xi: Array) -> Array:
+        return polynomial(slopes, np.sqrt(scipy.special.expit(xi)))
+
     grid = np.linspace(-80.0, LAST_LOGIT, 30001)
-    adverse = polynomial(slopes, np.sqrt(expit(grid))) <= 0.0
-    if not adverse.any():
+    adverse = np.flatnonzero(pull(grid) <= 0.0)
+    if not adverse.size:
         return np.inf
-    index = int(np.argmax(adverse))
-    low, high = float(grid[index - 1]), float(grid[index])
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        met = bool(polynomial(slopes, np.sqrt(expit(middle))) <= 0.0)
-        low, high = (low, middle) if met else (middle, high)
-    return float(0.5 * (low + high))
+    low, high = grid[adverse[0] - 1 :][:2].tolist()
+    return scipy.optimize.brentq(lambda xi: float(pull(np.asarray(xi))), low, high, xtol=1e-15)
 
 
 def _knots(k: int, lowest: float, barrier: float) -> Array:
@@ -157,8 +140,9 @@ def _from_right(panels: Array, reference: int) -> Array:
     return np.concatenate([left, [0.0], right])
 
 
-def _quintic(step: Array, value: Array, slope: Array, bend: Array) -> Array:
-    """Return the pieces that match value, slope and second derivative at the knots."""
+def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
+    """Return the piecewise polynomial that has value, slope and second derivative at the knots."""
+    step = np.diff(knots)
     c1, c2 = step * slope[:-1], 0.5 * step**2 * bend[:-1]
     rise = np.diff(value) - c1 - c2
     tilt = step * slope[1:] - c1 - 2.0 * c2
@@ -166,13 +150,16 @@ def _quintic(step: Array, value: Array, slope: Array, bend: Array) -> Array:
     c3 = 10.0 * rise - 4.0 * tilt + 0.5 * curl
     c4 = -15.0 * rise + 7.0 * tilt - curl
     c5 = 6.0 * rise - 3.0 * tilt + 0.5 * curl
-    return np.stack([value[:-1], c1, c2, c3, c4, c5])
+    pieces = np.stack([c5, c4, c3, c2, c1, value[:-1]]) / step ** np.arange(5, -1, -1)[:, None]
+    return scipy.interpolate.PPoly(pieces, knots)
 
 
-def _cubic(step: Array, value: Array, slope: Array) -> Array:
-    """Return the pieces that match value and slope at the knots."""
-    c1, rise, end = step * slope[:-1], np.diff(value), step * slope[1:]
-    return np.stack([value[:-1], c1, 3.0 * rise - 2.0 * c1 - end, c1 + end - 2.0 * rise])
+def _cubic(knots: Array, value: Array, slope: Array) -> PPoly:
+    """Return the piecewise polynomial that has value and slope at the knots."""
+    step, rise = np.diff(knots), np.diff(value)
+    c1, end = step * slope[:-1], step * slope[1:]
+    pieces = [(c1 + end - 2.0 * rise) / step**3, (3.0 * rise - 2.0 * c1 - end) / step**2, slope[:-1], value[:-1]]
+    return scipy.interpolate.PPoly(np.stack(pieces), knots)
 
 
 def logit_of_square(overlap: ArrayLike) -> Array:
@@ -232,22 +219,21 @@ def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitT
 class TransitTable:
     """Solve isolated pairs of one branch by table.
 
-    R, Γ and X are quintic Hermite pieces in θ = (ξ − ξ_i) / (ξ_{i+1} − ξ_i) between knots ξ_i.
+    R, Γ and X are quintic Hermite pieces between knots ξ_i.
     """
 
     #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
     powers: Array
     norm: float
-    #: Increasing ξ, (K,), and coefficients in θ, (6, K − 1).
+    #: Increasing ξ, (K,).
     knots: Array
-    remaining_pieces: Array
-    growth_pieces: Array
-    excess_pieces: Array
+    remaining_pieces: PPoly
+    growth_pieces: PPoly
+    excess_pieces: PPoly
     #: −R at the knots, increasing.
     waiting: Array
-    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) at the knots, and its cubic pieces; a pair has learned where Λ ≥ Z.
-    level: Array
-    level_pieces: Array
+    #: Λ(ξ) = 2 g e^{4Γ} / g(1) + 4 g(1) (R + X) in cubic pieces; a pair has learned where Λ ≥ Z.
+    level: PPoly
     #: ξ at which g' vanishes, inf if nowhere.
     barrier: float
 
@@ -293,25 +279,20 @@ class TransitTable:
     def logit_at(self, remaining: Array) -> Array:
         """Return ξ with R(ξ) = `remaining`, the inverse of `remaining`."""
         index = np.clip(np.searchsorted(self.waiting, -remaining, side="right") - 1, 0, self.knots.size - 2)
-        _, theta = _inverse(self.remaining_pieces[:, index], remaining)
-        step = self.knots[index + 1] - self.knots[index]
-        beyond = -remaining > self.waiting[-1]
-        xi = self.knots[index] + theta * step
-        after = np.maximum(-remaining - self.waiting[-1], 0.0)
-        value: Array = np.where(beyond, self.knots[-1] + self.end_rate * after, xi)
-        return value
+        after = -remaining - self.waiting[-1]
+        xi = _inverse(self.remaining_pieces, index, remaining)
+        return np.where(after > 0.0, self.knots[-1] + self.end_rate * np.maximum(after, 0.0), xi)
 
     def signal(self, xi: Array) -> Array:
         """Return g(C) at ξ, shape of `xi`."""
-        return polynomial(self.powers, np.sqrt(expit(xi)))
+        return polynomial(self.powers, np.sqrt(scipy.special.expit(xi)))
 
     def gap(self, xi: Array) -> Array:
         """Return g(1) − g(C) at ξ without cancellation near C = 1, shape of `xi`."""
-        log_root = -0.5 * np.logaddexp(0.0, -xi)
+        log_root = 0.5 * scipy.special.log_expit(xi)
         total = np.zeros_like(xi)
-        for j in np.nonzero(self.powers)[0]:
-            w = self.powers[j]
-            total -= w * np.expm1(j * log_root)
+        for j in np.flatnonzero(self.powers):
+            total -= self.powers[j] * np.expm1(j * log_root)
         # Odd powers of a negative overlap: c² (1 + |C|^j) in place of c² (1 − |C|^j).
         return total - 2.0 * float(np.sum(np.minimum(self.powers, 0.0)))
 
@@ -335,19 +316,17 @@ class TransitTable:
 
         The condition reads Z ≤ Λ(ξ), Z = (a / n_0) e^{4Γ_0} + 4 g(1) (R_0 + X_0): one number decides for a pair.
         """
-        last = self.knots[-1]
-        begin = np.minimum(start, last)
+        begin = np.minimum(start, self.knots[-1])
         origin = self.remaining(begin)
         need = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
-        rising = np.flatnonzero(np.diff(self.level) > 0)
+        level = self.level(self.knots)
+        rising = np.flatnonzero(np.diff(level) > 0)
         turn = int(rising[0]) if rising.size else self.knots.size - 1
-        best = np.maximum.accumulate(self.level[turn:])
+        best = np.maximum.accumulate(level[turn:])
         index = np.clip(turn + np.searchsorted(best, need), turn + 1, self.knots.size - 1) - 1
-        slope, theta = _inverse(self.level_pieces[:, index], need)
-        step = self.knots[index + 1] - self.knots[index]
-        xi = self.knots[index] + theta * step
+        xi = _inverse(self.level, index, need)
         # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
-        xi = xi - (self._level(xi) - need) / slope * step
+        xi = xi - (self._level(xi) - need) / self.level(xi, 1)
         inside = np.maximum(origin - self.remaining(xi), 0.0)
         late = need > best[-1]
         value = inside
@@ -372,31 +351,26 @@ class TransitTable:
         grown = np.exp(4.0 * self.growth(xi))
         return 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
 
-    def _evaluate(self, pieces: Array, xi: Array, slope: float) -> Array:
+    def _evaluate(self, pieces: PPoly, xi: Array, slope: float) -> Array:
+        """Return a function of ξ, which beyond the last knot goes on with a slope."""
         last = self.knots[-1]
-        inside = np.clip(xi, self.knots[0], last)
-        if np.isinf(self.barrier):
-            # Knots are equally spaced by a power of two: the index is exact.
-            index = ((inside - self.knots[0]) * (1.0 / (self.knots[1] - self.knots[0]))).astype(np.int64)
-        else:
-            index = np.searchsorted(self.knots, inside, side="right") - 1
-        index = np.clip(index, 0, self.knots.size - 2)
-        theta = (inside - self.knots[index]) / (self.knots[index + 1] - self.knots[index])
-        value = horner(pieces[:, index], theta)
+        value: Array = pieces(np.clip(xi, self.knots[0], last))
         return value + slope * np.maximum(xi - last, 0.0) if slope else value
 
 
-def _inverse(pieces: Array, value: Array) -> tuple[Array, Array]:
-    """Return the slope of pieces where they have a value, and the θ in [0, 1] of that, by Newton's method."""
-    theta = np.clip((value - pieces[0]) / np.sum(pieces[1:], axis=0), 0.0, 1.0)
+def _inverse(pieces: PPoly, index: Integers, value: Array) -> Array:
+    """Return the argument in given pieces at which a function has a value, by Newton's method within each piece."""
+    low, high = pieces.x[index], pieces.x[index + 1]
+    ends = pieces(np.stack([low, high]))
+    xi: Array = np.clip(low + (value - ends[0]) / (ends[1] - ends[0]) * (high - low), low, high)
     for _ in range(3):
-        theta = np.clip(theta - (horner(pieces, theta) - value) / horner_slope(pieces, theta), 0.0, 1.0)
-    return horner_slope(pieces, theta), theta
+        xi = np.clip(xi - (pieces(xi) - value) / pieces(xi, 1), low, high)
+    return xi
 
 
 def _antiderivative(k: int, xi: Array) -> Array:
     """Return 2 k ∫ dτ of g = s^k, up to a constant: partial fractions of 1 / (u^{k/2} (1 − u))."""
-    u = expit(xi)
+    u = scipy.special.expit(xi)
     if k % 2 == 0:
         return xi - sum((u**-j / j for j in range(1, k // 2)), np.zeros_like(u))
     s = np.sqrt(u)

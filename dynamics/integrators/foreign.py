@@ -210,8 +210,7 @@ class SundialsStepper(ForeignStepper):
 
     CVODE is matrix-free backward differentiation of variable order. A Newton step solves (1 − γ J) x = b by GMRES,
     preconditioned from the left by 1 − min(γ D, ½) with D = diag J, with compiled products J v where the system has
-    them and CVODE's own differences of the right-hand side where not. For the overlap flow a product costs two
-    evaluations and a difference one; both take the same steps and much the same time.
+    them and CVODE's own differences of the right-hand side where not.
 
     The tolerances bound the error of each component, as everywhere here; CVODE's own bound their root mean square only.
     Inside the last step the state is CVODE's own polynomial, of the order of the step. The length of the first step

@@ -76,26 +76,6 @@ def test_velocity_is_the_mean_step_in_the_coordinates_of_the_flow(theory, teache
     np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow_to_compile
-@kernels
-@pytest.mark.parametrize("theory", ["finite-d", "infinite-d"])
-def test_jacobian_product_is_the_derivative_of_the_velocity(theory):
-    """Fourth-order difference of the velocity as referee. Measured 1.7e-10 of the largest entry."""
-    system = FiniteStepSystem(problem_of(label_noise=0.4), 0.05, theory, 2)
-    y = system.initial_state
-    v = np.random.default_rng(2).standard_normal(y.size)
-    dG = v[4:8].reshape(2, 2)
-    dG[...] = dG + dG.T
-    np.fill_diagonal(dG, 0.0)
-    h = 1e-3
-    kernels = Kernels(system, "bdf")
-    near, far = (kernels.rhs(y + s * v) - kernels.rhs(y - s * v) for s in (h, 2 * h))
-    expected = (8.0 * near - far) / (12.0 * h)
-    found = kernels.product(y, v)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
-    np.testing.assert_array_equal(kernels.product(y, np.zeros(y.size)), 0.0)
-
-
 def test_large_batches_leave_the_product_of_mean_gradients():
     """B = 10^15: R' = −∇ Θᵀ and S' = −∇Wᵀ − W∇ᵀ + η ∇∇ᵀ with ∇ = ½ ∇_W E(f − f*)² by autograd. Measured 6e-15."""
     eta, problem = 0.05, problem_of()
