@@ -21,7 +21,7 @@ State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest 
 family of the link, place of N | layout of the step] with theory 1 for the step's limit d → ∞ and 2 for the step at
 finite d; parameters = [w (M) | T (P, P) | τ² | η | d | B | mean derivatives of a polynomial at variance 1]. Vectors v_b
 are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their weights in the
-error. `work` holds C (M, M), of a polynomial F_ak = E σ^(k)(λ_a), k < K + 4, (M, K + 4), then N and F (m, M), k (m),
+error. `work` holds C (M, M), of a polynomial F_ak = E σ^(k)(λ_a), k < K + 4, (M, K + 4), then N + diag(k) and F (m, M),
 the terms of second order (m, m) and their scratch. A family of links has a right-hand side of its own for steps, whose
 terms of second order take long to compile.
 """
@@ -29,6 +29,7 @@ terms of second order take long to compile.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ from dynamics.equations.network.steps import (
     write_polynomial_second,
 )
 from dynamics.equations.overlaps import write_gram
-from dynamics.kernels.jit import kernel, matrix, vector
+from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.problem.checks import require
 from dynamics.problem.emergence import LOWEST_DEGREE
@@ -67,24 +68,15 @@ DEGREE, THEORY, FIRST, FAMILY, FORCES_AT, LAYOUT = range(3, 9)
 
 
 @kernel
-def tables(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Vector]:
-    """Return C, and N, F and k."""
+def forces(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix]:
+    """Return N + diag(k), and F."""
     m, M, place = sizes[0], sizes[0] + sizes[1], sizes[FORCES_AT]
-    N, F = matrix(work, place, m, M), matrix(work, place + m * M, m, M)
-    return matrix(work, 0, M, M), N, F, vector(work, place + 2 * m * M, m)
-
-
-@kernel
-def tables_of_step(sizes: Integers, work: Vector) -> tuple[Matrix, Vector]:
-    """Return the terms of second order, and their scratch."""
-    m, M = sizes[0], sizes[0] + sizes[1]
-    place = sizes[FORCES_AT] + 2 * m * M + m
-    return matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
+    return matrix(work, place, m, M), matrix(work, place + m * M, m, M)
 
 
 @kernel
 def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Write C = [S R; Rᵀ T] of all vectors, then the mean derivatives of a polynomial."""
+    """Write the Gram matrix C = [S R; Rᵀ T] of all vectors, then the mean derivatives of a polynomial."""
     m, P, K = sizes[0], sizes[1], sizes[DEGREE]
     M = m + P
     C = matrix(work, 0, M, M)
@@ -95,19 +87,19 @@ def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
 
 
 @kernel
-def write_erf_row(i: int, C: Matrix, weights: Vector, N: Matrix) -> float:
-    """Write N_ib = w_b E σ'_i σ'_b; return k_i = −Σ_b N_ib C_ib/(1 + C_ii)."""
+def write_erf_row(i: int, C: Matrix, weights: Vector, N: Matrix) -> None:
+    """Write N_ib = w_b E σ'_i σ'_b, and add k_i = −Σ_b N_ib C_ib/(1 + C_ii) to N_ii."""
     first, total = 1.0 + C[i, i], 0.0
     for b in range(weights.size):
         c, second = C[i, b], 1.0 + C[b, b]
         N[i, b] = weights[b] * (2.0 / math.pi / math.sqrt(first * second - c * c))
         total -= N[i, b] * c
-    return float(total / first)
+    N[i, i] += total / first
 
 
 @kernel
-def write_polynomial_row(i: int, K: int, C: Matrix, weights: Vector, work: Vector, N: Matrix) -> float:
-    """Write N_ib; return k_i."""
+def write_polynomial_row(i: int, K: int, C: Matrix, weights: Vector, work: Vector, N: Matrix) -> None:
+    """Write N_ib, and add k_i to N_ii."""
     M, total = weights.size, 0.0
     F = vector(work, M * M + i * (K + 4), K + 4)
     for b in range(M):
@@ -118,104 +110,85 @@ def write_polynomial_row(i: int, K: int, C: Matrix, weights: Vector, work: Vecto
             bend = F[k + 2] * G[k] + bend * c / (k + 1)
         N[i, b] = weights[b] * slopes
         total += weights[b] * bend
-    return total
+    N[i, i] += total
 
 
 @kernel
-def write_forces(parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """N_ib = w_b E σ'_i σ'_b and k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b N_ib v_b + k_i w_i."""
-    C, N, _, k = tables(sizes, work)
-    weights = vector(parameters, 0, sizes[0] + sizes[1])
-    for i in range(sizes[0]):
+def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """N_ib = w_b E σ'_i σ'_b, k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b (N + diag(k))_ib v_b."""
+    m, M, (N, _) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
+    write_means(y, parameters, sizes, work)
+    C, weights = matrix(work, 0, M, M), vector(parameters, 0, M)
+    for i in range(m):
         if is_stopped(sizes):
             return
         if sizes[FAMILY] == ERF:
-            k[i] = write_erf_row(i, C, weights, N)
+            write_erf_row(i, C, weights, N)
         else:
-            k[i] = write_polynomial_row(i, sizes[DEGREE], C, weights, work, N)
+            write_polynomial_row(i, sizes[DEGREE], C, weights, work, N)
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = N C + diag(k) C; N, F and k stay in `work`."""
-    m, P = sizes[0], sizes[1]
-    write_means(y, parameters, sizes, work)
-    write_forces(parameters, sizes, work)
-    C, N, F, k = tables(sizes, work)
-    product_until(N, C, F, sizes)
-    for i in range(m):
-        for b in range(m + P):
-            F[i, b] += k[i] * C[i, b]
+    """R' = −(F)_R and S' = −(F_S + F_Sᵀ) of the flow, F = (N + diag(k)) C, which stay in `work`."""
+    m, P, (N, F) = sizes[0], sizes[1], forces(sizes, work)
+    write_forces(y, parameters, sizes, work)
+    product_until(N, matrix(work, 0, m + P, m + P), F, sizes)
     for i in range(m):
         for p in range(P):
             out[i * P + p] = -F[i, m + p]
         for j in range(i + 1):
-            change = -F[i, j] - F[j, i]
-            out[m * P + i * m + j] = change
-            out[m * P + j * m + i] = change
+            out[m * P + i * m + j] = out[m * P + j * m + i] = -F[i, j] - F[j, i]
 
 
-@kernel
-def add_step(out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Add η (second/B + (1 − 1/B) D) to S', D = F (N + diag(k))ᵀ; `work` holds second, and F, N and k of `rhs`."""
-    m, P = sizes[0], sizes[1]
-    M = m + P
-    _, N, F, k = tables(sizes, work)
-    second, _ = tables_of_step(sizes, work)
-    rate, batch = parameters[M + P * P + 1], parameters[M + P * P + 3]
+@inlined_kernel
+def write_step(
+    write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Write `rhs`, and η (second/B + (1 − 1/B) D) more of S', D = F (N + diag(k))ᵀ."""
+    rhs(0.0, y, out, parameters, sizes, work)
+    m, M, (N, F) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
+    at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
+    noise, rate, d, batch = parameters[at], parameters[at + 1], parameters[at + 2], parameters[at + 3]
+    second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
+    numbers, layout = vector(parameters, at + 4, sizes[DEGREE] + 1), vector(sizes, LAYOUT, sizes.size - LAYOUT)
+    vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
+    write_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
-    mean_rate = rate - rate / batch if sizes[THEORY] == 2 else 0.0
+    mean_rate = rate - rate / batch if exact else 0.0
     for i in range(m):
         for j in range(i + 1):
             change = rate / batch * second[i, j]
             if mean_rate > 0.0:
-                drift = F[i, j] * k[j]
                 for b in range(M):
-                    drift += F[i, b] * N[j, b]
-                change += mean_rate * drift
-            out[m * P + i * m + j] += change
+                    change += mean_rate * F[i, b] * N[j, b]
+            out[m * sizes[1] + i * m + j] += change
             if j < i:
-                out[m * P + j * m + i] += change
+                out[m * sizes[1] + j * m + i] += change
 
 
 @kernel
 def erf_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write R' and S' of steps of a finite learning rate for erf(z/√2)."""
-    rhs(t, y, out, parameters, sizes, work)
-    m, M, at = sizes[0], sizes[0] + sizes[1], sizes[0] + sizes[1] + sizes[1] ** 2
-    C, weights = matrix(work, 0, M, M), vector(parameters, 0, M)
-    second, scratch = tables_of_step(sizes, work)
-    exact, noise, d = sizes[THEORY] == 2, parameters[at], parameters[at + 2]
-    write_central_erf_second(C, weights, noise, d, exact, m, sizes, scratch, second)
-    add_step(out, parameters, sizes, work)
+    write_step(write_central_erf_second, y, out, parameters, sizes, work)
 
 
 @kernel
 def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write R' and S' of steps of a finite learning rate for a polynomial."""
-    rhs(t, y, out, parameters, sizes, work)
-    m, M, at = sizes[0], sizes[0] + sizes[1], sizes[0] + sizes[1] + sizes[1] ** 2
-    second, scratch = tables_of_step(sizes, work)
-    vectors = matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)
-    numbers, layout = vector(parameters, at + 4, sizes[DEGREE] + 1), vector(sizes, LAYOUT, sizes.size - LAYOUT)
-    exact, noise, d = sizes[THEORY] == 2, parameters[at], parameters[at + 2]
-    write_polynomial_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
-    add_step(out, parameters, sizes, work)
+    write_step(write_polynomial_second, y, out, parameters, sizes, work)
 
 
 @kernel
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Diagonal with the forces N and k held: −N_ii − k_i for R, the sum of two such for S."""
-    m, P = sizes[0], sizes[1]
-    write_means(y, parameters, sizes, work)
-    write_forces(parameters, sizes, work)
-    _, N, _, k = tables(sizes, work)
+    m, P, (N, _) = sizes[0], sizes[1], forces(sizes, work)
+    write_forces(y, parameters, sizes, work)
     for i in range(m):
-        own = N[i, i] + k[i]
         for p in range(P):
-            out[i * P + p] = -own
+            out[i * P + p] = -N[i, i]
         for j in range(m):
-            out[m * P + i * m + j] = -own - N[j, j] - k[j]
+            out[m * P + i * m + j] = -N[i, i] - N[j, j]
 
 
 @kernel
@@ -299,7 +272,7 @@ class CommitteeSystem(FlowSystem):
         theory = 0 if learning_rate is None else 1 + STEP_THEORIES.index(step_theory)
         step = [problem.label_noise**2, learning_rate or 0.0, float(problem.dimension), float(batch_size)]
         self.parameters: Array = np.concatenate([self._weights, self._gram.ravel(), step, link.numbers])
-        part, K = problem.learned_part, link.degree
+        part, K = problem.learned_part, max(link.numbers.size - 1, 0)
         # Where no degree counts the kernels begin after the last one.
         self._first = part.first_degree if part.is_defined else K + 1
         is_polynomial = link.family == POLYNOMIAL
@@ -307,7 +280,7 @@ class CommitteeSystem(FlowSystem):
         sizes = [m, P, problem.information_exponent % 2, K, theory, self._first, link.family, forces]
         layout = [K, lacking_parity([link.numbers]), *[0, K] * M]
         self.sizes: Integers = np.array([*sizes, *layout], dtype=np.int64)
-        self.work_size = forces + 2 * m * M + m + m * m + (0 if learning_rate is None else scratch)
+        self.work_size = forces + 2 * m * M + m * m + (0 if learning_rate is None else scratch)
         self.num_events = 2 * P
         self.teacher_by_degree = teacher_parts(problem, teacher_term(problem))
 
@@ -325,26 +298,29 @@ class CommitteeSystem(FlowSystem):
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return C = R_ip/√S_ii, G = S_ij/√(S_ii S_jj), n = S_ii, loss, and the realisability margin."""
-        return self._observed(state, full=True)
+        C, G, _ = normalised_overlaps(*self.unpack(state))
+        record = self.summarise(state)
+        del record["max_overlap"], record["learned_mass"]
+        return {"teacher_overlap": C, "student_overlap": G, **record}
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return per direction the largest overlap and the learned mass, n, loss and margin."""
-        return self._observed(state, full=False)
-
-    def _observed(self, state: Array, *, full: bool) -> dict[str, Array | float]:
         R, S = self.unpack(state)
         C, G, n = normalised_overlaps(R, S)
-        if full:
-            record = {"teacher_overlap": C, "student_overlap": G}
-        else:
-            size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
-            record = {"max_overlap": size.max(axis=0), "learned_mass": self.learned_mass(R, n)}
+        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         gram = self._all_products(R, S)
         loss, parts = self._squared(self._link.products(gram)), {}
         if self.teacher_by_degree is not None:
             squares = [self._squared(self._link.part(gram, degree)) for degree in range(LOWEST_DEGREE)]
             parts["degree_loss"] = by_degree(squares, loss)
-        return {**record, "squared_norm": n, "loss": loss, **parts, "gram_margin": self.gram_margin(C, G)}
+        return {
+            "max_overlap": size.max(axis=0),
+            "learned_mass": self.learned_mass(R, n),
+            "squared_norm": n,
+            "loss": loss,
+            **parts,
+            "gram_margin": float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0]),
+        }
 
     def _squared(self, means: Array) -> float:
         """Return the mean square of f − f*, or of a part of it, of the means of products of all its units."""
@@ -365,10 +341,6 @@ class CommitteeSystem(FlowSystem):
         means = self._link.products(self._all_products(R, np.diag(n)), self._first)
         mass: Array = means[:m, m:].sum(axis=0) / np.diag(means)[m:]
         return mass
-
-    def gram_margin(self, C: Array, G: Array) -> float:
-        """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0."""
-        return float(np.linalg.eigvalsh(G - C @ self._inverse_gram @ C.T)[0])
 
     def _all_products(self, R: Array, S: Array) -> Array:
         return np.block([[S, R], [R.T, self._gram]])
@@ -392,15 +364,10 @@ class CommitteeLink:
         """Family of the compiled functions."""
         return POLYNOMIAL if self.numbers.size else ERF
 
-    @property
-    def degree(self) -> int:
-        """Degree K of a polynomial, 0 of erf."""
-        return max(self.numbers.size - 1, 0)
-
     def products(self, gram: Array, first: int = 0) -> Array:
         """Return E σ_a σ_b of all pairs, shape (M, M), of the degrees from `first` on, of erf 0 or 3."""
         if self.family == POLYNOMIAL:
-            return sum((self.part(gram, k) for k in range(first, self.degree + 1)), np.zeros_like(gram))
+            return sum((self.part(gram, k) for k in range(first, self.numbers.size)), np.zeros_like(gram))
         width = np.sqrt(1.0 + np.diag(gram))
         ratio = gram / np.outer(width, width)
         means: Array = 2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio)

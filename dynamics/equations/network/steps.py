@@ -156,16 +156,17 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 @kernel
 def write_central_erf_second(
-    C: Matrix, weight: Vector, noise: float, d: float, exact: bool, m: int, sizes: Integers, work: Vector, out: Matrix
-) -> None:
+    vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
+    numbers: Vector, layout: Integers, work: Vector, out: Matrix,
+) -> None:  # fmt: skip
     """Write what `write_erf_second` does, where all vectors are of erf and without biases, in fewer operations.
 
     A mean of second derivatives is twice the derivative in the covariance.
     """
-    M = weight.size
+    (C, _, weight), M = vectors, vectors[2].size
     tilted, left, right = matrix(work, 0, M, M), vector(work, M * M, M), vector(work, M * M + M, M)
     for i in range(m):
-        if is_stopped(sizes):
+        if is_stopped(layout):
             return
         for j in range(i + 1):
             c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
@@ -210,7 +211,7 @@ def write_erf_second(
     for a in range(M):
         others += 0 if layout[VECTORS + 3 * a] == ERF else 1
     if centred and others == 0:
-        write_central_erf_second(C, weight, noise, d, exact, m, layout, work, out)
+        write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, work, out)
         return
     rows, tilted = matrix(work, 0, M, size), matrix(work, M * size, M, M)
     sides, turns = matrix(work, M * (size + M), M, 2), vector(work, M * (size + M + 2), M)
