@@ -24,8 +24,9 @@ that a gradient costs about as much as a value: a' = −(I − a aᵀ)(∂_a −
 
 import numpy as np
 
-from dynamics.kernels.jit import inlined_kernel, kernel, vector
-from hermite.arrays import Integers, Vector
+from dynamics.equations.link import HEAD, write_polynomial
+from dynamics.kernels.jit import kernel, matrix, vector
+from hermite.arrays import Integers, Matrix, Vector
 
 #: Particles of a block along one axis and in several: so many that calls cost nothing beside the vector instructions in
 #: them, and so few that scratch stays in the fastest cache.
@@ -103,119 +104,82 @@ def write_by_degrees(
         advance_degree(y, count, degree, dimension + 2.0 * shift, lanes)
 
 
-# One axis, in powers. Called with literals for `even`, `start` and `is_slope`, so that the loops, which are inlined,
-# have no choice in them: a choice between α and α² keeps them out of vector instructions.
+# One axis, in powers α^k with k = start, start + stride, …, both 1 or 2.
 
 
-@inlined_kernel
-def add_powers(
-    y: Vector, weights: Vector, count: int, even: bool, start: int, M: int, sums: Vector, lanes: Vector
-) -> None:
+@kernel
+def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
     """Add the mass and Σ_i weight_i α_i^k, two powers in a pass; the lanes hold weight_i times the next power."""
-    stride = 2 if even else 1
-    total = one = two = 0.0
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    alpha, squares = vector(y, 0, count), vector(lanes, LANES, count)
+    first, ratio = squares if start == 2 else alpha, squares if stride == 2 else alpha
+    total = 0.0
     for i in range(count):
-        ratio = y[i] * y[i] if even else y[i]
-        low = weights[i] * (y[i] * y[i] if start == 2 else y[i])
-        high = low * ratio
+        squares[i] = alpha[i] * alpha[i]
+    for i in range(count):
+        lanes[i] = weights[i] * first[i]
         total += weights[i]
-        one += low
-        two += high
-        lanes[i] = high * ratio
     sums[0] += total
-    sums[start] += one
-    if start + stride < sums.size:
-        sums[start + stride] += two
-    for k in range(start + 2 * stride, M, 2 * stride):
+    for k in range(start, M, 2 * stride):
         one = two = 0.0
         for i in range(count):
-            ratio = y[i] * y[i] if even else y[i]
             low = lanes[i]
-            high = low * ratio
+            high = low * ratio[i]
             one += low
             two += high
-            lanes[i] = high * ratio
+            lanes[i] = high * ratio[i]
         sums[k] += one
         if k + stride < M:
             sums[k + stride] += two
 
 
 @kernel
-def sums_of_powers(y: Vector, weights: Vector, count: int, sizes: Integers, sums: Vector, lanes: Vector) -> None:
-    """Add the mass and Σ_i weight_i α_i^k."""
-    if sizes[7] == 2:
-        add_powers(y, weights, count, True, 2, sizes[1], sums, lanes)
-    elif sizes[6] == 2:
-        add_powers(y, weights, count, True, 1, sizes[1], sums, lanes)
-    else:
-        add_powers(y, weights, count, False, 1, sizes[1], sums, lanes)
-
-
-@inlined_kernel
-def horner(
-    is_slope: bool, even: bool, start: int, y: Vector, out: Vector, count: int, terms: Vector, M: int, constant: float
-) -> None:
-    """Write −(1 − α²) Φ'(α) from the powers of Φ', or Φ(α) from its own and its constant; two terms in a pass.
-
-    Even powers of Φ leave an odd slope.
-    """
-    stride = 2 if even else 1
-    count_of_terms = (M - 1 - start) // stride + 1
-    for i in range(count):
-        out[i] = 0.0
-    for term in range(count_of_terms - 2 + count_of_terms % 2, 0, -2):
-        low = terms[start + term * stride]
-        high = terms[start + (term + 1) * stride] if term + 1 < count_of_terms else 0.0
-        for i in range(count):
-            ratio = y[i] * y[i] if even else y[i]
-            out[i] = (out[i] * ratio + high) * ratio + low
-    low, high = terms[start], terms[start + stride] if count_of_terms > 1 else 0.0
-    for i in range(count):
-        ratio = y[i] * y[i] if even else y[i]
-        value = (out[i] * ratio + high) * ratio + low
-        if is_slope:
-            out[i] = value * ((y[i] - 1.0) * (y[i] + 1.0)) * (y[i] if start == 2 else 1.0)
-        else:
-            out[i] = constant + value * (y[i] * y[i] if start == 2 else y[i])
-
-
-@inlined_kernel
 def write_by_powers(
-    is_slope: bool, y: Vector, out: Vector, count: int, sizes: Integers, terms: Vector, constant: float
+    is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, sizes: Integers, lanes: Vector
 ) -> None:
-    """Write what `horner` does."""
-    if sizes[7] == 2:
-        horner(is_slope, True, 2, y, out, count, terms, sizes[1], constant)
-    elif sizes[6] == 2:
-        horner(is_slope, True, 1, y, out, count, terms, sizes[1], constant)
-    else:
-        horner(is_slope, False, 1, y, out, count, terms, sizes[1], constant)
+    """Write Φ'(α), or Φ(α), by a polynomial that is stored as those of links are."""
+    M, stride, start = sizes[1], sizes[6], sizes[7]
+    terms = 1 + (M - 1 - start) // stride
+    lanes[0], lanes[1], lanes[2] = start - (1 if is_slope else 0), stride, 1 + 4 * ((terms + 2) // 4)
+    for k in range(int(lanes[2])):
+        power = start + k * stride
+        lanes[HEAD + k] = 0.0 if power >= M else slopes[power] / (1 if is_slope else power)
+    write_polynomial(lanes, 0, vector(y, 0, count), vector(out, 0, count))
+    for i in range(0 if is_slope else count):
+        out[i] += slopes[0]
 
 
 # Several axes.
 
 
 @kernel
+def tables(sizes: Integers, scratch: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Vector]:
+    """Return a^κ (K, lanes), its adjoint (K, lanes), the powers of u (Q, lanes), ∂_a Φ (r, lanes) and ∂_u Φ (lanes)."""
+    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
+    monomials, adjoint = matrix(scratch, 0, K, width), matrix(scratch, K * width, K, width)
+    powers, at = matrix(scratch, 2 * K * width, Q, width), (2 * K + Q) * width
+    return monomials, adjoint, powers, matrix(scratch, at, r, width), vector(scratch, at + r * width, width)
+
+
+@kernel
 def write_monomials(y: Vector, count: int, sizes: Integers, scratch: Vector) -> None:
     """Write the monomials a^κ and powers of u."""
-    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
-    powers = 2 * K * width
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    monomials, _, powers, _, _ = tables(sizes, scratch)
     for i in range(count):
-        scratch[i] = 1.0
-        scratch[powers + i] = 1.0
+        monomials[0, i] = powers[0, i] = 1.0
     for k in range(1, K):
-        parent, axis = sizes[8 + k] * width, sizes[8 + K + k]
+        parent, axis = sizes[8 + k], sizes[8 + K + k]
         for i in range(count):
-            scratch[k * width + i] = scratch[parent + i] * y[i * r + axis]
-    if Q > 1:
-        for i in range(count):
-            u = 1.0
-            for axis in range(r):
-                u -= y[i * r + axis] ** 2
-            # Rounding must not make the square of a length negative.
-            u = max(u, 0.0)
-            for q in range(1, Q):
-                scratch[powers + q * width + i] = scratch[powers + (q - 1) * width + i] * u
+            monomials[k, i] = monomials[parent, i] * y[i * r + axis]
+    for i in range(count if Q > 1 else 0):
+        u = 1.0
+        for axis in range(r):
+            u -= y[i * r + axis] ** 2
+        # Rounding must not make the square of a length negative.
+        u = max(u, 0.0)
+        for q in range(1, Q):
+            powers[q, i] = powers[q - 1, i] * u
 
 
 @kernel
@@ -223,46 +187,36 @@ def sums_of_monomials(
     y: Vector, weights: Vector, count: int, parameters: Vector, sizes: Integers, sums: Vector, scratch: Vector
 ) -> None:
     """Add Σ_i weight_i a_i^κ u_i^q, where the kernel needs it."""
-    K, Q, width = sizes[6], sizes[7], LANES_IN_SUBSPACE
-    powers = 2 * K * width
+    Q, (monomials, _, powers, _, _) = sizes[7], tables(sizes, scratch)
     write_monomials(y, count, sizes, scratch)
-    for k in range(K):
-        for q in range(Q):
-            if parameters[k * Q + q] != 0.0:
-                total = 0.0
-                for i in range(count):
-                    total += weights[i] * scratch[k * width + i] * scratch[powers + q * width + i]
-                sums[k * Q + q] += total
+    for place in range(sizes[1]):
+        if parameters[place] != 0.0:
+            k, q, total = place // Q, place % Q, 0.0
+            for i in range(count):
+                total += weights[i] * monomials[k, i] * powers[q, i]
+            sums[place] += total
 
 
 @kernel
 def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector) -> None:
     """Write ∂_u Φ and ∂_a Φ: Σ_q f_κq u^q is the adjoint of a^κ, from the last monomial back to the first."""
-    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
-    adjoint, powers, gradient = K * width, 2 * K * width, (2 * K + Q) * width
-    slope = gradient + r * width
-    for i in range(count):
-        scratch[slope + i] = 0.0
-    for k in range(K):
-        for i in range(count):
-            scratch[adjoint + k * width + i] = 0.0
-        for q in range(Q):
-            force = forces[k * Q + q]
-            if parameters[k * Q + q] != 0.0:
-                for i in range(count):
-                    scratch[adjoint + k * width + i] += force * scratch[powers + q * width + i]
-                if q > 0:
-                    for i in range(count):
-                        own = scratch[k * width + i] * scratch[powers + (q - 1) * width + i]
-                        scratch[slope + i] += q * force * own
-    for k in range(r * width):
-        scratch[gradient + k] = 0.0
+    r, K, Q = sizes[4], sizes[6], sizes[7]
+    monomials, adjoint, powers, gradient, slope = tables(sizes, scratch)
+    adjoint.fill(0.0)
+    gradient.fill(0.0)
+    slope.fill(0.0)
+    for place in range(sizes[1]):
+        if parameters[place] != 0.0:
+            k, q, force = place // Q, place % Q, forces[place]
+            for i in range(count):
+                adjoint[k, i] += force * powers[q, i]
+            for i in range(count if q > 0 else 0):
+                slope[i] += q * force * (monomials[k, i] * powers[q - 1, i])
     for k in range(K - 1, 0, -1):
-        parent, axis = sizes[8 + k] * width, sizes[8 + K + k]
+        parent, axis = sizes[8 + k], sizes[8 + K + k]
         for i in range(count):
-            own = scratch[adjoint + k * width + i]
-            scratch[adjoint + parent + i] += own * y[i * r + axis]
-            scratch[gradient + axis * width + i] += own * scratch[parent + i]
+            adjoint[parent, i] += adjoint[k, i] * y[i * r + axis]
+            gradient[axis, i] += adjoint[k, i] * monomials[parent, i]
 
 
 @kernel
@@ -270,19 +224,16 @@ def rates_in_subspace(
     y: Vector, out: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
-    r, K, Q, width = sizes[4], sizes[6], sizes[7], LANES_IN_SUBSPACE
-    gradient = (2 * K + Q) * width
-    slope = gradient + r * width
+    r, (_, _, _, gradient, slope) = sizes[4], tables(sizes, scratch)
     write_monomials(y, count, sizes, scratch)
     write_gradient(y, count, forces, parameters, sizes, scratch)
     for i in range(count):
         radial = 0.0
         for axis in range(r):
-            a = y[i * r + axis]
-            scratch[gradient + axis * width + i] -= 2.0 * a * scratch[slope + i]
-            radial += a * scratch[gradient + axis * width + i]
+            gradient[axis, i] -= 2.0 * y[i * r + axis] * slope[i]
+            radial += y[i * r + axis] * gradient[axis, i]
         for axis in range(r):
-            out[i * r + axis] = y[i * r + axis] * radial - scratch[gradient + axis * width + i]
+            out[i * r + axis] = y[i * r + axis] * radial - gradient[axis, i]
 
 
 # Blocks of particles in any number of axes.
@@ -333,18 +284,28 @@ def write_slopes(moments: Vector, slopes: Vector, parameters: Vector, sizes: Int
 
 
 @kernel
+def write_on_axis(
+    is_slope: bool, y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers,
+    lanes: Vector,
+) -> None:  # fmt: skip
+    """Write Φ'(α), or Φ(α), of a block."""
+    if sizes[6] > 0:
+        write_by_powers(is_slope, y, out, count, slopes, sizes, lanes)
+    else:
+        write_by_degrees(is_slope, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], lanes)
+
+
+@kernel
 def block_rates(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the velocities of a block; along one axis α' = −(1 − α²) Φ'(α)."""
     if sizes[4] > 1:
         rates_in_subspace(y, out, count, slopes, parameters, sizes, scratch)
-    elif sizes[6] > 0:
-        write_by_powers(True, y, out, count, sizes, slopes, 0.0)
-    else:
-        write_by_degrees(True, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], scratch)
-        for i in range(count):
-            out[i] *= -(1.0 - y[i]) * (1.0 + y[i])
+        return
+    write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
+    for i in range(count):
+        out[i] *= (y[i] - 1.0) * (1.0 + y[i])
 
 
 @kernel
@@ -352,22 +313,15 @@ def block_potentials(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
     """Write the potentials of a block; in several axes from the monomials that `block_rates` left."""
-    if sizes[4] > 1:
-        K, Q, width = sizes[6], sizes[7], LANES_IN_SUBSPACE
-        powers = 2 * K * width
-        for i in range(count):
-            out[i] = 0.0
-        for k in range(K):
-            for q in range(Q):
-                if parameters[k * Q + q] != 0.0:
-                    for i in range(count):
-                        out[i] += slopes[k * Q + q] * scratch[k * width + i] * scratch[powers + q * width + i]
-    elif sizes[6] > 0:
-        for k in range(1, sizes[1]):
-            scratch[k] = slopes[k] / k
-        write_by_powers(False, y, out, count, sizes, scratch, slopes[0])
-    else:
-        write_by_degrees(False, y, out, count, parameters[scalars_start(sizes) + 1], slopes, sizes[1], scratch)
+    if sizes[4] == 1:
+        write_on_axis(False, y, out, count, slopes, parameters, sizes, scratch)
+        return
+    Q, (monomials, _, powers, _, _) = sizes[7], tables(sizes, scratch)
+    vector(out, 0, count).fill(0.0)
+    for place in range(sizes[1]):
+        if parameters[place] != 0.0:
+            for i in range(count):
+                out[i] += slopes[place] * monomials[place // Q, i] * powers[place % Q, i]
 
 
 @kernel
