@@ -26,8 +26,8 @@ import numpy as np
 from numpy.polynomial import chebyshev, hermite_e, polynomial
 
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import squared_error
-from dynamics.equations.mean_field import link_powers
+from dynamics.equations.losses import link_powers, squared_error
+from dynamics.equations.mean_field import coordinate_moments
 from dynamics.kernels.jit import kernel
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Vector
@@ -169,18 +169,6 @@ class CorrelationSystem(FlowSystem):
 LARGEST_DEGREE = 12
 
 
-def sphere_moments(dimension: int, count: int) -> Array:
-    """Return μ_0 … μ_(count − 1), the even moments of a coordinate on the unit sphere of R^(d−1).
-
-    Examples
-    --------
-    >>> sphere_moments(4, 3).round(12).tolist()
-    [1.0, 0.333333333333, 0.2]
-    """
-    i = np.arange(count - 1, dtype=np.float64)
-    return np.cumprod(np.concatenate([[1.0], (2.0 * i + 1.0) / (dimension - 1.0 + 2.0 * i)]))
-
-
 def signal_powers(problem: Problem) -> Array:
     """Return the coefficients of g_λ in powers of C.
 
@@ -198,7 +186,7 @@ def signal_powers(problem: Problem) -> Array:
     if smoothing == 0.0:
         return products
     check_degree("smoothed", problem)
-    moments = sphere_moments(problem.dimension, products.size // 2 + 1)
+    moments = coordinate_moments(problem.dimension - 1, products.size // 2 + 1)
     across = [polynomial.polypow([1.0, 0.0, -1.0], j) * smoothing ** (2 * j) * mu for j, mu in enumerate(moments)]
     total = np.zeros(1)
     for k in np.flatnonzero(products):
@@ -224,7 +212,7 @@ def gradient_table(problem: Problem) -> Array:
     check_degree("differentiated as a polynomial", problem)
     powers = hermite_e.herme2poly(_unscaled(problem.activation))
     smoothing, degree = problem.smoothing, powers.size - 1
-    moments = sphere_moments(problem.dimension, degree // 2 + 1)
+    moments = coordinate_moments(problem.dimension - 1, degree // 2 + 1)
     value = np.zeros((degree + 1, degree // 2 + 1))
     for p, power in enumerate(powers):
         for j in range(p // 2 + 1):

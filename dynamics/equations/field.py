@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.equations.link import BLOCK, g0, g1, write_both, write_g1
+from dynamics.equations.vectors import add_pull
 from dynamics.kernels.jit import entry, kernel, matrix, row_part, vector
 from dynamics.kernels.products import product
 from hermite.arrays import Matrix, Real, SingleMatrix, SingleVector, Vector
@@ -248,53 +249,23 @@ def weigh_pairs(
 
 
 @kernel
-def add_axes(
-    link: Vector, first: int, last: int, U: Matrix, a: Vector, F: Matrix, growth: Vector, scratch: Vector
-) -> None:
-    """Add the teacher of rows first … last − 1, its directions being the first axes."""
-    P = a.size
-    together = max(BLOCK // P, 1)
-    for begin_row in range(first, last, together):
-        rows = min(together, last - begin_row)
-        for begin in range(0, P, BLOCK):
-            width = min(BLOCK, P - begin)
-            size, weights = rows * width, vector(a, begin, width)
-            s, value, slope = vector(scratch, 0, size), vector(scratch, BLOCK, size), vector(scratch, 2 * BLOCK, size)
-            for x in range(rows):
-                C, o = row_part(U, begin_row + x, begin, width), x * width
-                for p in range(width):
-                    s[o + p] = C[p]
-            write_both(link, s, value, slope)
-            for x in range(rows):
-                force, o = row_part(F, begin_row + x, begin, width), x * width
-                # A sum in memory could be any of the arrays, for all the compiler knows.
-                total = 0.0
-                for p in range(width):
-                    total += weights[p] * value[o + p]
-                for p in range(width):
-                    force[p] += weights[p] * slope[o + p]
-                growth[begin_row + x] += total
-
-
-@kernel
-def add_directions(
+def add_teacher(
     link: Vector, first: int, last: int, U: Matrix, target: Target, F: Matrix, growth: Vector, pull: Vector,
     scratch: Vector,
 ) -> None:  # fmt: skip
-    """Add the teacher of rows first … last − 1, its directions being the rows of `teacher`.
-
-    `pull` takes P numbers of each row.
-    """
-    (a, teacher), rows, D = target, last - first, U.shape[1]
-    P = a.size
-    totals, weights = np.empty(rows), matrix(pull, 0, rows, P)
-    product(U[first:last], teacher.T, weights)
-    weigh(link, a, vector(pull, 0, rows * P), 0.0, totals, scratch)
+    """Add the teacher of rows first … last − 1; `pull` takes P numbers of each row."""
+    (a, teacher), rows = target, last - first
+    totals, weights = np.empty(rows), matrix(pull, 0, rows, a.size)
+    if teacher.shape[0] > 0:
+        product(U[first:last], teacher.T, weights)
+    else:
+        for x in range(rows):
+            for p in range(a.size):
+                weights[x, p] = U[first + x, p]
+    weigh(link, -a, vector(pull, 0, rows * a.size), 0.0, totals, scratch)
+    add_pull(weights, teacher, F[first:last])
     for x in range(rows):
-        growth[first + x] += totals[x]
-        for p in range(P):
-            for k in range(D):
-                F[first + x, k] -= weights[x, p] * teacher[p, k]
+        growth[first + x] -= totals[x]
 
 
 @kernel
@@ -302,7 +273,7 @@ def write_field(
     blocks: range, link: Vector, state: Rows, target: Target, pairs: Vector, field: Rows, work: Vector
 ) -> None:
     """Write F and growth of blocks of rows as `field_rows` does, given where they begin."""
-    (U, n), (a, teacher), (F, growth) = state, target, field
+    (U, n), (F, growth) = state, field
     m, scratch = n.size, np.empty(SCRATCH)
     for first in blocks:
         last = min(first + FIELD_BLOCK, m)
@@ -312,11 +283,8 @@ def write_field(
         vector(growth, first, rows).fill(0.0)
         weigh_pairs(link, first, n, vector(work, 0, rows * m), 0.0, vector(growth, first, rows), scratch)
         product(overlap, U, F[first:last])
-        if teacher.shape[0] > 0:
-            pull = vector(work, rows * m, rows * a.size)
-            add_directions(link, first, last, U, target, F, growth, pull, scratch)
-        else:
-            add_axes(link, first, last, U, a, F, growth, scratch)
+        pull = vector(work, rows * m, rows * target[0].size)
+        add_teacher(link, first, last, U, target, F, growth, pull, scratch)
 
 
 @entry
@@ -430,7 +398,7 @@ def field_rows_single(
     The state is (U, U in single precision, n); `work` has 128 (m + D) numbers.
     """
     (U, U_single, n), (F, growth) = state, field
-    (m, D), scratch = U.shape, np.empty(SCRATCH)
+    (m, D), scratch, pull = U.shape, np.empty(SCRATCH), np.empty(FIELD_BLOCK * a.size)
     for first in range(begin, end, FIELD_BLOCK):
         last = min(first + FIELD_BLOCK, end)
         rows = last - first
@@ -458,7 +426,7 @@ def field_rows_single(
             i, z = first + x, place[x]
             for k in range(D):
                 F[i, k] = F[i, k] + force[z, k] if near[x] else force[z, k]
-        add_axes(link, first, last, U, a, F, growth, scratch)
+        add_teacher(link, first, last, U, (a, U[:0]), F, growth, pull, scratch)
 
 
 class UnitField:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations.mean_field import link_powers, teacher_square
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE, LearnedPart
 
 if TYPE_CHECKING:
@@ -28,9 +27,17 @@ BLOCK = 1 << 16
 PAIRS = 1 << 20
 
 
+def link_powers(problem: Problem) -> tuple[Array, Array]:
+    """Return c and c* of student and teacher at one length, without zeros at the end."""
+    links = [problem.activation.coefficients, problem.teacher_link.coefficients]
+    count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
+    student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
+    return student, teacher
+
+
 def teacher_term(problem: Problem) -> float:
-    """Return E f*² = Σ_pq a_p a_q g(T_pq) without ever forming T for an orthonormal teacher."""
-    a, link = problem.teacher.coefficients, problem.activation
+    """Return E f*² = Σ_pq a_p a_q g(T_pq), the loss of f = 0, without ever forming T for an orthonormal teacher."""
+    a, link = problem.teacher.coefficients, problem.teacher_link
     if problem.teacher.is_orthonormal:
         squares = float(np.sum(a**2))
         return link.kernel_at_one * squares + float(link.coefficients[0]) ** 2 * (float(a.sum()) ** 2 - squares)
@@ -81,7 +88,7 @@ def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
     student, other = link_powers(problem)
     attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
     own = mean_of_pairs(vectors, problem.activation.kernel)
-    return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_square(problem))
+    return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_term(problem))
 
 
 def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:

@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.equations.interface import Functions, System
+from dynamics.equations.losses import link_powers, teacher_term
 from dynamics.problem import is_homogeneous, is_spherical
 from dynamics.problem.checks import check_memory, checked_integer, require
 from hermite.arrays import real_array
@@ -197,7 +198,7 @@ class MeanFieldSystem(System):
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
-        return teacher_square(self.problem)
+        return teacher_term(self.problem)
 
     def moments(self, state: Array) -> Array:
         """Return μ (M,)."""
@@ -290,24 +291,10 @@ class MeanFieldSystem(System):
         }
 
 
-def link_powers(problem: Problem) -> tuple[Array, Array]:
-    """Return c and c* of student and teacher at one length, without zeros at the end."""
-    links = [problem.activation.coefficients, problem.teacher_link.coefficients]
-    count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
-    student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
-    return student, teacher
-
-
 def learned_powers(problem: Problem, count: int) -> Array:
     """Return the first `count` coefficients of the student's link, 0 where they do not count in the learned mass."""
     c = problem.learned_part.coefficients[:count]
     return np.pad(c, (0, count - c.size))
-
-
-def teacher_square(problem: Problem) -> float:
-    """Return E f*², the loss of f = 0."""
-    a = problem.teacher.coefficients
-    return float(a @ problem.teacher_link.kernel(problem.teacher.gram()) @ a)
 
 
 # Particles that stand for the isotropic law of neurons at t = 0: projections on the teacher's axes, and weights.

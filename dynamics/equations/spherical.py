@@ -25,8 +25,8 @@ import numpy as np
 
 from dynamics.equations.interface import Functions, System
 from dynamics.equations.link import BLOCK, link_at, link_data, write_g0, write_g1
-from dynamics.equations.losses import squared_error
-from dynamics.equations.mean_field import AxisSystem, SubspaceSystem, link_powers, teacher_square
+from dynamics.equations.losses import link_powers, squared_error, teacher_term
+from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
 from dynamics.equations.vectors import (
     LINK,
     add_pull,
@@ -155,7 +155,7 @@ class SphericalObservables(System):
 
     def teacher_loss(self) -> float:
         """Return E f*², the loss of f = 0."""
-        return teacher_square(self.problem)
+        return teacher_term(self.problem)
 
     def overlaps(self, state: Array) -> Array:
         """Return w_i·θ_p, shape (m, P)."""

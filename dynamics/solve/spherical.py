@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import blas_threads_for
-from dynamics.equations.mean_field import checked_particles, teacher_square, warn_of_mixture
+from dynamics.equations.losses import teacher_term
+from dynamics.equations.mean_field import checked_particles, warn_of_mixture
 from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Problem, check_problem, is_correlation
 from dynamics.problem.checks import check_memory, checked_integer, checked_number, checked_tolerances, require
@@ -385,7 +386,7 @@ def solve_correlation(
         settings=step.arguments,
         attributes=lambda _: prediction_attributes(prediction) | (step.arguments if stepped else {}),
         notes=prediction.notes,
-        sound=Soundness(run.rtol, teacher_square(problem), falls=not stepped and problem.smoothing == 0.0),
+        sound=Soundness(run.rtol, teacher_term(problem), falls=not stepped and problem.smoothing == 0.0),
     )
 
 
