@@ -61,12 +61,24 @@ CLASSES, DEGREE, WHOLE, KINDS = 6, 7, 8, 9
 
 
 @kernel
-def write_parts(y: Vector, parameters: Vector, sizes: Integers, parts: Matrix, Q: Vector) -> None:
+def tables(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Vector, Matrix, Matrix, Vector]:
+    """Return N (m, M), Q (M, M), w (M), the parts of Q by class (classes, M²), `second` (classes, m²), and scratch."""
+    m, M, classes = sizes[0], sizes[0] + sizes[1], sizes[CLASSES]
+    of_parts = m * M + M * M + M
+    of_second = of_parts + classes * M * M
+    end = of_second + classes * m * m
+    N, Q, w = matrix(work, 0, m, M), matrix(work, m * M, M, M), vector(work, of_parts - M, M)
+    parts, second = matrix(work, of_parts, classes, M * M), matrix(work, of_second, classes, m * m)
+    return N, Q, w, parts, second, vector(work, end, work.size - end)
+
+
+@kernel
+def write_parts(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the share of every class in the Gram matrix Q of neurons and directions, rows of M² numbers, and Q."""
-    m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[CLASSES]
+    m, P, r, (_, Q, _, parts, _, _) = sizes[0], sizes[1], sizes[2], tables(sizes, work)
     M = m + P
-    for c in range(classes):
-        parts[c].fill(0.0)
+    parts.fill(0.0)
+    for c in range(sizes[CLASSES]):
         for i in range(m):
             for j in range(m):
                 parts[c, i * M + j] = y[m * r + (c * m + i) * m + j]
@@ -79,23 +91,19 @@ def write_parts(y: Vector, parameters: Vector, sizes: Integers, parts: Matrix, Q
                 row[(m + p) * M + i] += y[i * r + k] * theta
             for q in range(P):
                 row[(m + p) * M + m + q] += theta * parameters[P + q * r + k]
-    for x in range(M * M):
-        Q[x] = 0.0
-        for c in range(classes):
-            Q[x] += parts[c, x]
     for a in range(M):
-        Q[a * M + a] = 1.0
+        for b in range(M):
+            Q[a, b] = 0.0
+            for c in range(sizes[CLASSES]):
+                Q[a, b] += parts[c, a * M + b]
+        Q[a, a] = 1.0
 
 
 @kernel
-def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector, w: Vector, scratch: Vector) -> None:
-    """Write w = (n, −a), and N = (F | A), F = diag(e) − n g'(G) and A = a g'(C), to `work`, where Q stands behind it.
-
-    `scratch` has place for 2 m (m + P) numbers.
-    """
-    m, P = sizes[0], sizes[1]
+def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write w = (n, −a), and N = (F | A), F = diag(e) − n g'(G) and A = a g'(C), where Q is known."""
+    m, P, (N, Q, w, _, _, scratch) = sizes[0], sizes[1], tables(sizes, work)
     M = m + P
-    N, Q = matrix(work, 0, m, M), matrix(work, m * M, m, M)
     value, slope = matrix(scratch, 0, m, M), matrix(scratch, m * M, m, M)
     write_norms(y, vector(w, 0, m))
     for p in range(P):
@@ -196,15 +204,13 @@ def write_share(
     Y, P, power = matrix(work, o, most, M), matrix(work, o + most * M, most, M), matrix(work, o + 2 * most * M, M, M)
     ends = matrix(work, o + 2 * most * M + M * M, 5, M + 2)
     write_pair_means(Q[i, j], degree, hat, Z)
-    for a in range(M):
-        J[a].fill(0.0)
-        for b in range(M):
-            power[a, b] = 1.0
-    vector(work, o + 2 * most * M + M * M, 5 * (M + 2)).fill(0.0)
+    J.fill(0.0)
+    power.fill(1.0)
+    ends.fill(0.0)
     for e in range(size):
         rows = write_halves(e, i, j, degree, hat, w, Q, H)
         product(matrix(work, 6 * size * size, rows, M), power, matrix(work, o, rows, M))
-        vector(work, o + most * M, most * M).fill(0.0)
+        P.fill(0.0)
         join_halves(e, degree, whole, hat, Z, H, Y, P, ends)
         for a in range(M):
             for b in range(M):
@@ -224,61 +230,51 @@ def write_share(
 
 
 @kernel
-def write_noise(y: Vector, parameters: Vector, sizes: Integers, work: Vector, second: Matrix) -> None:
-    """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) of the axes of every class, (classes, m²); N, Q, w and parts stand in `work`."""
-    m, P, r, classes, degree = sizes[0], sizes[1], sizes[2], sizes[CLASSES], sizes[DEGREE]
-    M = m + P
-    o = m * P + m * m
-    Q, w, parts = matrix(work, o, M, M), vector(work, o + M * M, M), matrix(work, o + M * M + M, classes, M * M)
-    o += M * M + M + classes * M * M + classes * m * m
-    J, share, rest = matrix(work, o, M, M), matrix(work, o + M * M, classes, 1), work[o + M * M + classes :]
-    counts = parameters[P + P * r + classes : P + P * r + 2 * classes]
-    noise = parameters[P + P * r + 2 * classes] ** 2
-    hat = parameters[P + P * r + 2 * classes + 3 :]
+def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write E[e² ∇_i·∇_j]/(ρ_i ρ_j) of the axes of every class to `second`, where Q, w and parts are known."""
+    m, P, r, classes, whole = sizes[0], sizes[1], sizes[2], sizes[CLASSES], sizes[WHOLE] == 1
+    _, Q, w, parts, second, scratch = tables(sizes, work)
+    M, size, of_class = w.size, w.size * w.size, P + P * r
+    J, entries, share = matrix(scratch, 0, M, M), matrix(scratch, 0, size, 1), matrix(scratch, size, classes, 1)
+    rest = vector(scratch, size + classes, scratch.size - size - classes)
+    noise, hat = parameters[of_class + 2 * classes] ** 2, parameters[of_class + 2 * classes + 3 :]
     for i in range(m):
         for j in range(i + 1):
-            slope = write_share(i, j, noise, degree, sizes[WHOLE] == 1, hat, w, Q, rest, J)
-            product(parts, matrix(work, o, M * M, 1), share)
+            slope = write_share(i, j, noise, sizes[DEGREE], whole, hat, w, Q, rest, J)
+            product(parts, entries, share)
             for c in range(classes):
-                more = share[c, 0] if sizes[WHOLE] == 1 else 0.0
-                second[c, i * m + j] = second[c, j * m + i] = counts[c] * slope + more
+                more = share[c, 0] if whole else 0.0
+                second[c, i * m + j] = second[c, j * m + i] = parameters[of_class + classes + c] * slope + more
 
 
 @kernel
 def move_class(c: int, parameters: Vector, sizes: Integers, work: Vector, out: Vector) -> None:
     """Write s (V + Vᵀ) + s² H of a class, V its part of N X, of which D is the product with Nᵀ."""
-    m, P, classes = sizes[0], sizes[1], sizes[CLASSES]
-    M, mm = m + P, m * m
-    o = m * M + M * M + M
-    N, part = matrix(work, 0, m, M), matrix(work, o + c * M * M, M, M)
-    o += classes * M * M
-    second, V = vector(work, o + c * mm, mm), matrix(work, o + classes * mm, m, M)
-    of_class = P + P * sizes[2]
-    s = parameters[of_class + c]
+    m, classes, of_class = sizes[0], sizes[CLASSES], sizes[1] + sizes[1] * sizes[2]
+    N, _, w, parts, second, scratch = tables(sizes, work)
+    V, s = matrix(scratch, 0, m, w.size), parameters[of_class + c]
     of_drift, of_noise = parameters[of_class + 2 * classes + 1], parameters[of_class + 2 * classes + 2]
-    product(N, part, V)
+    product(N, matrix(parts, c * w.size * w.size, w.size, w.size), V)
     for i in range(m):
         for j in range(m):
             drift = 0.0
-            for b in range(M):
+            for b in range(w.size):
                 drift += V[i, b] * N[j, b]
-            out[i * m + j] = s * (V[i, j] + V[j, i]) + s * s * (of_drift * drift + of_noise * second[i * m + j])
+            out[i * m + j] = s * (V[i, j] + V[j, i]) + s * s * (of_drift * drift + of_noise * second[c, i * m + j])
 
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Mean motion of U, K and ln n; not-a-number after a blow-up."""
     m, P, r, classes = sizes[0], sizes[1], sizes[2], sizes[CLASSES]
-    M, mm, logs = m + P, m * m, m * r + classes * m * m
+    mm, logs = m * m, m * r + classes * m * m
     if is_blown_up(y, parameters, m, P):
         out.fill(np.nan)
         return
-    o = m * M + M * M + M
-    N, w, parts = matrix(work, 0, m, M), vector(work, o - M, M), matrix(work, o, classes, M * M)
-    o += classes * M * M
-    write_parts(y, parameters, sizes, parts, vector(work, m * M, M * M))
-    write_forces(y, parameters, sizes, work, w, vector(work, o + classes * mm, 2 * m * M))
-    write_noise(y, parameters, sizes, work, matrix(work, o, classes, mm))
+    write_parts(y, parameters, sizes, work)
+    write_forces(y, parameters, sizes, work)
+    write_noise(parameters, sizes, work)
+    N = matrix(work, 0, m, m + P)
     growth = vector(out, logs, m)
     growth.fill(0.0)
     for c in range(classes):

@@ -181,8 +181,6 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
     .. math:: \tau = \int_{C_0}^{C_1} \frac{ds}{g'(s)\,(1 - s^2)}
 
-    A link c_k h_k has a closed form by partial fractions, used where it applies: with s = |C|,
-    2 k c_k² τ = [ξ − Σ_{j<k/2} u^{−j} / j] for even k and [2 artanh s − 2 Σ_{odd j<k−1} s^{−j} / j] for odd k.
     The coefficients are c_0 … c_N of a link with information exponent at least 3. Both overlaps have one sign, and
     `end` is at least as far from zero. The time is inf where g' vanishes or is adverse on the way.
 
@@ -268,12 +266,7 @@ class TransitTable:
 
     def passage(self, first: Array, last: Array) -> Array:
         """Return τ from ξ `first` to ξ `last`; inf across a barrier."""
-        k = int(np.nonzero(self.powers)[0][0])
-        if np.count_nonzero(self.powers) == 1:
-            scale = 2.0 * k * self.powers[k]
-            value: Array = (_antiderivative(k, last) - _antiderivative(k, first)) / scale
-        else:
-            value = self.remaining(first) - self.remaining(last)
+        value = self.remaining(first) - self.remaining(last)
         return np.where((first < self.barrier) & (last < self.barrier), value, np.inf)
 
     def logit_at(self, remaining: Array) -> Array:
@@ -366,14 +359,3 @@ def _inverse(pieces: PPoly, index: Integers, value: Array) -> Array:
     for _ in range(3):
         xi = np.clip(xi - (pieces(xi) - value) / pieces(xi, 1), low, high)
     return xi
-
-
-def _antiderivative(k: int, xi: Array) -> Array:
-    """Return 2 k ∫ dτ of g = s^k, up to a constant: partial fractions of 1 / (u^{k/2} (1 − u))."""
-    u = scipy.special.expit(xi)
-    if k % 2 == 0:
-        return xi - sum((u**-j / j for j in range(1, k // 2)), np.zeros_like(u))
-    s = np.sqrt(u)
-    # 2 artanh s = ln((1 + s)² / (1 − u)), and 1 − u comes from ξ without cancellation.
-    odd = sum((s**-j / j for j in range(1, k - 1, 2)), np.zeros_like(s))
-    return 2.0 * np.log1p(s) + np.logaddexp(0.0, xi) - 2.0 * odd

@@ -46,24 +46,22 @@ def mean_of_product(
     """
     if abs(overlap) > 1.0 - 1e-15:
         x, density = _nodes(np.array([-bias, -other_bias * np.sign(overlap)]), WIDEST)
-        values = second.value(np.sign(overlap) * x + other_bias), second.derivative(np.sign(overlap) * x + other_bias)
+        inner, other = (np.sign(overlap) * x + other_bias)[:, None], np.ones((x.size, 1))
     elif overlap == 0.0:
         x, density = _nodes(np.array([-bias]), WIDEST)
         y, other = _nodes(np.array([-other_bias]), WIDEST)
-        values = other @ second.value(y + other_bias), other @ second.derivative(y + other_bias)
+        inner = y[None, :] + other_bias
     else:
         rest = np.sqrt((1.0 - overlap) * (1.0 + overlap))
         x, density = _nodes(np.array([-bias, -other_bias / overlap]), min(WIDEST, rest / abs(overlap)))
         kink = np.clip(-(other_bias + overlap * x) / rest, -MEANS_REACH, MEANS_REACH)[:, None]
-        low, high = np.linspace(0.0, 1.0, SIDES + 1), np.linspace(0.0, 1.0, SIDES + 1)
-        edges = np.hstack([kink + (-MEANS_REACH - kink) * low[::-1], (kink + (MEANS_REACH - kink) * high)[:, 1:]])
+        share = np.linspace(0.0, 1.0, SIDES + 1)
+        edges = np.hstack([kink - (MEANS_REACH + kink) * share[::-1], (kink + (MEANS_REACH - kink) * share)[:, 1:]])
         y, other = _rule(edges)
         inner = overlap * x[:, None] + rest * y + other_bias
-        values = np.sum(other * second.value(inner), axis=1), np.sum(other * second.derivative(inner), axis=1)
-    return (
-        float(np.sum(density * first.value(x + bias) * values[0])),
-        float(np.sum(density * first.derivative(x + bias) * values[1])),
-    )
+    value = density * first.value(x + bias) * np.sum(other * second.value(inner), axis=1)
+    slope = density * first.derivative(x + bias) * np.sum(other * second.derivative(inner), axis=1)
+    return float(value.sum()), float(slope.sum())
 
 
 def hermite_coefficients(link: HermiteExpansion, lengths: Array, biases: Array) -> Array:

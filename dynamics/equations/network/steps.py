@@ -271,9 +271,9 @@ def write_erf_second(
 # H_rs(a) = w_a F_a,e+r+s C_ai^r C_aj^s / (r! s!),   Z[R, S] = Σ_t φ_i,R+t ψ_j,S+t C_ij^t / t!,
 #
 # with e, r, s, r', s' ≥ 0 legs between a and b, a and i, and so on; H' has the mean derivatives of f. For links of
-# degree up to K, `work` begins with C (M, M) and F (M, K + 4), F = 0 beyond K, and ends with w (M); in between are
-# the same of λσ'(λ) (M, K + 4), λ without its mean, Z and Z' (K, K), then, one row of M numbers per (r, s), H, H' and
-# Y = H C^(∘e)/e!, and C^(∘e)/e! for e = 0 … K.
+# degree up to K, `work` holds C (M, M), F (M, K + 4), F = 0 beyond K, the same of λσ'(λ) (M, K + 4), λ without its
+# mean, w (M), C^(∘e)/e! for e = 0 … K, Z and Z' (K, K), then, one row of M numbers per (r, s), H, H' and
+# Y = H C^(∘e)/e!.
 #
 # `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the
 # place of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
@@ -290,7 +290,10 @@ def diagram_size(vectors: int, degree: int) -> int:
     return int(M * M + 2 * M * (K + 4) + 2 * K * K + 3 * rows * M + (K + 1) * M * M + M)
 
 
-compiled_diagram_size = kernel(diagram_size)
+@kernel
+def weights_at(M: int, K: int) -> int:
+    """Return the place of w, which the powers of C follow."""
+    return M * M + 2 * M * (K + 4)
 
 
 @kernel
@@ -302,7 +305,7 @@ def write_diagram_tables(M: int, K: int, work: Vector) -> None:
         for k in range(K + 4):
             later = work[own + a * (K + 4) + k + 2] if k < K + 2 else 0.0
             work[euler + a * (K + 4) + k] = k * work[own + a * (K + 4) + k] + v * later
-    powers = compiled_diagram_size(M, K) - M - (K + 1) * M * M
+    powers = weights_at(M, K) + M
     for x in range(M * M):
         power = 1.0
         for e in range(K + 1):
@@ -315,7 +318,7 @@ def write_contractions(i: int, j: int, M: int, K: int, work: Vector) -> None:
     """Z of the pair σ'_i σ'_j, and Z' of λσ''_i σ'_j + σ'_i λσ''_j."""
     c, v, u = work[i * M + j], work[i * M + i], work[j * M + j]
     F, G = vector(work, M * M + i * (K + 4), K + 4), vector(work, M * M + j * (K + 4), K + 4)
-    Z = M * M + 2 * M * (K + 4)
+    Z = weights_at(M, K) + M + (K + 1) * M * M
     for R in range(K):
         for S in range(K):
             plain = mixed = 0.0
@@ -333,8 +336,7 @@ def write_half_diagrams(
     e: int, i: int, j: int, absent: int, table: int, target: int, M: int, K: int, work: Vector
 ) -> int:
     """H_rs(a) for r + s ≤ K − e, made of the mean derivatives at `table`; return how many do not vanish by parity."""
-    weights = compiled_diagram_size(M, K) - M
-    row = 0
+    row, weights = 0, weights_at(M, K)
     for a in range(M):
         toward_i, toward_j = work[a * M + i], work[a * M + j]
         row = 0
@@ -369,10 +371,9 @@ def diagram_second(
     """
     write_contractions(i, j, M, K, work)
     own = M * M
-    Z = own + 2 * M * (K + 4)
-    H = Z + 2 * K * K
-    size = (K + 1) * (K + 2) // 2 * M
-    E, Y, powers = H + size, H + 2 * size, H + 3 * size
+    powers = weights_at(M, K) + M
+    Z, size = powers + (K + 1) * M * M, (K + 1) * (K + 2) // 2 * M
+    H, E, Y = Z + 2 * K * K, Z + 2 * K * K + size, Z + 2 * K * K + 2 * size
     slope = noise * work[Z]
     base = noise * work[Z + K * K] if exact else 0.0
     for e in range(K + 1):
@@ -411,7 +412,7 @@ def write_polynomial_second(
     """Write what `write_erf_second` does, for polynomials."""
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
-    weights = compiled_diagram_size(M, K) - M
+    weights = weights_at(M, K)
     for a in range(M):
         work[weights + a] = weight[a]
         for b in range(M):
