@@ -194,22 +194,17 @@ def join_halves(
 
 @kernel
 def write_share(
-    i: int, j: int, noise: float, degree: int, whole: bool, hat: Vector, w: Vector, Q: Matrix, work: Vector, J: Matrix
+    i: int, j: int, noise: float, degree: int, whole: bool, hat: Vector, w: Vector, Q: Matrix, J: Matrix
 ) -> float:
     """Return E[(ē² + τ²) σ'_i σ'_j], and write J, of which Σ_ab J_ab X_c,ab comes on top of d_c times that."""
-    M, size = w.size, degree + 1
-    most = size * (size + 1) // 2
-    Z, H = matrix(work, 0, 6, size * size), matrix(work, 6 * size * size, 3 * most, M)
-    o = 6 * size * size + 3 * most * M
-    Y, P, power = matrix(work, o, most, M), matrix(work, o + most * M, most, M), matrix(work, o + 2 * most * M, M, M)
-    ends = matrix(work, o + 2 * most * M + M * M, 5, M + 2)
-    write_pair_means(Q[i, j], degree, hat, Z)
+    M, size, most = w.size, degree + 1, (degree + 1) * (degree + 2) // 2
+    Z, H, Y, P = np.empty((6, size * size)), np.empty((3 * most, M)), np.empty((most, M)), np.empty((most, M))
+    power, ends = np.ones((M, M)), np.zeros((5, max(M, 3)))
     J.fill(0.0)
-    power.fill(1.0)
-    ends.fill(0.0)
+    write_pair_means(Q[i, j], degree, hat, Z)
     for e in range(size):
         rows = write_halves(e, i, j, degree, hat, w, Q, H)
-        product(matrix(work, 6 * size * size, rows, M), power, matrix(work, o, rows, M))
+        product(H[:rows], power, Y[:rows])
         P.fill(0.0)
         join_halves(e, degree, whole, hat, Z, H, Y, P, ends)
         for a in range(M):
@@ -236,11 +231,10 @@ def write_noise(parameters: Vector, sizes: Integers, work: Vector) -> None:
     _, Q, w, parts, second, scratch = tables(sizes, work)
     M, size, of_class = w.size, w.size * w.size, P + P * r
     J, entries, share = matrix(scratch, 0, M, M), matrix(scratch, 0, size, 1), matrix(scratch, size, classes, 1)
-    rest = vector(scratch, size + classes, scratch.size - size - classes)
     noise, hat = parameters[of_class + 2 * classes] ** 2, parameters[of_class + 2 * classes + 3 :]
     for i in range(m):
         for j in range(i + 1):
-            slope = write_share(i, j, noise, sizes[DEGREE], whole, hat, w, Q, rest, J)
+            slope = write_share(i, j, noise, sizes[DEGREE], whole, hat, w, Q, J)
             product(parts, entries, share)
             for c in range(classes):
                 more = share[c, 0] if whole else 0.0
@@ -367,9 +361,8 @@ class ClassStepSystem(ClassSystem):
         self.parameters = np.concatenate([numbers, link_data(problem)])
         counts = [m, P, r, P, problem.information_exponent % 2, numbers.size, classes, hat.size - 1, whole]
         self.sizes = np.array([*counts, *axes.kind[:r]], dtype=np.int64)
-        M, half = m + P, hat.size * (hat.size + 1) // 2
-        of_moments = 2 * M * M + classes + 6 * hat.size**2 + 5 * half * M + 5 * (M + 2)
-        self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(of_moments, 2 * m * M)
+        M = m + P
+        self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return the overlaps C and G of a state, or of a stack, and n."""

@@ -40,6 +40,7 @@ from dynamics.equations.degrees import by_degree, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.losses import teacher_term
 from dynamics.equations.network.families import normalised_overlaps
+from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.series import write_series_means
 from dynamics.equations.network.steps import (
     LARGEST_STEP_DEGREE,
@@ -163,8 +164,7 @@ def write_step(
                 for b in range(M):
                     change += mean_rate * F[i, b] * N[j, b]
             out[m * sizes[1] + i * m + j] += change
-            if j < i:
-                out[m * sizes[1] + j * m + i] += change
+    mirror(matrix(out, m * sizes[1], m, m))
 
 
 @kernel
@@ -229,11 +229,7 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
 @kernel
 def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """S = Sᵀ: steps treat both halves alike up to the order of sums, so one is copied over the other."""
-    m = sizes[0]
-    first = m * sizes[1]
-    for i in range(m):
-        for j in range(i):
-            y[first + j * m + i] = y[first + i * m + j]
+    mirror(matrix(y, sizes[0] * sizes[1], sizes[0], sizes[0]))
 
 
 FLOW = Functions(rhs, event_values, normalise, jacobian_diagonal)

@@ -37,6 +37,7 @@ import numpy as np
 
 from dynamics.equations.interface import Functions
 from dynamics.equations.link import link_at, link_data, write_g0, write_g1
+from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
 from dynamics.equations.overlaps import write_gram
 from dynamics.equations.spherical import SphericalObservables, pull, write_all_events
@@ -118,8 +119,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     m, first = sizes[0], sizes[0] * sizes[1]
     for i in range(m):
         y[first + i * m + i] = 1.0
-        for j in range(i):
-            y[first + j * m + i] = y[first + i * m + j]
+    mirror(matrix(y, first, m, m))
 
 
 class SphericalStepSystem(SphericalObservables):

@@ -24,6 +24,7 @@ from dynamics.equations.network.normal_kernels import (
     difference_of_products,
     excess,
     largest_size,
+    mirror,
     root_determinant,
     standard_score,
     threshold_pair,
@@ -512,10 +513,8 @@ def add_squared_gradient(out: Vector, parameters: Vector, sizes: Integers, work:
     product_until(F, turned, squares, sizes)
     for i in range(m):
         for j in range(i + 1):
-            change = parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])
-            out[i * m + j] += change
-            if j < i:
-                out[j * m + i] += change
+            out[i * m + j] += parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])
+    mirror(matrix(out, 0, m, m))
 
 
 @kernel
@@ -635,9 +634,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
     """Q = Qᵀ: one half is copied over the other; on the sphere neurons get back the lengths they started with."""
     m, r = sizes[WIDTH], sizes[AXES]
     first = 2 * m + m * r
-    for i in range(m):
-        for j in range(i):
-            y[first + j * m + i] = y[first + i * m + j]
+    mirror(matrix(y, first, m, m))
     if sizes[SPHERE] == 1:
         for i in range(m):
             start = parameters[SQUARES_AT + i]

@@ -26,9 +26,10 @@ N = (1 + UᵀU)⁻¹ and β = (b_i, b_j) it has the mean E σ'_i σ'_j, and unde
 where ∂_λ of the covariances v_a·Av_b is 2 (v_a·Av_b − B_a·B_b), B = VᵀUN, that of the biases −2 B_a·Nβ, and that of
 ln E σ'_i σ'_j is tr N − 2 + βᵀNβ − |Nβ|².
 
-`layout` = [J, whether all biases are 0 | kind, place, degree of every vector], kinds as in `families`; a polynomial
-alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the head of `normal_kernels`, of a
-polynomial q alone, then D_j = E σ^(j), j < J. Biases that are all 0 are so under every change of measure.
+`layout` = [J, 0, or 1 if all biases are 0, or 2 if all vectors are of erf too | kind, place, degree of every vector],
+kinds as in `families`; a polynomial alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the
+head of `normal_kernels`, of a polynomial q alone, then D_j = E σ^(j), j < J. Biases that are all 0 are so under every
+change of measure.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from dynamics.equations.network.network_kernels import (
 )
 from dynamics.equations.network.normal_kernels import (
     difference_of_products,
+    mirror,
     normal_cdf,
     threshold_pair,
     write_threshold_derivatives,
@@ -83,8 +85,8 @@ if TYPE_CHECKING:
     from hermite.arrays import Array, Integers
 
 STEP_HEAD = 9
-# Where the vectors begin in `layout`.
-VECTORS = 2
+# Where the vectors begin in `layout`, and what it says of erf without biases.
+VECTORS, ERF_ALONE = 2, 2
 # Of 1 - r², below which two thresholds lie on one axis.
 ALIGNED = 1e-14
 
@@ -207,10 +209,8 @@ def write_erf_second(
     """
     C, bias, weight = vectors
     M = weight.size
-    size, centred, others = STEP_HEAD + layout[0], layout[1] == 1, 0
-    for a in range(M):
-        others += 0 if layout[VECTORS + 3 * a] == ERF else 1
-    if centred and others == 0:
+    size, centred = STEP_HEAD + layout[0], layout[1] > 0
+    if layout[1] == ERF_ALONE:
         write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, work, out)
         return
     rows, tilted = matrix(work, 0, M, size), matrix(work, M * size, M, M)
@@ -502,11 +502,10 @@ def add_step_terms(
                     mean += F[i, b] * N[j, b]
                 change += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
             out[first + i * m + j] += rate * change
-            if j < i:
-                out[first + j * m + i] += rate * change
         if sizes[SPHERE] == 1:
             for a in range(r):
                 out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
+    mirror(matrix(out, first, m, m))
 
 
 @kernel
@@ -641,24 +640,22 @@ def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit]
         known = link.kind == POLYNOMIAL if alone else link.kind != UNKNOWN
         _require_known(known, f"{sources} and a teacher of {link.name}: it is known for a teacher of {kinds}")
     vectors = [own] * width + links
-    numbers: list[float] = []
-    at: dict[StepLink, int] = {}
-    for link in vectors:
-        if link not in at:
-            at[link] = len(numbers)
-            numbers += link.numbers
+    places = np.cumsum([0, *(len(link.numbers) for link in vectors)]).tolist()
     top, M = max(link.degree for link in vectors), len(vectors)
     biased = biased or any(unit.bias for unit in units)
     if alone:
         most = LARGEST_STEP_DEGREE
         _require_known(top <= most, f"polynomials of degree {top}: it is known up to {most}")
-        lacking = 2 if biased else lacking_parity([link.numbers for link in at])
-        layout = [max(top, 1), lacking, *(x for v in vectors for x in (at[v], v.degree))]
+        lacking = 2 if biased else lacking_parity([link.numbers for link in vectors])
+        layout = [max(top, 1), lacking, *(x for at, v in zip(places, vectors, strict=False) for x in (at, v.degree))]
         size = diagram_size(M, layout[0])
     else:
-        layout = [top + 3, not biased, *(x for v in vectors for x in (v.kind, at[v], v.degree))]
+        erf_alone = not biased and all(link.kind == ERF for link in vectors)
+        of_vectors = [x for at, v in zip(places, vectors, strict=False) for x in (v.kind, at, v.degree)]
+        layout = [top + 3, ERF_ALONE if erf_alone else not biased, *of_vectors]
         size = M * (STEP_HEAD + layout[0] + M + 3)
-    return StepSource(alone, np.array(numbers), np.array(layout, dtype=np.int64), size)
+    numbers = np.concatenate([link.numbers for link in vectors])
+    return StepSource(alone, numbers, np.array(layout, dtype=np.int64), size)
 
 
 def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
