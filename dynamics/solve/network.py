@@ -169,18 +169,16 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
 
     ValueError is raised for the equation of SGD on inputs that are not isotropic, which is not known.
     """
+    from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
+
     if problem.inputs is not None:
         require(
             step.step_theory is None,
             "Argument `problem` must have isotropic inputs for the mean step of SGD of a Student, but has "
             f"{problem.inputs!r}; `sgd_check.simulate` takes such steps.",
         )
-        from dynamics.equations.network.classes import NetworkClassSystem
-
         return NetworkClassSystem(problem)
     if step.step_theory is None or step.learning_rate is None:
-        from dynamics.equations.network.system import NetworkSystem
-
         return NetworkSystem(problem, step.learning_rate)
     from dynamics.equations.network.steps import NetworkStepSystem
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from dynamics.equations.correlation import CorrelationSystem
-    from dynamics.equations.spherical import LinearisedCoupling, SphericalSystem
-    from dynamics.equations.spherical_step import SphericalStepSystem
+    from dynamics.equations.spherical import LinearisedCoupling, SphericalStepSystem, SphericalSystem
 
 
 @integrated("spherical", method="explicit")
@@ -147,12 +146,10 @@ def solve_spherical(
 
 
 def _system(problem: Problem, step: StepSettings) -> SphericalSystem | SphericalStepSystem:
+    from dynamics.equations.spherical import SphericalStepSystem, SphericalSystem
+
     if step.learning_rate is None:
-        from dynamics.equations.spherical import SphericalSystem
-
         return SphericalSystem(problem, LOSS_LEVELS)
-    from dynamics.equations.spherical_step import SphericalStepSystem
-
     return SphericalStepSystem(problem, LOSS_LEVELS, step.learning_rate, step.batch_size)
 
 

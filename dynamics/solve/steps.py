@@ -106,8 +106,7 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
     """
     rate, theory, size = settings.learning_rate, settings.step_theory, settings.batch_size
     if problem.inputs is not None:
-        from dynamics.equations.class_steps import ClassStepSystem
-        from dynamics.equations.classes import ClassDescentSystem, ClassSystem
+        from dynamics.equations.classes import ClassDescentSystem, ClassStepSystem, ClassSystem
 
         if rate is not None and theory is not None:
             return ClassStepSystem(problem, rate, theory, size)

@@ -12,7 +12,7 @@ from kernel_calls import Kernels
 from network_reference import is_smooth, paired_loss, smooth_loss, space, value_of
 
 import dynamics
-from dynamics.equations.network.classes import NetworkClassSystem
+from dynamics.equations.network.system import NetworkClassSystem
 from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import main
 from dynamics.theory.components import default_network_schedule

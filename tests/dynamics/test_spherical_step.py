@@ -7,7 +7,7 @@ from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
-from dynamics.equations.spherical_step import SphericalStepSystem
+from dynamics.equations.spherical import SphericalStepSystem
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.weights import PlainSgd, Spherical, WeightRuns
 

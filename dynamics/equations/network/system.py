@@ -29,19 +29,25 @@ from dynamics.equations.degrees import NetworkDegrees
 from dynamics.equations.interface import FlowSystem, Functions
 from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher, normalised_overlaps
 from dynamics.equations.network.network_kernels import (
+    AXES,
     BIASED_ERF,
     BIASED_RELU,
     CENTRAL_ERF,
     CENTRAL_RELU,
+    DECAY_W,
     DESCENT,
     FLOW,
+    FORCES_AT,
     FURTHER,
     LISTS,
     MEANS,
     MEANS_AT,
+    NUMBERS_AT,
     ONE_BY_ONE,
+    PRODUCTS_AT,
     SQUARES_AT,
     THEORY,
+    WIDTH,
     evaluate_means,
     event_values,
     jacobian_diagonal,
@@ -50,14 +56,16 @@ from dynamics.equations.network.network_kernels import (
 )
 from dynamics.equations.network.series import Link, pair_source
 from dynamics.equations.vectors import NOTHING
-from dynamics.kernels.jit import callback
+from dynamics.kernels.jit import callback, kernel, matrix, vector
+from dynamics.kernels.products import is_stopped, product_until
 from dynamics.threads import with_slot
+from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dynamics.problem import Problem, Student
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 #: Signature of a right-hand side and of events.
@@ -73,7 +81,7 @@ class NetworkSystem(FlowSystem):
 
     With a step η > 0 the term η ∇∇ᵀ is in Q', so that one Euler step of length η is one of population gradient descent.
     `more` are numbers that stand before those of the links. With `inputs` the weights are the whitened ones, and their
-    motion is that of `dynamics.equations.network.classes`. ValueError is raised if two neurons start alike, or the
+    motion is that of `NetworkClassSystem`. ValueError is raised if two neurons start alike, or the
     means of the links are not known.
     """
 
@@ -241,3 +249,116 @@ def _pairing(link: Link, *, biased: bool) -> int:
     if biased:
         return BIASED_RELU if link.family == RELU else BIASED_ERF
     return CENTRAL_RELU if link.family == RELU else CENTRAL_ERF
+
+
+# On inputs of covariance Σ the motion is Σ times the gradient of isotropic inputs, exact at every d.
+#
+# With ŵ = Σ^½ w a neuron is σ(ŵ·z + b), z ~ N(0, I), so that the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ,
+# v and b, and v and b move as there. Gradient flow of w with decay is, on the axes l with eigenvalues s_l,
+#
+# .. math:: \hat w_{il}' = -\varepsilon_w s_l \Big(\sum_j A_{ij} \hat w_{jl} - B_{il}\Big) - \kappa_w \hat w_{il}
+#
+# with A and B as above, B_il = 0 beyond the teacher's axes. One Euler step is one of population gradient descent in w,
+# v and b. The axes are those of `Problem.input_axes`, as in `dynamics.equations.classes`.
+#
+# State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters and sizes are those of `dynamics.equations.network.network_kernels`,
+# with s (D) before the numbers of the links; `work` ends with a state [v | b | M | Q] and its rates.
+
+
+@kernel
+def whitened_weights(y: Vector, sizes: Integers) -> Matrix:
+    """Return Ŵ of a state, or of its rates."""
+    m = sizes[WIDTH]
+    return matrix(y, 2 * m, m, (y.size - 2 * m) // m)
+
+
+@kernel
+def overlap_state(y: Vector, sizes: Integers, work: Vector) -> Vector:
+    """Write v, b, M and Q of a state to their place in `work`, and return them."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    size = 2 * m + m * r + m * m
+    W, state = whitened_weights(y, sizes), vector(work, work.size - 2 * size, size)
+    for i in range(2 * m):
+        state[i] = y[i]
+    for i in range(m):
+        for a in range(r):
+            state[2 * m + i * r + a] = W[i, a]
+    product_until(W, W.T, matrix(state, 2 * m + m * r, m, m), sizes)
+    return state
+
+
+@kernel
+def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write v', b' and Ŵ' = −(N Ŵ) diag(s) − κ_w Ŵ diag(1 − s), where N holds κ_w too, after the means of `work`."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    state = overlap_state(y, sizes, work)
+    rates = vector(work, work.size - state.size, state.size)
+    if is_stopped(sizes):
+        return
+    rhs(t, state, rates, parameters, sizes, work)
+    if sizes[THEORY] == MEANS:
+        return
+    W, moved = whitened_weights(y, sizes), whitened_weights(out, sizes)
+    N, own = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m)
+    s, decay = vector(parameters, sizes[NUMBERS_AT] - W.shape[1], W.shape[1]), parameters[DECAY_W]
+    for i in range(m):
+        out[i], out[m + i] = rates[i], rates[m + i]
+        for j in range(m):
+            own[i, j] = N[i, j]
+    product_until(own, W, moved, sizes)
+    for i in range(m):
+        for a in range(r):
+            moved[i, a] += N[i, m + a]
+        for k in range(s.size):
+            moved[i, k] = -s[k] * moved[i, k] - decay * (1.0 - s[k]) * W[i, k]
+
+
+@kernel
+def class_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the values of the events of the overlaps."""
+    event_values(t, overlap_state(y, sizes, work), out, parameters, sizes, work)
+
+
+@kernel
+def class_jacobian_diagonal(
+    t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> None:
+    """Diagonal with the forces held: of v and b as for isotropic inputs, −s_l N_ii − κ_w (1 − s_l) of ŵ_il."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    state = overlap_state(y, sizes, work)
+    rates, moved = vector(work, work.size - state.size, state.size), whitened_weights(out, sizes)
+    jacobian_diagonal(t, state, rates, parameters, sizes, work)
+    s = vector(parameters, sizes[NUMBERS_AT] - moved.shape[1], moved.shape[1])
+    for i in range(m):
+        out[i], out[m + i] = rates[i], rates[m + i]
+        for k in range(s.size):
+            moved[i, k] = s[k] * rates[2 * m + i * r] - parameters[DECAY_W] * (1.0 - s[k])
+
+
+class NetworkClassSystem(NetworkSystem):
+    """State layout and motion of a network whose problem has `inputs`; observables are those of its overlaps."""
+
+    name = "network-classes"
+    functions = Functions(class_rhs, class_event_values, None, class_jacobian_diagonal)
+
+    def __init__(self, problem: Problem) -> None:
+        axes = problem.input_axes()
+        if axes is None:
+            msg = "Argument `problem` must have `inputs`, but has none."
+            raise ValueError(msg)
+        super().__init__(problem, more=axes.eigenvalues)
+        self.fastest = float(axes.eigenvalue.max())
+        self.work_size += 2 * self.initial_state.size
+        v, b, weights = problem.network_start()
+        self.initial_state = np.concatenate([v, b, weights.ravel()])
+
+    def unpack(self, state: Array) -> tuple[Array, Array, Array, Array]:
+        """Return v, b, M (m, r) and Q (m, m) of a state."""
+        m = self.problem.width
+        v, b, W = np.split(state, [m, 2 * m])
+        W = W.reshape(m, -1)
+        return v, b, W[:, : self.problem.teacher.span], W @ W.T
+
+    def stiffness(self) -> float:
+        """Return a bound on the rates of the flow at the start: that of isotropic inputs, times max s_l if over 1."""
+        return max(self.fastest, 1.0) * super().stiffness()
