@@ -490,8 +490,7 @@ def as_network(problem: Problem) -> Problem:
 def reached_state(problem: Problem) -> tuple[Array, ...]:
     """Return v, b, M and Q of a network where its flow has learned its teacher, or at the end of its default times."""
     # Imported here because a limit of named students needs no compiler.
-    from dynamics.equations.network.classes import NetworkClassSystem
-    from dynamics.equations.network.system import NetworkSystem
+    from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
     small = LEARNED * system.teacher.square
