@@ -152,7 +152,7 @@ def write_step(
     at, place = M + sizes[1] ** 2, sizes[FORCES_AT] + 2 * m * M
     noise, rate, d, batch = parameters[at], parameters[at + 1], parameters[at + 2], parameters[at + 3]
     second, scratch = matrix(work, place, m, m), vector(work, place + m * m, work.size - place - m * m)
-    numbers, layout = vector(parameters, at + 4, sizes[DEGREE] + 1), vector(sizes, LAYOUT, sizes.size - LAYOUT)
+    numbers, layout = parameters[at + 4 :], vector(sizes, LAYOUT, sizes.size - LAYOUT)
     vectors, exact = (matrix(work, 0, M, M), np.zeros(M), vector(parameters, 0, M)), sizes[THEORY] == 2
     write_second(vectors, noise, d, exact, m, numbers, layout, scratch, second)
     # |x|² and the product of two samples differ by a factor of order d, so that the limit has no such product.
