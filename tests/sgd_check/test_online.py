@@ -189,21 +189,6 @@ def test_measured_overlaps_are_those_of_the_weights(tools):
         np.testing.assert_allclose(found[1], wanted, atol=1e-14)
 
 
-def test_a_frozen_seed_leaves_the_others_untouched(tools):
-    problem = tools.problem([[0.5, 0.1]], dimension=6)
-
-    def final(stopped):
-        run = engine(problem)
-        with run.running():
-            run.freeze(np.array(stopped))
-            run.advance(np.full(30, 1e-4))
-        return weights_of(run)
-
-    free, frozen = final([False] * 3), final([False, True, False])
-    assert np.isnan(frozen[1]).all()
-    np.testing.assert_array_equal(frozen[[0, 2]], free[[0, 2]])
-
-
 def test_threads_are_put_back(tools):
     before = torch.get_num_threads()
     run = engine(tools.problem([[0.5, 0.1]], dimension=6))
@@ -372,10 +357,6 @@ def test_threads_change_no_bit(tools, monkeypatch):
             return weights_of(run)
 
     np.testing.assert_array_equal(final(2), final(1))
-
-
-def test_a_run_says_which_kernel_took_its_steps(tools):
-    assert engine(tools.problem([[0.5, 0.1]], dimension=6)).attributes["step_kernel"] == "plain"
 
 
 z = sympy.Symbol("z")

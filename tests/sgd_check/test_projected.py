@@ -239,9 +239,10 @@ def test_bits_do_not_depend_on_how_the_run_is_cut_nor_on_a_pause(batch):
     np.testing.assert_array_equal(whole, final([1, 2, 63, 2047, 2048, 5999]))
 
 
-def test_a_frozen_seed_leaves_the_others_untouched():
+@pytest.mark.parametrize("name", ["projected", "torch"])
+def test_a_frozen_seed_leaves_the_others_untouched(name):
     def final(stopped):
-        run = engine(uneven(12))
+        run = make_engine(name, uneven(12), EngineOptions(seeds=(0, 1, 2), dtype="float64"))
         with run.running():
             run.freeze(np.array(stopped))
             run.advance(np.full(30, 1e-3))
