@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -41,8 +41,7 @@ LONG_RUN_SECONDS = 300
 BURST_STEPS = 5
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What to simulate: a problem of each width, the steps, and the saved times of the mean field to look at."""
 
     problem: Problem
@@ -52,14 +51,6 @@ class Plan:
     learning_rate: float
     steps: int
     times: Array
-
-    def describe(self) -> str:
-        """Return one line for the reader."""
-        sizes = ", ".join(f"{m} ({b})" for m, b in zip(self.widths, self.batch_sizes, strict=True))
-        return (
-            f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, widths (and batch sizes) {sizes}, "
-            f"{len(self.starts)} runs of each, {REPLICAS} of each start."
-        )
 
 
 def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output: Path, figure: Path | None) -> int:
@@ -76,7 +67,11 @@ def check_mean_field(settings: Mapping[str, Any], prediction: xr.Dataset, output
         raise UsageError(refusal_of(error, ENGINE)) from None
     seconds = per_step * plan.steps * len(plan.starts)
     if not settings["quiet"]:
-        say(plan.describe())
+        sizes = ", ".join(f"{m} ({b})" for m, b in zip(plan.widths, plan.batch_sizes, strict=True))
+        say(
+            f"Learning rate {plan.learning_rate:.4g}, {plan.steps} steps, widths (and batch sizes) {sizes}, "
+            f"{len(plan.starts)} runs of each, {REPLICAS} of each start."
+        )
         say(f"About {duration(seconds)}.")
         if seconds > LONG_RUN_SECONDS:
             say("Fewer steps (--steps), runs (--seeds) or samples (--batch-size), or smaller --widths, are faster.")

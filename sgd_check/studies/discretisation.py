@@ -21,7 +21,6 @@ from dynamics.equations import LARGEST_HISTORY, solve_pairs
 from dynamics.problem import Problem, Teacher, checked_increasing, checked_integer, checked_number
 from dynamics.problem.checks import LARGEST_INTEGER, require
 from dynamics.theory import (
-    EmergencePrediction,
     asymptotic_exponents,
     escape_bias,
     first_crossing,
@@ -270,29 +269,6 @@ def _spread_targets(problem: Problem, count: int) -> Integers:
     return np.unique(np.geomspace(1, last, count).round().astype(np.int64))
 
 
-def pair_losses(problem: Problem, prediction: EmergencePrediction, times: Array) -> Array:
-    """Return the part of each direction in the loss of the flow, a² g(1) + n² g(1) − 2 n a g(C), shape (T, P)."""
-    pairs = solve_pairs(problem, prediction, times)
-    a, norm = problem.teacher.coefficients, float(np.sum(problem.activation.coefficients**2))
-    if pairs.overlap is None or pairs.squared_norm is None:
-        msg = f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}."
-        raise ValueError(msg)
-    C, n = np.nan_to_num(pairs.overlap), np.nan_to_num(pairs.squared_norm)
-    return np.asarray(norm * (a**2 + n**2) - 2.0 * n * a * problem.activation.kernel(C))
-
-
-def samples_needed(times: Array, losses: Array, delays: Array, learning_rate: float, level: float) -> float:
-    """Return n = t/η at the first t at which the loss of the delayed pairs is at most `level`; NaN if it never is.
-
-    `losses` (T, P) at increasing flow times (T,) are those of `pair_losses`; `delays` (P,) are added to the times of
-    each pair, inf: it never moves.
-    """
-    total = np.zeros_like(times)
-    for delay, loss in zip(delays.tolist(), losses.T, strict=True):
-        total += np.interp(times - delay, times, loss) if np.isfinite(delay) else loss[0]
-    return first_crossing(times, total, level, linear=True) / learning_rate
-
-
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
     """Return what pairs alone say of each target p̄ at the rates of c.
 
@@ -304,12 +280,22 @@ def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time
     known, later = np.isfinite(flow), np.isfinite(emergence) & (emergence > 0.0)
     times = np.geomspace(0.1 * flow[known].min(), REACH * flow[known].max(), GRID)
-    losses = pair_losses(problem, prediction, times)
+    pairs, a, g = solve_pairs(problem, prediction, times), problem.teacher.coefficients, problem.activation.kernel
+    if pairs.overlap is None or pairs.squared_norm is None:
+        msg = f"Argument `problem` must have at most {LARGEST_HISTORY} directions, but has {a.size}."
+        raise ValueError(msg)
+    C, n = np.nan_to_num(pairs.overlap), np.nan_to_num(pairs.squared_norm)
+    # The part of each direction in the loss of the flow, (T, P).
+    losses = float(np.sum(problem.activation.coefficients**2)) * (a**2 + n**2) - 2.0 * n * a * g(C)
     rows = []
     for eta, level in zip(rates.tolist(), levels.tolist(), strict=True):
         added = np.zeros_like(emergence)
         added[later] = emergence[later] * escape_bias(problem, eta, prediction).drift_bias[later]
-        delays = (np.where(known, added, np.inf), np.zeros_like(added))
-        rows.append([*(samples_needed(times, losses, each, eta, level) for each in delays), flow + added])
+        samples = []
+        for delays in (np.where(known, added, np.inf), np.zeros_like(added)):
+            # A pair that is trapped, of delay inf, keeps its first loss.
+            total = sum(np.interp(times - delay, times, loss) for delay, loss in zip(delays, losses.T, strict=True))
+            samples.append(first_crossing(times, total, level, linear=True) / eta)
+        rows.append([*samples, flow + added])
     needed, without, learned = (np.array(column) for column in zip(*rows, strict=True))
     return Curve(problem, targets, levels, needed, without, learned)

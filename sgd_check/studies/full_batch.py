@@ -55,12 +55,9 @@ class FullBatch(SgdStudy):
     answer = "full-batch"
     title = "One direction from samples that are reused, and online"
 
+    link: str
     law: xr.Dataset
     slope: float
-
-    @property
-    def _link(self) -> str:
-        return cut_square(self.settings["cut"])
 
     @property
     def steps(self) -> float:
@@ -75,9 +72,9 @@ class FullBatch(SgdStudy):
         d, ratio = settings["dimensions"][-1], max(settings["ratios"])
         batch = round(ratio * d)
         options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
-        largest = measured_seconds_per_step(make_engine("torch", descent_problem(self._link, d), options), 10)
+        largest = measured_seconds_per_step(make_engine("torch", descent_problem(self.link, d), options), 10)
         sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
-        lone = make_engine("scalar", online_problem(self._link, 100), EngineOptions(seeds=runs))
+        lone = make_engine("scalar", online_problem(self.link, 100), EngineOptions(seeds=runs))
         arrivals = float(sum(map(self._expected, settings["online_dimensions"])))
         return float(largest * settings["steps"] * sizes / (d * batch) + measured_seconds_per_step(lone) * arrivals)
 
@@ -91,7 +88,7 @@ class FullBatch(SgdStudy):
             for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
                 d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
                 seeds = self.seeds_of(number)
-                problem = descent_problem(self._link, d)
+                problem = descent_problem(self.link, d)
                 found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
                 spectral[at] = found["overlap_squared"].to_numpy()
                 end = simulate(
@@ -142,7 +139,7 @@ class FullBatch(SgdStudy):
     def _arrivals(self, d: int, seeds: range, meter: Meter) -> Array:
         """Return after how many samples the runs of online SGD arrive, NaN where they do not."""
         end = HORIZON * self._expected(d)
-        engine = make_engine("scalar", online_problem(self._link, d), EngineOptions(seeds=tuple(seeds)))
+        engine = make_engine("scalar", online_problem(self.link, d), EngineOptions(seeds=tuple(seeds)))
         tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
         numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(TIME_RATIO)))
         with engine.running():
@@ -238,7 +235,7 @@ def full_batch_recovery(
     # The law depends on n/d alone.
     fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], LAW_POINTS)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
-    return FullBatch(settings, descent_problem(link, settings["dimensions"][-1]), progress, law, slope)
+    return FullBatch(settings, descent_problem(link, settings["dimensions"][-1]), progress, link, law, slope)
 
 
 def cut_square(cut: float) -> str:

@@ -414,6 +414,7 @@ def plan_by_times(
     until = emerging if t_max is None else max(int(np.count_nonzero(time <= t_max)), 1)
     chosen = np.argsort(time)[: min(directions or until, emerging)]  # NaN, never, is sorted last
     if learning_rate is None:
+        # A shift of the mean by this factor times the scatter is seen.
         factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
         learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
     if steps is None:

@@ -192,7 +192,8 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
         within = pilot.affordable(rate, ends, LONG_SECONDS)
         if not within or (best is not None and within[-1] <= best[1]):
             break
-        seen = _latest_seen(pilot, rate, within)
+        runs = _pilot_runs(pilot, rate, within)
+        seen = next((end for end in reversed(within) if _sees(pilot, runs, end)), None)
         if seen is not None and (best is None or seen > best[1]):
             best = rate, seen
         if seen == within[-1]:
@@ -200,12 +201,12 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
         rate /= PILOT_FACTOR
     if best is not None and best[1] >= first:
         return *best, best[0]
-    runs = None
+    tried = None
     for _ in range(MOST_RATES):
         if not pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
             break
-        runs = _pilot_runs(pilot, rate, [first])
-        if _sees(pilot, runs, first):
+        tried = _pilot_runs(pilot, rate, [first])
+        if _sees(pilot, tried, first):
             return rate, first, rate
         rate /= PILOT_FACTOR
     if best is not None:
@@ -214,9 +215,9 @@ def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
         return rate, LONG_SECONDS * rate / pilot.seconds, np.nan
     rate *= PILOT_FACTOR
     seeing = np.nan
-    if runs is not None:
+    if tried is not None:
         shares = (PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES))
-        seeing = rate * next((share for share in shares if _sees(pilot, runs, first, share)), np.nan)
+        seeing = rate * next((share for share in shares if _sees(pilot, tried, first, share)), np.nan)
     return rate, first, seeing
 
 
@@ -240,12 +241,6 @@ def _all_seen(powers: list[float]) -> bool:
     The power of a curve that does not move is not a number.
     """
     return any(power >= PILOT_POWER for power in powers) and not any(power < PILOT_POWER for power in powers)
-
-
-def _latest_seen(pilot: Pilot, rate: float, ends: list[float]) -> float | None:
-    """Return the latest of some ends until which a check at a learning rate would see, None if it would at none."""
-    runs = _pilot_runs(pilot, rate, ends)
-    return next((end for end in reversed(ends) if _sees(pilot, runs, end)), None)
 
 
 def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:

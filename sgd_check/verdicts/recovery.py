@@ -96,7 +96,12 @@ def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) ->
         z = float(np.sign(mean) * max(0.0, abs(mean) - allowed) / error + 0.0)  # no negative zero
         p = min(1.0, 2.0 * float(special.stdtr(runs - 1, -abs(z))))
         visible = float(allowed + reach_in_errors(runs - 1, rate) * error)
-    near, untested = _near_the_threshold(prediction, int(estimated.attrs["samples"]), q), ""
+    samples, threshold = int(estimated.attrs["samples"]), float(prediction.attrs.get("threshold_samples", np.nan))
+    near, untested = "", ""
+    if samples < LEAST_THRESHOLDS * threshold:
+        near = f"{samples} samples are {samples / threshold:.2g} times the threshold {threshold:.4g}"
+    elif np.isnan(threshold) and degree == 2 and not q >= LEAST_LAW:
+        near = f"the law of these samples, {q:.2g}, is below {LEAST_LAW:g}"
     if near:
         untested = f"Not tested: {near}; from {LEAST_THRESHOLDS:g} times the threshold on d deviates by little."
     elif np.isnan(p):
@@ -130,14 +135,3 @@ def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) ->
         labels={"title": "Estimates of one direction against their law", "coords": {}},
         attributes={},
     )
-
-
-def _near_the_threshold(prediction: xr.Dataset, samples: int, law: float) -> str:
-    """Return why the law holds too little of so many samples, empty if it does not."""
-    threshold = prediction.attrs.get("threshold_samples")
-    if threshold is None:
-        small = int(prediction.attrs["degree"]) == 2 and not law >= LEAST_LAW
-        return f"the law of these samples, {law:.2g}, is below {LEAST_LAW:g}" if small else ""
-    share = samples / float(threshold)
-    near = f"{samples} samples are {share:.2g} times the threshold {float(threshold):.4g}"
-    return near if share < LEAST_THRESHOLDS else ""
