@@ -43,9 +43,9 @@ import numpy as np
 import xarray as xr
 
 from dynamics import theory
-from dynamics.problem import Problem, decouples, is_correlation, is_frame, is_homogeneous
+from dynamics.problem import Problem, decouples, is_correlation, is_frame
 from hermite.arrays import Array, Switches
-from sgd_check.verdicts.verdict import has_step, tell_alike
+from sgd_check.verdicts.verdict import has_step
 
 #: Twice the largest φ/s² of an escape with k ≥ 3 and constant noise, which k = 3 has.
 LARGEST_FLUCTUATION = 2.5
@@ -130,13 +130,6 @@ def expectation(problem: Problem, prediction: xr.Dataset, noise_rate: float) -> 
     wide = _wide_band(lateness, scatter, known, rivals, np.log(time / pairs.predicted_emergence_time), stepped=stepped)
     low, high = _band(wide, isolated, lateness, scatter, scatter)
     return Expectation(time, delay, scatter, low, high, (), lateness, isolated)
-
-
-def has_learned_times(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset) -> bool:
-    """Return whether learned times are to be compared: single neurons have them, and both datasets mean the same."""
-    if not is_homogeneous(problem) and not is_correlation(problem):
-        return False
-    return tell_alike("learned_time", (prediction, simulation))
 
 
 def learned_expectation(

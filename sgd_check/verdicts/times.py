@@ -31,14 +31,13 @@ from scipy import special
 
 from dynamics import theory
 from dynamics.equations.transit import transit_time
-from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples
+from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
 from sgd_check.verdicts.expectation import (
     NOISE_DECIDES,
     Expectation,
     expectation,
-    has_learned_times,
     learned_expectation,
 )
 from sgd_check.verdicts.path_tests import (
@@ -78,6 +77,7 @@ from sgd_check.verdicts.verdict import (
     of_sound_runs,
     side_of,
     sound_runs,
+    tell_alike,
     too_few,
     unfinished,
 )
@@ -370,7 +370,9 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
     noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
     emergence = expectation(problem, prediction, noise_of_step)
     expected = {event_of(simulation): emergence}
-    if has_learned_times(problem, prediction, simulation):
+    # Single neurons have learned times.
+    single = is_homogeneous(problem) or is_correlation(problem)
+    if single and tell_alike("learned_time", (prediction, simulation)):
         expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
     counts = {e: count_tests(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
     # When theory puts every direction, inf beyond the runs, NaN where it is not tested: known before any run.
