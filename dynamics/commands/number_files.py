@@ -101,8 +101,14 @@ def _of_text(text: str, name: str) -> list[float]:
 
 
 def _fields(line: str, separator: str | None) -> list[str]:
-    fields = [field.strip().strip(QUOTES) for field in line.split(separator)]
+    fields = [_unquoted(field.strip()) for field in line.split(separator)]
     return fields[:-1] if len(fields) > 1 and not fields[-1] and separator != "\t" else fields
+
+
+def _unquoted(field: str) -> str:
+    """Return a field without the quotes around it; one that a separator has cut, as in "1,234", keeps its quote."""
+    is_quoted = len(field) > 1 and field[0] in QUOTES and field[0] == field[-1]
+    return field[1:-1].strip() if is_quoted else field
 
 
 def _number(field: str) -> float:

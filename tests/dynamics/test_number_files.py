@@ -54,6 +54,13 @@ BAD = {
     "decimal commas and spaces": ("0,5 0,25 12,0", "has both"),
     "rows of unlike length": ("1,2\n3\n4,5", "has 3 rows of unlike length"),
     "thousands": ("1.000,5;2.000,5", "has '1.000,5'"),
+    "thousands in quotes": ('"1,234","2,345"', "line 1 of '@w.csv' has '\"1'"),
+    "thousands with spaces": ("1 234\n2 345", "has 2 rows of 2 numbers"),
+    "per cent": ("50% 20%", "line 1 of '@w.csv' has '50%'"),
+    "a list of JSON": ("[1, 2]", "line 1 of '@w.csv' has '[1'"),
+    "a minus of typographers": ("1 \N{MINUS SIGN}2", "line 1 of '@w.csv' has '\N{MINUS SIGN}2'"),
+    "exponents of Fortran": ("1D0 2D0", "line 1 of '@w.csv' has '1D0'"),
+    "bars": ("1|2", "line 1 of '@w.csv' has '1|2'"),
     "units": ("0.5 m\n1 m", "line 1 of '@w.csv' has 'm'"),
     "a workbook": ("PK\3\4\0\0", "is no text"),
 }  # fmt: skip
