@@ -445,7 +445,7 @@ def log_band(runs: Array) -> tuple[Array, Array, Array]:
     mean, count = logs.mean(axis=0), logs.count(axis=0)
     error = BAND * logs.std(axis=0) / np.sqrt(np.maximum(count - 1, 1))
     curves = mean, np.maximum(mean - error, logs.min(axis=0)), np.minimum(mean + error, logs.max(axis=0))
-    middle, low, high = (np.ma.filled(np.exp(curve), np.nan) for curve in curves)
+    middle, low, high = (np.exp(np.ma.filled(curve, np.nan)) for curve in curves)
     return middle, low, high
 
 

@@ -195,6 +195,10 @@ class RunFile:
         """Whether anything is written at all."""
         return self._target is not None
 
+    def part(self, name: str) -> xr.Dataset | None:
+        """Return the arrays from which a part of the run goes on, None if it begins."""
+        return None if self.begun is None else self.begun.parts.get(name)
+
     def trackers(self, contents: Callable[[Any], tuple[xr.Dataset, Parts]]) -> list[Tracker]:
         """Return what keeps the file up to date; `contents` gives dataset and parts of the checkpoint of a snapshot."""
         kept = Checkpoint(lambda snapshot: self.keep(*contents(snapshot)), self.every)

@@ -78,7 +78,7 @@ def test_a_batch_of_the_projected_engine_is_numpys_in_space(link, teacher):
     start = (*run.layers()[0], weights_of(run)[0] / root)
     with run.running():
         run.advance(np.array([0.05]))
-    z = run._benches[0][0][0][0].reshape(4, 6)
+    z = run._benches[0][0][0].reshape(4, 6)
     expected = step_in_space(problem, start, root, z, labels_of(problem, z), 0.05)
     for ours, theirs in zip((*run.layers()[0], weights_of(run)[0] / root), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-13)
