@@ -265,9 +265,10 @@ def results_of(
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
     """Return the snapshot from which a part of the run goes on, None if it begins."""
-    if file.begun is None or part not in file.begun.parts:
+    arrays = file.part(part)
+    if file.begun is None or arrays is None:
         return None
-    return unpacked(file.begun.parts[part], file.begun.dataset if part == RUN else None)
+    return unpacked(arrays, file.begun.dataset if part == RUN else None)
 
 
 def run_with_file(
