@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dynamics.equations.link import g0, g1, write_g2
 from dynamics.equations.vectors import write_events
 from dynamics.integrators.explicit_kernels import DOP853_COUNTS, DOP853_DENSE_ERROR, DOP853_PLACES, DOP853_WEIGHTS
 from dynamics.integrators.large_flow.division import (
@@ -185,6 +186,71 @@ def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matte
     """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
     C = np.ascontiguousarray(U[:, : a.size]).reshape(a.size * log_n.size)
     write_events(C, np.exp(log_n), a, link, int(sign_matters), np.empty(C.size), out)
+
+
+@entry
+def curvatures(link: Vector, U: Matrix, cluster: Integers, out: Vector) -> None:
+    """Write |g''| at the largest |C_ip| of every direction over the rows that are not in its cluster."""
+    largest = np.zeros(out.size)
+    for i in range(U.shape[0]):
+        own = cluster[i]
+        for p in range(out.size):
+            if p != own:
+                largest[p] = max(largest[p], abs(U[i, p]))
+    write_g2(link, largest, out)
+    for p in range(out.size):
+        out[p] = abs(out[p])
+
+
+@entry
+def mass_of_rest(
+    link: Vector, rows: Integers, p: int, state: tuple[Matrix, Vector, Matrix, Vector], out: Vector
+) -> None:
+    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change; the state has its F and growth."""
+    U, log_n, F, growth = state
+    whole = g0(link, 1.0)
+    out[0] = out[1] = 0.0
+    for x in range(rows.size):
+        i = rows[x]
+        c = U[i, p]
+        share, value = np.exp(log_n[i]) / whole, g0(link, c)
+        out[0] += share * value
+        out[1] += share * (4.0 * growth[i] * value + g1(link, c) * (F[i, p] - along(U[i], F[i]) * c))
+
+
+@kernel
+def number_inside(dense: Vector, x: float, start: float, end: float) -> float:
+    """Return one number at the fraction x of a step, given its seven coefficients; see `stepper.inside`."""
+    value = dense[6]
+    for q in range(5, -1, -1):
+        value = dense[q] + (x if q % 2 == 1 else 1.0 - x) * value
+    y: float = start + x * value + x * x * (3.0 - 2.0 * x) * (end - start - dense[0])
+    return y
+
+
+@entry
+def events_inside(
+    link: Vector,
+    rows: Integers,
+    p: int,
+    x: float,
+    sign_matters: bool,
+    begin: State,
+    end: State,
+    polynomials: Dense,
+    out: Vector,
+) -> None:
+    """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
+    (U, log_n), (U_end, log_end), (dense, dense_growth) = begin, end, polynomials
+    whole = g0(link, 1.0)
+    out[0] = out[1] = 0.0
+    for z in range(rows.size):
+        i = rows[z]
+        c = number_inside(dense[:, i, p], x, U[i, p], U_end[i, p])
+        n = np.exp(number_inside(dense_growth[:, i], x, log_n[i], log_end[i]))
+        if c > 0.0 or not sign_matters:
+            out[0] = max(out[0], c * c)
+        out[1] += n * g0(link, c) / whole
 
 
 @kernel

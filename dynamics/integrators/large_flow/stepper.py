@@ -46,7 +46,13 @@ from dynamics.integrators.clusters import (
     STALL_STEPS,
 )
 from dynamics.integrators.large_flow.division import Divider, State
-from dynamics.integrators.large_flow.row_kernels import shift_clusters, weigh_shifts
+from dynamics.integrators.large_flow.row_kernels import (
+    curvatures,
+    events_inside,
+    mass_of_rest,
+    shift_clusters,
+    weigh_shifts,
+)
 from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
 from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
@@ -221,12 +227,6 @@ def inside(x: float, begin: Pair, end: Pair, dense: Pair) -> Pair:
     return vectors, log_norm
 
 
-def _column_inside(x: float, begin: Pair, end: Pair, dense: Pair, rows: Integers, p: int) -> Pair:
-    """Return coordinate p and ln n of some rows; see `inside`."""
-    columns = ((vectors[..., rows, p], log_norm[..., rows]) for vectors, log_norm in (begin, end, dense))
-    return inside(x, *columns)
-
-
 #: Squared overlap above which a neuron can decide when a direction emerges or is learned.
 DECIDES = 0.1
 
@@ -274,19 +274,19 @@ class DenseOutput:
         shares = {p: self._share(others, p) for p in directions.tolist()}
         fast = division.fast[deciding]
         rows, sources = deciding[~fast], np.searchsorted(division.sources, deciding[fast])
-        values = before.copy()
+        values, out, of_sources = before.copy(), np.empty(2), np.zeros(2)
 
         def values_at(t: float) -> Array:
             x = (t - step.time) / step.h
             for p, share in shares.items():
-                found = [_column_inside(x, step.begin.vectors, step.end.vectors, passes.dense, rows, p)]
+                ends = step.begin.vectors, step.end.vectors, passes.dense
+                events_inside(passes.link, rows, p, x, passes.sign_matters, *ends, out)
                 if sources.size > 0:
-                    found.append(_column_inside(*self._of_sources().part_at(x), sources, p))
-                C, log_norm = (np.concatenate(parts) for parts in zip(*found, strict=True))
-                size = np.maximum(C, 0.0) if passes.sign_matters else C
-                mass = np.exp(log_norm) @ passes.activation.kernel(C) / passes.value + share(x)
-                values[p] = np.max(size**2, initial=0.0) - EMERGENCE_LEVEL
-                values[P + p] = mass - LEARNED_SHARE * passes.a[p]
+                    part, begin, end, dense = self._of_sources().part_at(x)
+                    ends = begin, end, dense
+                    events_inside(passes.link, sources, p, part, passes.sign_matters, *ends, of_sources)
+                values[p] = max(out[0], of_sources[0]) - EMERGENCE_LEVEL
+                values[P + p] = out[1] + of_sources[1] + share(x) - LEARNED_SHARE * passes.a[p]
             return values
 
         return values_at
@@ -306,15 +306,10 @@ class DenseOutput:
 
     def _share(self, rows: Integers, p: int) -> Callable[[float], float]:
         """Return the cubic x -> Σ n g(C_p)/g(1) over some rows."""
-        step, link = self._step, self._rows.activation
-
-        def mass_and_rate(state: State) -> tuple[float, float]:
-            U, F, n = state.U[rows], state.F[rows], np.exp(state.log_norm[rows]) / self._rows.value
-            velocity = F[:, p] - np.einsum("ik,ik->i", F, U) * U[:, p]
-            value, slope = link.kernel(U[:, p]), link.kernel_derivative(U[:, p])
-            return float(n @ value), float(n @ (4.0 * state.growth[rows] * value + slope * velocity))
-
-        (first, rate_0), (last, rate_1) = mass_and_rate(step.begin), mass_and_rate(step.end)
+        step, of_begin, of_end = self._step, np.empty(2), np.empty(2)
+        for state, out in ((step.begin, of_begin), (step.end, of_end)):
+            mass_of_rest(self._rows.link, rows, p, state.whole, out)
+        (first, rate_0), (last, rate_1) = of_begin.tolist(), of_end.tolist()
         rise = last - first
         left, right = step.h * rate_0 - rise, rise - step.h * rate_1
         return lambda x: float(first + x * rise + x * (1.0 - x) * ((1.0 - x) * left + x * right))
@@ -541,10 +536,8 @@ class LargeFlowStepper(ClusterStepper):
             return np.zeros(2)
         # Modes that relax less than κ within a step are not slowed.
         follows = -np.expm1(-np.maximum(h * division.rates - KAPPA, 0.0))
-        shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
-        overlaps, members = np.abs(state.U[:, : rows.a.size]), np.flatnonzero(division.cluster >= 0)
-        overlaps[members, division.cluster[members]] = 0.0
-        curvature = np.abs(rows.activation.kernel_derivative(overlaps.max(axis=0), 2))
+        shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
+        curvatures(rows.link, state.U, division.cluster, curvature)
         ratio = 0.0 if self._last is None else h / (h + self._last.h)
         modes = division.rates, follows, self._rests.correction(h, division.rates), step.drift
         out = curvature, shift, size
