@@ -376,7 +376,8 @@ class CallableLink:
         require(is_real, f"{rule}, but {name!r} returns dtype {raw.dtype}.", TypeError)
         same = raw.shape == points.shape
         require(same, f"{rule}, but {name!r} returns shape {raw.shape} for shape {points.shape}.")
-        return np.asarray(raw, dtype=np.float64)[()]
+        values: Array = raw.astype(np.float64)  # a copy: the function may fill one array again and again
+        return values[()]
 
     def _called(self, points: Array) -> Any:
         """Return the values at an array; a function that fails there gets a tensor if torch is loaded."""

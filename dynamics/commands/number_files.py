@@ -15,8 +15,8 @@ from hermite.text.messages import refuse, require, shown
 
 #: Bytes of a file of numbers; coefficients of a million directions have a fifth.
 MOST_BYTES = 10**8
-#: The first bytes of an array of numpy, of text in two bytes a letter, and the mark of text in UTF-8.
-NUMPY, WIDE, MARK = b"\x93NUMPY", (b"\xff\xfe", b"\xfe\xff"), b"\xef\xbb\xbf"
+#: The first bytes of an array of numpy, and of text in two bytes a letter.
+NUMPY, WIDE = b"\x93NUMPY", (b"\xff\xfe", b"\xfe\xff")
 #: What begins a comment, and lines that are one.
 COMMENT, COMMENT_LINES = "#", ("%", "//")
 QUOTES = "\"'"

@@ -114,7 +114,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 # hold.
 
 
-#: Places in `layout` of those of the powers of Q and of N, F and κ in `work`.
+#: Places in `layout` of those of the powers of Q and of N and F in `work`.
 POWERS_AT, DRIFT_AT = 9, 10
 #: a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
 Teacher = tuple[Vector, Matrix, float]
@@ -444,7 +444,7 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope
     sizes = {
         "weights": M,
         "powers": (top + 1) * M * M,
-        "drift": 2 * m * M + m,
+        "drift": 2 * m * M,
         "U": (top + 1) * m * M,
         "single": len(rows.singles) * m * M,
         "X": len(rows.mixed) * m * M,

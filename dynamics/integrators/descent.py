@@ -187,6 +187,10 @@ class FixedSteps(UndoneSteps):
     def _state_after(self, step: int) -> Array:
         """Return the state after one of the last two steps."""
 
+    def _watched_after(self, step: int) -> Array:
+        """Return what `_event_values` reads of that state."""
+        return self._state_after(step)
+
     @abstractmethod
     def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
         """Return the values of all events at a state, right for some of them alone."""
@@ -249,12 +253,12 @@ class FixedSteps(UndoneSteps):
 
     def _begin_events(self) -> None:
         """Evaluate the events at the start, and record those that are passed there."""
-        values = self._events[1] = self._event_values(0.0, self._state_after(0), np.arange(self._events.shape[1]))
+        values = self._events[1] = self._event_values(0.0, self._watched_after(0), np.arange(self._events.shape[1]))
         record_crossings(self._events[0], values, values, (0.0, 0.0), lambda _: values)
 
     def _record_events(self) -> None:
         """Locate the events that the last step passed."""
-        before, after = (self._state_after(int(self._step[0]) - back) for back in (1, 0))
+        before, after = (self._watched_after(int(self._step[0]) - back) for back in (1, 0))
         times, now, values_before = self._events
         which = np.flatnonzero(np.isnan(times) & (now >= 0.0))
 
@@ -387,6 +391,12 @@ class DescentStepper(FixedSteps):
     def _state_after(self, step: int) -> Array:
         slot = step % 3
         return overlap_state(self._units[slot], np.log(self._norms[slot]), self._teacher, self._a.size)
+
+    def _watched_after(self, step: int) -> Array:
+        """Return C and ln n alone: the overlaps of all neurons with each other are m² numbers."""
+        U, norms = self._units[step % 3], self._norms[step % 3]
+        C = U @ self._teacher.T if self._teacher.shape[0] > 0 else U[:, : self._a.size]
+        return np.concatenate([C.ravel(), np.log(norms)])
 
     def _event_values(self, t: float, state: Array, which: NDArray[np.intp]) -> Array:
         del t

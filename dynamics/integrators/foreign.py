@@ -70,7 +70,7 @@ class ForeignStepper(SystemStepper):
     def _look_at_events(self) -> None:
         """Record the events that are passed now."""
         before, self._now = self._now, np.empty_like(self._now)
-        self._system.event_values(self.time, self._state, self._now)
+        self._system.event_values(self.time, self._state.copy(), self._now)
         self._record_events(self._times, before, self._now)
 
     def _end(self, *, last: bool) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -90,6 +91,8 @@ def stepper_of(
         refuse(f"Argument `fixed_order` must be 0 for method 'explicit', but is {fixed_order}.")
     bound = BoundSystem(system, implicit=method in ("bdf", "sundials"))
     state = np.array(system.initial_state if start is None else start, dtype=np.float64)
+    if tolerances.atol.shape != state.shape:
+        refuse(f"Argument `atol` must be a number or have shape {state.shape}, but has shape {tolerances.atol.shape}.")
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": system.num_events, "t0": t0}
     # Imported here because scipy.integrate is heavy and other methods are rare.
     if method == "sundials":
@@ -100,9 +103,7 @@ def stepper_of(
         from dynamics.integrators.foreign import ScipyStepper
 
         return ScipyStepper(method, state, bound, **control)
-    from dynamics.integrators import bdf_kernels, explicit_kernels
-
-    kernels = explicit_kernels if method == "explicit" else bdf_kernels
+    kernels = import_module(f"dynamics.integrators.{method}_kernels")
     control |= {"integers": [] if method == "explicit" else [bound.has_product], "unit_vectors": unit_vectors}
     return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control)
 

@@ -97,6 +97,17 @@ class Tolerances:
     largest_step: float = np.inf
     fixed_order: int = 0
 
+    def __post_init__(self) -> None:
+        for name, holds, wanted in (
+            ("rtol", self.rtol > 0.0, "positive"),
+            ("atol", np.all(self.atol > 0.0), "positive"),
+            ("largest_step", self.largest_step > 0.0, "positive"),
+            ("fixed_step", self.fixed_step >= 0.0, "at least 0"),
+            ("fixed_order", 0 <= self.fixed_order <= 5, "between 0 and 5"),
+        ):
+            if not holds:
+                refuse(f"Argument `{name}` must be {wanted}, but is {getattr(self, name)}.")
+
 
 def check_inside(t: float, start: float, end: float) -> None:
     """Refuse a time outside the last step."""

@@ -105,7 +105,8 @@ class ScalingStudy(PreparedStudy):
 
     def work(self) -> str:
         """Return the expected work and time, in words."""
-        pairs = [self.problem.num_directions, *self._widths(), *[self.few.num_directions] * self.sizes.dimensions]
+        P, few = self.problem.num_directions, self.few.num_directions
+        pairs = [P, *(min(width, P) for width in self._widths()), *[few] * self.sizes.dimensions]
         how = "problems by matched pairs, without time stepping"
         if self.settings["coupled"]:
             how = "coupled flows"

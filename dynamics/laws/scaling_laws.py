@@ -95,8 +95,8 @@ def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) ->
 
     def decorated(read: Reading) -> Reading:
         @wraps(read)
-        def law(datasets: Sequence[xr.Dataset], *rate: float) -> ScalingLaw:
-            return over_starts(lambda found: (read(found, *rate),), starts(datasets))[0]
+        def law(datasets: Sequence[xr.Dataset], *rate: float, **named: float) -> ScalingLaw:
+            return over_starts(lambda found: (read(found, *rate, **named),), starts(datasets))[0]
 
         return law
 

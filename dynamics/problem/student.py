@@ -264,8 +264,8 @@ class Student(Compared):
 def _checked_vector(name: str, values: ArrayLike, width: int) -> Array:
     """Return one number per neuron, shape (m,), read-only."""
     found = float_vector(values, name, width, "neurons")
-    need = f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}."
-    require(np.abs(found).max() <= LARGEST_SETTING, need)
+    if np.abs(found).max() > LARGEST_SETTING:
+        refuse(f"Argument `{name}` must hold numbers of at most {LARGEST_SETTING:g}, but is {shown(values)}.")
     return found
 
 

@@ -255,20 +255,20 @@ def history_chart(
 
     `facts` are those of each curve by name; the time under the name `marked` is marked below the curve.
     """
-    later = dataset["time"].values > 0
+    known = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
+    later = dataset["time"].values > 0 if known else np.zeros(0, dtype=bool)
 
     def chart() -> Chart:
         chosen = spread_rows(len(facts), MOST_CURVES)
         values = history.values(dataset)[later][:, chosen]
         curves = [Curve(values[:, at], facts[p], float(facts[p].get(marked) or "nan")) for at, p in enumerate(chosen)]
-        known = values[np.isfinite(values)]
-        low, high = float(known.min(initial=0.0)), float(known.max(initial=1.0))
+        finite = values[np.isfinite(values)]
+        low, high = float(finite.min(initial=0.0)), float(finite.max(initial=1.0))
         limits = low - ROOM * (high - low), high + ROOM * (high - low)
         x, y = (axis_label(name, plain=True) for name in (history.x, history.y))
         return Chart(history.title, x, y, dataset["time"].values[later], limits, curves)
 
-    known = [name for name in history.variables if name in dataset and "undefined" not in dataset[name].attrs]
-    return chart if known and later.sum() > 1 else None
+    return chart if later.sum() > 1 else None
 
 
 def chart_element(chart: Chart) -> Element:

@@ -212,7 +212,9 @@ def subtitle(dataset: xr.Dataset) -> str:
 def _problem_of(dataset: xr.Dataset) -> dict[str, Any]:
     """Return the stored problem; of a sweep, whose first point it is, `VARIED` for what differs between the points."""
     problem = stored_parameters(dataset)["problem"]
-    axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else {}
+    axes: list[str] = []
+    with suppress(KeyError, TypeError, ValueError, RecursionError):  # a file may hold anything
+        axes = list(map(str, json.loads(dataset.attrs["sweep"])["axes"]))
     varied = {name for axis in axes for name in _SET_BY.get(axis, (axis,))}
     return {name: VARIED if name in varied else value for name, value in problem.items()}
 

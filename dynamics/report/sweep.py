@@ -28,16 +28,19 @@ def sweep_findings(dataset: xr.Dataset) -> Findings:
     settings = json.loads(dataset.attrs["sweep"])
     labels: dict[str, list[Any]] = settings["axes"]
     axes, reasons = list(labels), dataset["failure"].transpose(*labels).values
-    places = [dict(zip(axes, at, strict=True)) for at in np.ndindex(reasons.shape)]
-    count = len(places)
-    failures = [
-        {"point": ", ".join(f"{name}={labels[name][at]}" for name, at in place.items()), "reason": str(reason)}
-        for place, reason in zip(places, reasons.ravel(), strict=True)
-        if reason != ""
-    ]
+    count = reasons.size
+
+    def place(at: int) -> dict[str, int]:
+        return dict(zip(axes, map(int, np.unravel_index(at, reasons.shape)), strict=True))
+
+    def words(at: int) -> str:
+        return ", ".join(f"{name}={labels[name][k]}" for name, k in place(at).items())
+
+    failed_at = np.flatnonzero(reasons.ravel() != "").tolist()
+    failures = [{"point": words(at), "reason": str(reasons.flat[at])} for at in failed_at]
     variables = {str(name): list(map(str, array.dims[len(axes) :])) for name, array in dataset.data_vars.items()}
     # Point by point, so that nothing is read but the shown points.
-    points = [dataset.isel(places[at]) for at in spread_rows(count, MOST_POINTS)]
+    points = [dataset.isel(place(at)) for at in spread_rows(count, MOST_POINTS)]
     failed = [f"failed: {row['point']}: {row['reason']}" for row in failures[:MOST_FAILURES]]
     if len(failures) > MOST_FAILURES:
         failed.append(f"failed: {len(failures) - MOST_FAILURES} more; see the variable `failure`")

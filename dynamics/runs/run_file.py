@@ -283,8 +283,8 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     require(not storage.names_directory(path), file_of_run, storage.StorageError)
     tree, file = storage.load_tree(path), f"File {str(path)!r}"
     dataset = tree.to_dataset()
-    reason, method = (dataset.attrs.get(name) for name in ("stop_reason", "method"))
-    why_not = f"it stopped ({reason}) by a method that cannot go on, {dataset.attrs.get('engine', method)!r}"
+    reason, engine = (dataset.attrs.get(name) for name in ("stop_reason", "engine"))
+    why_not = f"it stopped ({reason}) by a method that cannot go on, {dataset.attrs.get('method', engine)!r}"
     if not any(reason == each and each.resumable for each in StopReason):
         why_not = "it holds a finished one"
     resumable = f"{file} must hold a run that can be resumed, but {why_not}."

@@ -28,7 +28,7 @@ import numpy as np
 from dynamics.problem.checks import check_switch
 from dynamics.runs.dataset import SCHEMA_VERSION
 from dynamics.threads import in_worker
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -371,8 +371,9 @@ def _check_attributes(dataset: xr.Dataset) -> None:
     for owner, attrs in owners.items():
         for key, value in attrs.items():
             kinds = {np.asarray(each).dtype.kind for each in (value if isinstance(value, (list, tuple)) else [value])}
-            other = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
-            require(not isinstance(value, (set, dict)) and kinds <= set("iufUS"), other, TypeError)
+            if isinstance(value, (set, dict)) or not kinds <= set("iufUS"):
+                other = f"Attribute {key!r}{owner} must be text or numbers, as netCDF stores, but is {shown(value)}."
+                refuse(other, TypeError)
 
 
 def netcdf_writer(result: xr.Dataset | xr.DataTree, *, compress: bool = True) -> Write:

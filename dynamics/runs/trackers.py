@@ -17,7 +17,7 @@ import numpy as np
 from dynamics.problem.checks import check_switch, checked_number
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -427,12 +427,13 @@ class Callback(Tracker):
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
     """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
     check_switch("progress", progress, optional=True)
-    no_list = f"Argument `trackers` must be a list of trackers, but is {shown(trackers)}."
-    require(isinstance(trackers, (list, tuple)), no_list, TypeError)
-    for tracker in trackers:
-        has_all = all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish"))
-        lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
-        require(has_all, lacks, TypeError)
+    given: object = trackers
+    if not isinstance(given, (list, tuple)):
+        refuse(f"Argument `trackers` must be a list of trackers, but is {shown(given)}.", TypeError)
+    for tracker in given:
+        if not all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")):
+            lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
+            refuse(lacks, TypeError)
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
@@ -445,6 +446,12 @@ OVERLAPS = ("teacher_overlap", "max_overlap", "alpha", "projection")
 #: A series whose means may have a larger error than this stands for another link.
 LARGEST_SERIES_ERROR = 1e-6
 MASSES = ("squared_norm", "particle_mass")
+
+
+def _rise(loss: Array) -> Array:
+    """Return by how much the loss rose before each record of a run; before the first it did not."""
+    with np.errstate(invalid="ignore"):  # an infinite loss is found by itself
+        return np.diff(loss, prepend=np.inf)
 
 
 @dataclass(frozen=True)
@@ -470,7 +477,7 @@ class Soundness:
         begin, count = range(len(records))[begin], len(records)
         new = {name: column[begin:count] for name, column in records.columns.items()}
         loss = records.columns["loss"][max(begin - 1, 0) : count]
-        rise = np.diff(loss, prepend=np.inf)[-len(new["loss"]) :] if self.falls else None
+        rise = _rise(loss)[-len(new["loss"]) :] if self.falls else None
         wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, rise) if found.any()]
         if not wrong:
             return None
@@ -481,7 +488,7 @@ class Soundness:
     def holds(self, columns: Mapping[str, Array]) -> bool:
         """Return whether all records of a stack of runs are right, each observable of shape (runs, times, ...)."""
         flat = {name: column.reshape(-1, *column.shape[2:]) for name, column in columns.items()}
-        rise = np.diff(columns["loss"], prepend=np.inf).ravel() if self.falls else None
+        rise = _rise(columns["loss"]).ravel() if self.falls else None
         return not any(found.any() for found, _ in self._found(flat, rise))
 
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:

@@ -315,7 +315,7 @@ def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
     """Return a note if the learning rate is above the limit of stability, where one is known."""
     try:
         limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
-    except ValueError:  # no student of this width is the teacher
+    except ValueError:  # none is known, or the flow does not get to its end
         return None
     return f"the learning rate is above the limit of stability, {limit:.3g}" if rate > limit else None
 

@@ -378,7 +378,7 @@ class PointDirectory:
     def remove(self) -> None:
         """Delete the directory, its description last, by which a removal that was cut short is known."""
         for file in self.path.iterdir():
-            if file.name != SETTINGS:
+            if file.name != SETTINGS and not file.is_dir():
                 file.unlink()
         shutil.rmtree(self.path)
 

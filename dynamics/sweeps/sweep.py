@@ -404,7 +404,7 @@ def sweep(
     )
     count = 0 if executor is not None else checked_workers(workers, alone=0)
     points = make_grid(problem, grid, study, options or {})
-    merged_before = output is not None and not overwrite and is_merged(points, Path(output))
+    merged_before = not overwrite and isinstance(output, (str, os.PathLike)) and is_merged(points, Path(output))
     target = None if output is None else check_target(output, overwrite=overwrite or merged_before)
     if target is not None and merged_before:
         with PointDirectory(points_directory(target), points.surveyed.digest, points.settings()) as directory:
@@ -453,8 +453,8 @@ def is_merged(grid: Grid, output: Path) -> bool:
 
     The file is then newer than all in the directory of this sweep, and no point has failed.
     """
-    kept = points_directory(output)
     try:
+        kept = points_directory(output)
         merged = output.stat().st_mtime_ns
         return digest_of(kept) == grid.surveyed.digest and all(
             file.stat().st_mtime_ns <= merged and file.suffix != ".failed" for file in kept.iterdir()

@@ -312,7 +312,7 @@ def _least(log_rates: Array, logs: Array) -> tuple[float, float]:
         bend, slope, height = np.polyfit(log_rates[near] - rate, logs[near], 2)
         if bend > 0.0:
             return float(rate - slope / (2.0 * bend)), float(height - slope**2 / (4.0 * bend))
-    return (rate, loss) if np.isfinite(loss) else (np.nan, np.nan)
+    return (rate, loss) if loss < np.inf else (np.nan, np.nan)
 
 
 def _spread(values: Array) -> Any:

@@ -205,7 +205,7 @@ def learning_rate_limit(problem: Problem, *, batch_size: int = 1) -> float:
     Raises
     ------
     TypeError, ValueError
-        With `inputs` and c_1 ≠ 0, if directions are oblique or m < P; or as `solve_network`.
+        With `inputs`, if directions are oblique, or if m < P and c_1 ≠ 0; or as `solve_network`.
 
     Notes
     -----

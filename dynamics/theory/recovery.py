@@ -272,7 +272,7 @@ def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Arra
 
     tried = distances.tolist()
     last = next((at for at, distance in enumerate(tried) if function(law.top + distance) > 0.0), len(tried) - 1)
-    if last == 0 or function(law.top + tried[last]) <= 0.0:
+    if last == 0 or not function(law.top + tried[last]) > 0.0:
         return law.top + float(tried[last])
     ends = (tried[last - 1], tried[last])
     return law.top + float(brentq(lambda s: function(law.top + s), *ends, xtol=1e-300, rtol=1e-14))

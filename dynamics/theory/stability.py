@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.problem import Problem, Student, is_network, is_spherical
+from dynamics.problem import Problem, Student, check_fields, is_network, is_spherical
 from dynamics.problem.checks import check_memory
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, NETWORK
@@ -453,8 +453,9 @@ def network_limit(problem: Problem, batch_size: int) -> NetworkLimit:
     """Return the limits of mean-square stability of SGD of a network, a committee or the spherical student.
 
     A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
-    ValueError is raised where the flow is not known or does not get to its end.
+    ValueError is raised where the flow is not known or does not get to its end, and for fields that are not known here.
     """
+    check_fields(problem, ("inputs",) if is_network(problem) else (), "here")
     asked = as_network(problem)
     v, b, weights = asked.network_start()
     return NetworkLimit(

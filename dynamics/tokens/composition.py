@@ -155,9 +155,8 @@ class CompositionSystem(TokenSystem):
         elif self.asked.data == "hardest":
             # Hop k alone escapes from small scores ε at c_k n^(2k−1)/ε^(2k−3), where c_k is known.
             constants = {2: np.log(1.0 + np.sqrt(2.0)) / np.sqrt(2.0), 4: 0.06949, 8: 0.01396}
-            found[-1] = (
-                constants.get(k, np.nan) * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
-            )
+            if k in constants:
+                found[-1] = constants[k] * (float(k) * self.asked.vocabulary) ** (2 * k - 1) / score ** (2 * k - 3)
         elif score == 0.0:
             found[0] = self._first / self._weights[0, 0]
             if self.stage_ends:

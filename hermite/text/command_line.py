@@ -252,8 +252,9 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
 
     Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
     closed standard streams are opened to nothing, signals are noted, figures need no window, and Numba keeps machine
-    code in ``$FEATURE_EMERGENCE_CACHE`` if that is set; with `light`, libraries are let believe that what they would
-    load by chance and nobody uses is not installed; and no garbage is looked for among all that is loaded.
+    code in ``$FEATURE_EMERGENCE_CACHE`` if that is set. With `light`, libraries that xarray and Numba load where they
+    are installed, and that the command does not use, count as not installed. When the process ends, garbage is not
+    looked for.
     """
     if _is_own_process():
         _fill_streams()
@@ -264,7 +265,6 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
         if light:
             for name in LOADED_BY_CHANCE:
                 sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
-            gc.disable()
         atexit.register(gc.freeze)
     sys.exit(main())
 

@@ -95,6 +95,7 @@ class Discretisation(SgdStudy):
     def run(self) -> xr.Dataset:
         """Take the steps; the rest after an interruption is NaN."""
         ends, losses, runs = self.ends, self.small.losses, self.settings["seeds"]
+        large = theory_curve(self.large, _spread_targets(self.large, LARGE_TARGETS), self.settings["rate"])
         rates = tuned_rates(self.problem, self.small.targets, self.settings["rate"])
         samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
         shape = (ends.size, runs)
@@ -117,7 +118,6 @@ class Discretisation(SgdStudy):
         for target, run in np.ndindex(shape):
             level = float(losses[target])
             reached[target, run] = first_crossing(samples, loss[target, run], level, linear=True)
-        large = theory_curve(self.large, _spread_targets(self.large, LARGE_TARGETS), self.settings["rate"])
         exponent, error = self._exponents(losses, reached, large)
         prediction, of_target, of_run = predict(self.problem), ("target",), ("target", "run")
         return self.results(

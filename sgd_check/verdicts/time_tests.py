@@ -169,20 +169,25 @@ def _path_of(
 def without_noise(values: Array, noise: Array) -> Array:
     """Return n − 1 values without the part that is linear in the noise, for n values with noise of mean 0.
 
-    For values α + β Z + normal scatter the regression has an intercept of mean α with n − 2 degrees of freedom. What
-    is returned has this intercept as its mean, and its standard error: Student's t asks for no more.
+    For values α + β Z + normal scatter they are independent, normal, of mean α, and their Student's t is that of the
+    intercept of the regression: the part along Z is projected out, and the rest turned so that all share one mean.
 
     Examples
     --------
     >>> noise = np.array([-1.0, 0.5, 2.0, 0.25])
-    >>> without_noise(3.0 + 5.0 * noise, noise).round(6).tolist()
+    >>> without_noise(3.0 + 5.0 * noise, noise).round(12).tolist()
     [3.0, 3.0, 3.0]
     """
-    from scipy import stats
-
-    fit = stats.linregress(noise, values)
-    shape = np.linspace(-1.0, 1.0, values.size - 1)
-    return np.asarray(fit.intercept + fit.intercept_stderr * np.sqrt(shape.size) * shape / shape.std(ddof=1))
+    n = values.size
+    basis = np.linalg.qr(np.column_stack([noise, np.eye(n)[:, : n - 1]])).Q[:, 1:]
+    design = basis.sum(axis=0)
+    size = float(np.linalg.norm(design))
+    wanted = np.full(n - 1, size / np.sqrt(n - 1))
+    mirror = design - wanted
+    turned = basis.T @ values
+    if mirror @ mirror > 0.0:
+        turned = turned - mirror * (2.0 * (mirror @ turned) / (mirror @ mirror))
+    return np.asarray(turned * np.sqrt(n - 1) / size)
 
 
 class OneSided(NamedTuple):

@@ -100,6 +100,7 @@ def test_the_loop_of_a_lone_pair_takes_the_steps_of_the_general_one(dimension):
             initial_norm=0.7, label_noise=0.3,
         )  # fmt: skip
         runs.append(engine(problem, (7,)))
+    assert runs[0]._motion.take is not runs[1]._motion.take
     before = weights_of(runs[0])
     for run in runs:
         run.advance(np.full(40, 0.03))

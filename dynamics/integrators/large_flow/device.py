@@ -197,7 +197,7 @@ class DeviceClusters:
         cluster = torch.where((near < P) & passed[near.clamp(max=P - 1)], near, P)
         # A mean velocity over a step is one of the members it had then.
         moved = cluster != self.cluster
-        changed = self._counts(cluster[moved]) + self._counts(self.cluster[moved])
+        changed = self._counts(torch.where(moved, cluster, P)) + self._counts(torch.where(moved, self.cluster, P))
         kept = passed & (changed[:P] == 0)
         self.reset(cluster, self._pole, torch.where(kept[:, None], drift, 0.0))
 
@@ -262,8 +262,8 @@ class DeviceClusters:
 
     def _counts(self, group: Tensor) -> Tensor:
         """Return how many rows each group has, those without a group last."""
-        counts: Tensor = self._torch.bincount(group, minlength=self._P + 1)
-        return counts
+        # bincount would wait for the host, since the shape of its result depends on the values.
+        return group.new_zeros(self._P + 1).index_add_(0, group, self._torch.ones_like(group))
 
 
 class TorchFlowStepper(ClusterStepper):

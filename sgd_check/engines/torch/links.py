@@ -48,6 +48,7 @@ def make_link(
 
 def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
     c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
+    c = c if c.size > 0 else np.zeros(1)
     if c.size - 1 <= MONOMIAL_DEGREE:
         return _MonomialLink(in_powers(c), dtype, device)
     return _ProgramLink(series_program(c), series_program(c, derivative_series(c)))

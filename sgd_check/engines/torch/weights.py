@@ -126,10 +126,16 @@ def measured(weights: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> 
     squared_norm = torch.sum(weights * weights, dim=2)
     unit = weights / torch.sqrt(squared_norm)[:, :, None]
     gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
-    overlap = unit[:, :, : teacher.span]
+    return Measurement(_on_directions(unit, teacher), gram, squared_norm.cpu().numpy())
+
+
+def _on_directions(vectors: torch.Tensor, teacher: TorchTeacher) -> Array:
+    """Return the products with the directions of the teacher, (lanes, m, P)."""
+    overlap = vectors[:, :, : teacher.span]
     if teacher.directions is not None:
         overlap = overlap @ teacher.directions.to(torch.float64).T
-    return Measurement(overlap.cpu().numpy(), gram, squared_norm.cpu().numpy())
+    found: Array = overlap.cpu().numpy()
+    return found
 
 
 class Neurons(ABC):
@@ -192,8 +198,9 @@ class Spherical(Committee):
 
     def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
         """Return overlaps, and the neurons if asked for."""
-        found = measured(w, teacher, student=False)
-        return found._replace(neuron_vector=w.to("cpu", torch.float64).numpy()) if student else found
+        w = w.to(torch.float64)
+        norms = torch.sum(w * w, dim=2).cpu().numpy()
+        return Measurement(_on_directions(w, teacher), None, norms, w.cpu().numpy() if student else None)
 
 
 class Covariant(Neurons):
@@ -237,8 +244,10 @@ class Frame(Neurons):
 
     def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
         """Return overlaps."""
-        found = measured(w, teacher, student=student)
-        return found._replace(squared_norm=self._squared_norm * found.squared_norm)
+        w = w.to(torch.float64)
+        gram = torch.bmm(w, w.transpose(1, 2)).cpu().numpy() if student else None
+        norms = self._squared_norm * torch.sum(w * w, dim=2)
+        return Measurement(_on_directions(w, teacher), gram, norms.cpu().numpy())
 
 
 class WeightRuns:
