@@ -49,6 +49,8 @@ from dynamics.integrators.explicit_kernels import (
     ROW_ZERO,
     add_stages,
 )
+from dynamics.integrators.large_flow.division import along
+from dynamics.integrators.large_flow.row_kernels import combined_error
 from dynamics.integrators.large_flow.stepper import tolerances
 from dynamics.integrators.step_kernels import STATISTICS, Layout, copy_row, events_passed, saving_steps, unowned_arrays
 from dynamics.integrators.stepper import Tolerances
@@ -185,16 +187,6 @@ def slow_clusters(
             w = along(u, du)
             for k in range(D):
                 du[k] -= w * u[k]
-
-
-@kernel
-def along(u: Vector, v: Vector) -> float:
-    """Return (u·v)/(u·u)."""
-    product = length = 0.0
-    for k in range(u.size):
-        product += u[k] * v[k]
-        length += u[k] * u[k]
-    return product / length
 
 
 @kernel
@@ -459,15 +451,6 @@ def take_stage(s: int, h: float, vectors: Matrix, scalars: Vector, counters: Int
 def square(x: float) -> float:
     """Return x²; for a first integer power Numba compiles a function of its own, which takes four times as long."""
     return x * x
-
-
-@pasted_kernel
-def combined_error(five: float, three: float, h: float, count: float) -> float:
-    """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)) of the squares of both errors, infinity if not finite."""
-    total = five + 0.01 * three
-    if not total < np.inf:
-        return np.inf
-    return float(h * five / np.sqrt(total * count)) if total > 0.0 else 0.0
 
 
 @pasted_kernel

@@ -157,7 +157,7 @@ class SeededRuns(ABC):
     def _take(self, own: list[Array], rates: Array, draws: Draws) -> int:
         """Move the arrays of a run at rates η/B, at most a block; return how many steps were taken before it failed.
 
-        In place of labels there is their noise.
+        The third array holds the noise of the labels; steps add it to the labels.
         """
 
     def running(self) -> AbstractContextManager[None]:

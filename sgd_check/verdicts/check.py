@@ -130,8 +130,8 @@ def compare(
 
     .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
 
-    y the theory, R its range, and Δ what is left of the step size (`sgd_check.verdicts.curves`). A flow needs runs
-    at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
+    y the theory, R its range, and Δ the remaining effect of the step size (`sgd_check.verdicts.curves`). A flow needs
+    runs at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
     not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
     moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
 
@@ -185,7 +185,7 @@ def compare(
         with probability 0.8 (NaN: not tested on both). `p_value` is the global one, `loss_p_value` that of the loss
         (NaN where none can be given), `path_p_value` that of what does not depend on times. For a mean field the
         variables are those of `dynamics.propagation_of_chaos` over the starts (as `seed`), without the noise of SGD;
-        what is tested is `mean_gap_exponent`, and `exponent_z` its distance from the band (NaN: not tested).
+        `mean_gap_exponent` is tested; `exponent_z` is its distance from the band (NaN: not tested).
 
     Raises
     ------

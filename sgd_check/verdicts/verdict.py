@@ -159,7 +159,7 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
 def decided_by_curves(problem: Problem) -> bool:
     """Return whether curves decide on agreement: where directions are not learned one by one, by single neurons.
 
-    That is so for every general network, and for the two sums of neurons at information exponents up to 2. A frame of
+    Curves decide for general networks, and for the two sums of neurons at information exponents up to 2. A frame of
     orthogonal neurons has times at which its span has each direction.
     """
     by_times = is_spherical(problem) or is_frame(problem)

@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def at_terminal(monkeypatch):
-    """Replace stderr by a terminal that keeps what is written. A fixture cannot, since each phase of a test has its own stderr."""
+    """Put a terminal that keeps its text at the place of stderr, in the test itself: each phase of a test has its own stderr."""
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
     return made

@@ -11,7 +11,7 @@ from dynamics.report.page import VARIED, write_report
 
 BASE = dynamics.Problem(activation="he4", teacher=dynamics.Teacher.power_law(3, 1.0), width=4, dimension=16)
 WHOLE = "σ = he4, P = 3, m = 4, d = 16, β = 1"
-#: Axis -> its values, what is left of the line, and the names in the table of the problem of what differs.
+#: Axis -> its values, the part of the line that all points share, and the names that the table of the problem lists.
 AXES = {
     "seed": ([0, 1], WHOLE, ["seed of the start"]),
     "width": ([4, 5], "σ = he4, P = 3, d = 16, β = 1", ["width m"]),

@@ -46,7 +46,7 @@ def lines():
 
 
 def told(main, words):
-    """Return what is wrong with a dry run, None if nothing is."""
+    """Return the fault of a dry run in words, None for a right one."""
     try:
         end = ended(main, [*words, "--dry-run"])
     except OutOfTimeError:

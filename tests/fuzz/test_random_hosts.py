@@ -86,7 +86,7 @@ def test_random_lines(count, tmp_path, monkeypatch):
     assert not complaints, report(complaints)
 
 
-#: Variable -> what it may be.
+#: Variable -> values to choose from.
 VARIABLES = {
     "MPLBACKEND": ("module://matplotlib_inline.backend_inline", "TkAgg", "svg", "nonsense", ""),
     "MPLCONFIGDIR": ("/proc", "missing"),

@@ -25,7 +25,7 @@ from dynamics.integrators.large_flow.division import (
     along,
     rest_number,
 )
-from dynamics.kernels.jit import entry, kernel, vector
+from dynamics.kernels.jit import entry, kernel, pasted_kernel, vector
 from hermite.arrays import Cube, Integers, Matrix, Vector
 
 END = 12  # row of the tableau that gives the step, and the stage at its end
@@ -91,7 +91,7 @@ def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
     return h * total
 
 
-@kernel
+@pasted_kernel
 def combined_error(five: float, three: float, h: float, count: float) -> float:
     """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)) of the squares of both errors, infinity if not finite."""
     total = five + 0.01 * three
