@@ -131,9 +131,10 @@ def compare(
     .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
 
     y the theory, R its range, and Δ the remaining effect of the step size (`sgd_check.verdicts.curves`). A flow needs
-    runs at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed with,
-    not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every curve that
-    moves, and if, where theory predicts emergences, the runs have one that is predicted well before their end.
+    runs at two learning rates, from which their effect is extrapolated away; held against one alone it can be agreed
+    with, not refuted. "Agree" is said if theory with times 30 % longer or shorter would have been refuted by every
+    curve that moves, and if, where theory predicts emergences, the runs have one that is predicted well before their
+    end.
 
     Against **a sample of predicted runs**, such as another engine's, the null hypothesis is that both have one law:
     log-rank tests of the times, with censoring, and rank tests of the loss, each family at half of the rate.

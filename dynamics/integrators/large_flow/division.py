@@ -47,6 +47,19 @@ FIRST, DIRECTION = 0, 1
 ACTIVE, TEACHER = 0, 1
 
 
+@entry
+def nearest_directions(U: Matrix, both_poles: bool, active: Vector, nearest: Integers, overlap: Vector) -> None:
+    """Write the active direction (active > 0) with which each row overlaps most, and the overlap; 0 and 0 for none."""
+    for i in range(U.shape[0]):
+        best = overlap[i] = 0.0
+        nearest[i] = 0
+        for p in range(active.size):
+            c = U[i, p]
+            size = abs(c) if both_poles else c
+            if size > best and active[p] > 0.0:
+                best, nearest[i], overlap[i] = size, p, c
+
+
 @kernel
 def along(u: Vector, v: Vector) -> float:
     """Return (u·v)/(u·u)."""
@@ -232,14 +245,13 @@ class Divider:
         was_cluster, active = np.full(state.U.shape[0], -2), self.a
         if last is not None:
             was_fast, was_cluster, active = last.fast, last.cluster, last.active
-        C = state.U[:, : self.a.size]
-        size = np.abs(C) if self.both_poles else np.maximum(C, 0.0)
-        nearest = size.argmax(axis=1)
-        sign = np.where(C[np.arange(nearest.size), nearest] < 0.0, -1.0, 1.0)
-        members = np.flatnonzero(size.max(axis=1) ** 2 > GROUP)
+        nearest, overlap = self._nearest(state, self.a)
+        sign = np.where(overlap < 0.0, -1.0, 1.0)
+        members = np.flatnonzero(overlap**2 > GROUP)
         members = members[np.argsort(nearest[members], kind="stable")]
-        directions, first = np.unique(nearest[members], return_index=True)
-        first = np.append(first, members.size)
+        near = nearest[members]
+        first = np.flatnonzero(np.diff(near, prepend=-1, append=self.a.size))
+        directions = near[first[:-1]]
         drift, result = np.empty((directions.size, self.columns + 1)), np.empty((directions.size, 4))
 
         def weigh(begin: int, end: int) -> None:
@@ -251,17 +263,26 @@ class Divider:
         inside, learned = members[np.repeat(passed, np.diff(first))], directions[passed]
         cluster = np.full(nearest.size, -1)
         cluster[inside] = nearest[inside]
-        # What is left to learn.
-        size[:, learned] = 0.0
-        square = size.max(axis=1) ** 2
-        self.leading = np.where(square > LEADS, size.argmax(axis=1), -1)
+        left = self.a.copy()
+        left[learned] = 0.0
+        leads, overlap = self._nearest(state, left)
+        square = overlap**2
+        self.leading = np.where(square > LEADS, leads, -1)
         fast = (cluster < 0) & (square > FAST * np.where(was_fast, 0.5, 1.0))
-        # A mean velocity over a step is one of the members it had then.
         moved, kept = cluster != was_cluster, drift[passed]
-        kept[np.isin(learned, (cluster[moved], was_cluster[moved]))] = 0.0
         if last is not None and not moved.any() and np.array_equal(fast, last.fast):
             return last, kept
+        # A mean velocity over a step is one of the members it had then. Clusters −1 and −2 have the last two places.
+        changed = np.zeros(self.a.size + 2, dtype=np.bool_)
+        changed[cluster[moved]] = changed[was_cluster[moved]] = True
+        kept[changed[learned]] = 0.0
         return self.assemble(fast, cluster, sign), kept
+
+    def _nearest(self, state: State, active: Array) -> tuple[Integers, Array]:
+        """Return the active direction with which each neuron overlaps most, and the overlap."""
+        nearest, overlap = np.empty(len(state.U), dtype=np.int64), np.empty(len(state.U))
+        nearest_directions(state.U, self.both_poles, active, nearest, overlap)
+        return nearest, overlap
 
     def _passed(self, h: float, directions: Integers, result: Array, was: Switches) -> Switches:
         """Return which groups pass as clusters, given what `weigh_groups` wrote and which of them `was` one."""
