@@ -313,3 +313,11 @@ def test_runs_of_a_network_with_a_fixed_second_layer_stay_below_the_limit_alone(
             stay.append(int(np.sum(np.mean((found - labels) ** 2, axis=1) < 0.5 * np.mean(labels**2))))
     assert stay[0] == 20
     assert stay[1] <= 2
+
+
+def test_the_limit_of_a_network_does_not_know_the_objective_correlation():
+    problem = Problem(
+        activation="he3", teacher=Teacher([1.0]), width=1, dimension=16, student="spherical", objective="correlation"
+    )
+    with pytest.raises(ValueError, match="`objective`"):
+        network_limit(problem, 1)

@@ -14,6 +14,7 @@ import xarray as xr
 import dynamics
 from dynamics import Problem, SaveAt, Teacher, study
 from dynamics.cores import THREAD_VARIABLES
+from dynamics.runs.storage import StorageError
 from dynamics.sweeps import workers as sweep_workers
 from dynamics.sweeps.grid import changed_problem, make_grid
 from dynamics.sweeps.points import STUDIES
@@ -163,3 +164,9 @@ def test_a_whole_sweep_has_no_one_problem():
     options = {"save_at": SaveAt.at([1.0]), "error_estimate": False}
     over_options = dynamics.sweep(BASE, {"rtol": [1e-3, 1e-4]}, options=options, workers=0)
     assert Problem.from_dataset(over_options) == BASE
+
+
+@pytest.mark.parametrize(("output", "sentence"), [(5, "must be a path, but is 5"), ("", "Argument `path`")])
+def test_an_output_that_names_no_file_is_refused_in_a_sentence(output, sentence):
+    with pytest.raises((TypeError, StorageError), match=sentence):
+        dynamics.sweep(BASE, {"seed": [0, 1]}, study="prediction", workers=0, output=output)

@@ -42,3 +42,9 @@ def test_a_loss_that_rounding_takes_below_zero_is_shown_as_zero():
 
     found = any_findings(dynamics.sweep(BASE, {"seed": [0, 1]}, study=study, workers=0))
     assert [row["last loss"] for row in found.tables[0].rows] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("stored", ["no JSON", "[]", '{"axes": 3}'])
+def test_a_page_is_written_of_a_file_whose_sweep_cannot_be_read(stored, tmp_path):
+    answer = dynamics.predict_emergence(BASE).assign_attrs(sweep=stored)
+    assert "he4" in write_report(answer, tmp_path / "page.html").read_text(encoding="utf-8")

@@ -84,6 +84,11 @@ def test_steps_leave_the_flow_by_half_as_much_at_half_the_rate():
         assert off == pytest.approx(measured, rel=0.03)
 
 
+def test_no_time_is_told_of_a_hardest_task_whose_constant_is_not_known():
+    problem = tokens.Composition(vocabulary=6, hops=64, data="hardest", initial_score=1e-3)
+    assert np.isnan(tokens.predict(problem).predicted_learned_time).all()
+
+
 @pytest.mark.parametrize(("hops", "constant"), [(2, 0.6232), (4, 0.06949), (8, 0.01396)])
 def test_the_hardest_task_blows_up_as_a_product_of_powers(hops, constant):
     from scipy.integrate import solve_ivp

@@ -251,3 +251,15 @@ def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
 def test_a_callable_of_single_numbers_is_refused():
     with pytest.raises(TypeError, match=r"^Argument `x` must be a vectorised callable .* but 'tanh' failed"):
         hermite.expand(math.tanh)
+
+
+def test_a_callable_may_fill_one_array_again_and_again():
+    """A derivative by differences asks for two values of one function, which must not be one array."""
+    buffer = {}
+
+    def reused(z):
+        return np.sin(z, out=buffer.setdefault(np.shape(z), np.empty(np.shape(z))))
+
+    z = np.array([0.3, -0.7])
+    link = hermite.expand(reused, order=5)
+    np.testing.assert_allclose(link.derivative(z), np.cos(z), atol=1e-6)
