@@ -241,11 +241,31 @@ def test_refusals_are_single_sentences(given, order, kind, sentence):
     assert str(caught.value) == sentence
 
 
-@pytest.mark.parametrize("link", ["abs(z)**(-0.49)", "abs(z)**(-0.5)", "1/abs(z)", "1/z"])
+@pytest.mark.parametrize("link", ["abs(z)**(-0.5)", "abs(z)**(-0.51)", "abs(z - 1)**(-0.45)", "1/abs(z)", "1/z"])
 def test_a_norm_that_is_infinite_or_cannot_be_resolved_is_refused(link):
-    """E |z|^(-0.98) is 39.9, of which panels that are halved sixty times see a half."""
-    with pytest.raises(ValueError, match=r"must be (square-integrable under N\(0, 1\), but the integral|finite) "):
+    """Floats near 1 are 1e-16 apart: they leave out a third of the square of |z - 1|^(-0.45)."""
+    with pytest.raises(
+        ValueError, match=r"must be (square-integrable under N\(0, 1\), but (the integral|its)|finite) "
+    ):
         hermite.expand(link)
+
+
+@pytest.mark.parametrize("power", [0.3, 0.45, 0.49])
+def test_norm_of_a_singular_link(power):
+    """E |z|^(-2a) = 2^(-a) Γ(1/2 - a) / √π, by text and by a callable."""
+    exact = 2.0**-power * math.gamma(0.5 - power) / math.sqrt(math.pi)
+    for link in (f"abs(z)**(-{power})", lambda z: np.abs(z) ** -power):
+        assert hermite.expand(link).norm_squared == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "centre", "width"), [("exp(-1e8*z^2)", 0.0, 1e-4), ("exp(-(z-0.3)^2*1e12)", 0.3, 1e-6)]
+)
+def test_norm_of_a_spike_that_no_node_meets(text, centre, width):
+    """E exp(-2 ((z - c)/s)²) = s √(π/2) φ(c) to first order in s."""
+    link = hermite.expand(text)
+    assert link.norm_squared == pytest.approx(width * math.exp(-(centre**2) / 2.0) / 2.0, rel=1e-4)
+    assert link.truncation_error**2 == pytest.approx(link.norm_squared - np.sum(link.coefficients**2))
 
 
 def test_a_callable_of_single_numbers_is_refused():
