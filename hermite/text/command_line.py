@@ -128,6 +128,8 @@ TYPED: dict[str, str] = {}
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 #: What xarray and Numba load because it is installed, a third of the time of a short command.
 LOADED_BY_CHANCE = ("dask", "coverage")
+#: With less, libraries end the process, or wait for memory without end, while they are loaded.
+LEAST_ADDRESS_SPACE = 950 << 20
 #: Directory of machine code that a user chooses for commands; it becomes ``NUMBA_CACHE_DIR``.
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
@@ -286,10 +288,8 @@ def _is_own_process() -> bool:
 
 def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted before anything was computed") -> int:
     """Return the exit code of a command; tell a mistake of the user, or an interruption, on stderr."""
-    try:
-        Path.cwd()  # without which libraries cannot be imported
-    except OSError as error:
-        say(f"error: The current directory must exist, but does not ({error.strerror}).")
+    if reason := _why_no_library_loads():
+        say(f"error: {reason}")
         return EXIT_USAGE
     try:
         code = _done(command)
@@ -306,6 +306,25 @@ def exit_code_of(command: Callable[[], int], interrupted: str = "interrupted bef
         say("A signal came while the command was ending; what it wrote is whole.")
         return EXIT_INTERRUPTED
     return code
+
+
+def _why_no_library_loads() -> str | None:
+    """Return what must hold for libraries to be imported at all, as a sentence, if it does not hold."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        return f"The current directory must exist, but does not ({error.strerror})."
+    try:
+        import resource
+    except ModuleNotFoundError:  # not on Windows
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE:
+        return None
+    return (
+        f"The limit of a process's address space (ulimit -v) must be at least {LEAST_ADDRESS_SPACE >> 20} MiB, which "
+        f"the program's libraries take, but is {limit >> 20} MiB."
+    )
 
 
 def _done(command: Callable[[], int]) -> int:

@@ -84,6 +84,22 @@ def test_a_current_directory_that_is_gone_gets_one_sentence(module, tmp_path):
     assert done.stderr == "error: The current directory must exist, but does not (No such file or directory).\n"
 
 
+def test_an_address_space_too_small_for_the_libraries_gets_one_sentence():
+    """`ulimit -v`: libraries that are loaded would end the process, or wait for memory for ever."""
+    done = subprocess.run(
+        ["sh", "-c", f"ulimit -v 500000; exec {sys.executable} -m dynamics.solve --k 4"],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: The limit of a process's address space (ulimit -v) must be at least 950 MiB, which the program's "
+        "libraries take, but is 488 MiB.\n"
+    )
+
+
 @pytest.mark.parametrize("module", ["dynamics", *COMMANDS])
 def test_every_command_tells_its_version_and_needs_nothing_else(module, capsys):
     package = import_module(module)

@@ -290,3 +290,14 @@ def test_a_run_ends_where_a_series_no_longer_stands_for_its_link(method):
         dynamics.solve_problem(
             problem, save_at=dynamics.SaveAt.at([0.0, 1e5]), method=method, progress=False, error_estimate=False
         )
+
+
+@pytest.mark.parametrize("link", ["gelu", "tanh"])
+def test_a_start_at_which_a_series_does_not_stand_for_its_link_is_named(link):
+    """Biases of 6 and -5, at which nothing has grown yet."""
+    student = dynamics.Student(
+        activation=link, width=3, second_layer="fixed", biases="trained", initial_biases=[6.0, -5.0, 3.0]
+    )
+    problem = dynamics.Problem(student=student, teacher=dynamics.Teacher([1.0]), dimension=64)
+    with pytest.raises(dynamics.SolveError, match=r"at t = 0 .* length or a bias .* not accurate: start with smaller"):
+        dynamics.solve_problem(problem, progress=False)
