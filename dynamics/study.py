@@ -191,9 +191,12 @@ def _run(settings: Mapping[str, Any], asked: StudyFile, grid: Grid, output: Path
 def _sweep(settings: Mapping[str, Any], asked: StudyFile, output: Path) -> xr.Dataset:
     """Answer the points by processes of this machine, or by a dask cluster where one is asked for."""
     from dynamics.sweeps.sweep import sweep
-    from dynamics.sweeps.workers import cluster_executor, has_cluster
+    from dynamics.sweeps.workers import cluster_executor, has_cluster, why_no_workers
 
     scheduler, workers = settings["scheduler"], settings["workers"]
+    if workers is not None and (reason := why_no_workers()):
+        msg = f"Option --workers must be absent here, since {reason}, but is {workers}."
+        raise UsageError(msg)
     on_cluster = scheduler is not None or (workers is not None and has_cluster())
     with cluster_executor(scheduler=scheduler, workers=workers) if on_cluster else nullcontext() as executor:
         return sweep(

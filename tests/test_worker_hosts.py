@@ -8,9 +8,10 @@ from concurrent.futures import BrokenExecutor
 from types import SimpleNamespace
 
 import pytest
-from processes import python
+from processes import SMALL_STUDY, python
 
 import dynamics
+from dynamics import study
 from dynamics.sweeps import workers
 
 SMALL = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=2, dimension=16)
@@ -43,6 +44,19 @@ def test_a_host_without_workers(host, monkeypatch):
         dynamics.sweep(SMALL, GRID, study="prediction", workers=2)
     with pytest.raises(ValueError, match=rf"^Argument `workers` must be 1 here, since {reason}, but is 2\.$"):
         dynamics.transfer_study(directions=4, dimension=12, widths=[1, 2, 3, 4], starts=2, steps=20, workers=2)
+
+
+def test_the_command_of_studies_on_a_host_without_semaphores(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(workers, "get_context", lambda _kind: NoSemaphores())
+    (tmp_path / "study.toml").write_text(SMALL_STUDY, encoding="utf-8")
+    given = [str(tmp_path / "study.toml"), "--output", str(tmp_path / "study.nc"), "--no-progress"]
+    assert study.main([*given, "--workers", "2"]) == 2
+    assert capsys.readouterr().err == (
+        "error: Option --workers must be absent here, since the system has no semaphores ([Errno 38] Function not "
+        "implemented), but is 2.\n"
+    )
+    assert study.main(given) == 0
+    assert "warning: All is done in this process" in capsys.readouterr().err
 
 
 def test_a_script_from_stdin_and_a_daemonic_child_are_such_hosts(tmp_path):
