@@ -1,7 +1,4 @@
-"""The program gives the answers that are stored in `golden/answers/`, within the errors that they state.
-
-They were written before the kernels were built in another way; `golden/make.py` says how they are written.
-"""
+"""The program gives the answers that are stored in `golden/answers/`, within the errors that they state."""
 
 import copy
 

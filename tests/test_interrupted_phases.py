@@ -124,7 +124,6 @@ def prediction(tmp_path):
 
 RUN = ["--learning-rate", "1e-3", "--steps", "200", "--seeds", "4", "--theory", "flow", "--quiet"]
 SOLVE = ["--directions", "2", "--width", "4", "--dimension", "16"]
-LAWS = ["scaling", "--directions", "16", "--dimension", "64", "--starts", "1", "--betas", "1"]
 FIGURE, TABLE = (parsing, "_drawn"), (parsing, "store_table")
 
 

@@ -1,7 +1,4 @@
-"""What the README and the help say beside an example, held against what the example prints and writes.
-
-Commands, sentences and the numbers in sentences are read from the page itself.
-"""
+"""What the README and the help say beside an example, held against what the example prints and writes."""
 
 import doctest
 import re

@@ -1,8 +1,4 @@
-"""Means E f_a^(p) g_b^(q) of two correlated Gaussians by quadrature over the first, given the second's mean.
-
-Links are "relu", "sign", "erf" (erf(z/√2)) or lists of the coefficients of a polynomial in powers. Gauss–Legendre on
-panels that end where a link bends; numbers that cancel, as the variance that is left, are computed in mpmath.
-"""
+"""Means E f_a^(p) g_b^(q) of two correlated Gaussians by quadrature over the first, given the second's mean."""
 
 import math
 

@@ -6,11 +6,7 @@ from dynamics.integrators.system_calls import BoundSystem
 
 
 class Kernels:
-    """The functions of one system; scratch holds nothing at first.
-
-    They are compiled as for a method, so that tests of kernels and of answers share what is compiled: with a Jacobian
-    for "bdf", without for "explicit".
-    """
+    """The functions of one system; scratch holds nothing at first."""
 
     def __init__(self, system, method="explicit"):
         self.system, self._implicit = system, method == "bdf"

@@ -1,8 +1,4 @@
-"""Networks in weight space: the loss as torch differentiates it, by quadrature over x, with nothing of the overlaps.
-
-Smooth networks are summed over nodes in all of space. Links with a kink or a jump have their means taken pair by pair,
-inside conditional integrals whose pieces end where the kinks are, wherever the weights move them.
-"""
+"""Networks in weight space: the loss as torch differentiates it, by quadrature over x, with nothing of the overlaps."""
 
 import math
 

@@ -13,10 +13,7 @@ import dynamics
 
 
 def counted(problem, *, folder, gate=None):
-    """The prediction; leaves one file per call, named by point and process.
-
-    Seeds other than 0 wait until there is a file `gate`, so that a sweep can be ended in the middle at leisure.
-    """
+    """The prediction; leaves one file per call, named by point and process."""
     (Path(folder) / f"{problem.width}-{problem.seed}-{os.getpid()}-{time.monotonic_ns()}").touch()
     while gate is not None and problem.seed > 0 and not Path(gate).exists():
         time.sleep(0.01)

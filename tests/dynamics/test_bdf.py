@@ -111,10 +111,7 @@ def test_dense_output_meets_the_state_at_both_ends():
 
 @pytest.mark.parametrize("rtol", [1e-6, 1e-9])
 def test_slow_motion_of_sums_of_fast_components(rtol):
-    """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations.
-
-    From which step on differences are noise is decided by rounding: at 1e-6 few products are needed or many.
-    """
+    """With steps 1e9 times the fastest relaxation products come from the system, which costs no evaluations."""
     counts = {}
     for name, text in (("difference", FAST_DIFFERENCES), ("product", FAST_DIFFERENCES + FAST_DIFFERENCES_PRODUCT)):
         start = 1.0 + np.array([0.3, -0.1, 0.2, -0.4])

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from gaussian_rules import gauss_rule
 from kernel_calls import Kernels
-from scipy.integrate import solve_ivp
 
 import dynamics
 from dynamics.equations.committee import CommitteeSystem
@@ -222,94 +220,6 @@ def test_the_step_tends_to_the_flow():
     once = [2 * half - whole for whole, half in pairwise(gaps)]
     assert np.abs(gaps[0]).max() > 5e-4
     assert np.abs((4 * once[1] - once[0]) / 3).max() < 1e-7
-
-
-@pytest.mark.parametrize("link", ["erf", {4: 0.5, 3: 0.8}], ids=str)
-def test_large_batches_take_steps_of_population_descent(link):
-    """B = 10^15: the change of S in a step W ← W − η ∇ ½E(f − f*)², by autograd in weight space."""
-    problem, rate = some_problem(link, 2, 2, label_noise=0.4), 0.3
-    w = torch.tensor(problem.initial_weights, requires_grad=True)
-    (gradient,) = torch.autograd.grad(0.5 * torch_loss(w, problem, not problem.activation.is_polynomial), w)
-    w, new = w.detach().numpy(), (w - rate * gradient).detach().numpy()
-    # Measured: 2e-15.
-    assert_same(rates(problem, rate, "finite-d", 10**15)[1], (new @ new.T - w @ w.T) / rate, 1e-12)
-
-
-def torch_loss(weights, problem, smooth):
-    """E(f − f*)² by quadrature, differentiable in the weights."""
-    x, measure = (torch.tensor(part) for part in grid(smooth))
-    theta, a = torch.tensor(theta_of(problem)), torch.tensor(np.array(problem.teacher.coefficients))
-    c = problem.activation.coefficients
-
-    def sigma(z):
-        if smooth:
-            return torch.erf(z / math.sqrt(2))
-        previous, current = torch.zeros_like(z), torch.ones_like(z)
-        total = c[0] * current
-        for j in range(1, c.size):
-            previous, current = current, (z * current - math.sqrt(j - 1) * previous) / math.sqrt(j)
-            total = total + c[j] * current
-        return total
-
-    error = sigma(x @ weights.T).sum(dim=1) - sigma(x @ theta.T) @ a
-    return measure @ error**2
-
-
-@pytest.fixture
-def one_thread():
-    """Threads cost tiny tensors more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("link", ["erf", {2: 0.3, 3: 0.5}], ids=str)
-def test_flow_equals_the_weight_space_flow_by_autograd(link):
-    problem = some_problem(link, 2, 2, seed=3, size=0.5)
-    smooth = not problem.activation.is_polynomial
-    times = np.array([0.5, 2.0, 4.0])
-
-    def velocity(_t, flat):
-        w = torch.tensor(flat.reshape(2, 2), requires_grad=True)
-        (gradient,) = torch.autograd.grad(0.5 * torch_loss(w, problem, smooth), w)
-        return -gradient.numpy().ravel()
-
-    solution = solve_ivp(
-        velocity, (0.0, 4.0), problem.initial_weights.ravel(), method="DOP853", t_eval=times, rtol=1e-11, atol=1e-13
-    )
-    flow = dynamics.solve_committee(problem, save_at=dynamics.SaveAt.at(times), rtol=1e-11, atol=1e-12, progress=False)
-    R, S = order_parameters(flow)
-    for at, flat in enumerate(solution.y.T):
-        w = flat.reshape(2, 2)
-        # Measured: at most 4e-12.
-        np.testing.assert_allclose(R[at], w @ theta_of(problem).T, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(S[at], w @ w.T, rtol=0, atol=1e-10)
-        assert flow.loss[at] == pytest.approx(float(torch_loss(torch.tensor(w), problem, smooth)), abs=1e-10)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("link", ["erf", {2: 0.8, 1: 0.6}], ids=str)
-def test_sampled_steps_have_the_mean_change_of_the_overlaps(link):
-    """200 000 steps, fixed seed; |z| < 4.5 for three entries of two links: false alarms 4e-5. The limit d → ∞ is rejected."""
-    d, rate = 6, 0.4
-    problem = some_problem(link, 2, 2, d, size=0.5, label_noise=0.3, seed=1)
-    rng = np.random.default_rng(8)
-    x = rng.standard_normal((200_000, d))
-    weights, theta, link = problem.initial_weights, theta_of(problem), problem.activation
-    projections = x @ weights.T
-    error = link.value(projections).sum(axis=1) - link.value(x @ theta.T) @ problem.teacher.coefficients
-    error -= 0.3 * rng.standard_normal(error.size)
-    move = -rate * (error[:, None] * link.derivative(projections))[:, :, None] * x[:, None, :]
-    new = weights + move
-    changes = np.einsum("xik,xjk->xij", new, new) - weights @ weights.T
-    spread = changes.std(axis=0) / math.sqrt(error.size)
-    means = changes.mean(axis=0)
-    z = (means - rate * rates(problem, rate, "finite-d")[1]) / spread
-    assert np.abs(z).max() < 4.5
-    limit = (means - rate * rates(problem, rate, "infinite-d")[1]) / spread
-    assert np.abs(limit).max() > 8.0
 
 
 SPECIALISING = dynamics.Problem(

@@ -7,7 +7,6 @@ from toy_systems import (
     ESCAPES,
     ESCAPES_EVENTS,
     EVENT_TIMES,
-    ROTATION,
     circle,
     escape_time,
     make_stepper,
@@ -121,7 +120,7 @@ def test_chunks_and_restored_state_continue_bit_for_bit(method, rtol, steps):
     np.testing.assert_array_equal(parts.event_times, whole.event_times)
 
 
-@pytest.mark.parametrize("method", ["explicit", "bdf"])
+@pytest.mark.parametrize("method", ["explicit", "bdf", "scipy:RK45"])
 def test_blow_up_is_reported_in_bounded_time(method):
     stepper = make_stepper(method, toy(BLOW_UP), [1.0], [0.0], rtol=1e-8, atol=1e-8)
     # Compiled code does not trap an overflow; with the compiler off numpy would.
@@ -146,14 +145,6 @@ def test_every_solver_follows_the_circle(name):
     assert counts["rhs_evaluations"] > counts["steps_accepted"] > 3
 
 
-def test_agrees_with_the_explicit_stepper():
-    mine = make_stepper("explicit", toy(ROTATION), [1.0, 0.0], [2.0], rtol=1e-12, atol=1e-13)
-    mine.advance(5.0, 10**5)
-    referee = rotating("scipy:DOP853", rtol=1e-12, atol=1e-13)
-    referee.advance(5.0, 10**5)
-    np.testing.assert_allclose(mine.interpolate(5.0), referee.interpolate(5.0), atol=1e-10)
-
-
 def test_interpolate_fills_the_given_array_and_refuses_other_times():
     stepper = rotating("scipy:RK45")
     stepper.advance(1.0, 10**5)
@@ -172,10 +163,3 @@ def test_forced_steps_and_checkpoints_are_refused(method):
     for call in (stepper.state, lambda: stepper.restore({})):
         with pytest.raises(NotImplementedError, match="cannot be continued from a checkpoint"):
             call()
-
-
-def test_blow_up_is_reported():
-    from toy_systems import BLOW_UP
-
-    stepper = make_stepper("scipy:RK45", toy(BLOW_UP), [1.0], [0.0], rtol=1e-6)
-    assert stepper.advance(2.0, 10**5) in (Status.STEP_TOO_SMALL, Status.NOT_FINITE)

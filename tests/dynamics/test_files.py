@@ -16,7 +16,6 @@ import xarray as xr
 import dynamics
 from dynamics.runs import storage
 from dynamics.runs.dataset import SCHEMA_VERSION
-from dynamics.runs.run_file import reopened
 from dynamics.runs.trackers import Callback
 
 
@@ -181,53 +180,3 @@ def test_a_list_that_never_ends_is_refused(unfinished, tmp_path, index, size):
         assert refusal(path, read).endswith(
             "have lists that end, as those of this program do, but one of them does not."
         )
-
-
-def mutations(content, rng):
-    """Cut short, some bytes changed, a piece blanked, one byte of the header changed; in turn."""
-    for at in range(48):
-        changed = bytearray(content)
-        if at % 4 == 0:
-            del changed[int(rng.integers(len(content))) :]
-        elif at % 4 == 1:
-            for place in rng.integers(len(content), size=int(rng.integers(1, 20))):
-                changed[place] = rng.integers(256)
-        elif at % 4 == 2:
-            begin = int(rng.integers(len(content) - 256))
-            changed[begin : begin + 256] = bytes(256)
-        else:
-            changed[int(rng.integers(2048))] = rng.integers(256)
-        yield bytes(changed)
-
-
-@pytest.mark.filterwarnings("ignore:File .* was begun by")
-def test_damaged_files_are_read_or_refused_in_one_sentence(unfinished, tmp_path, rng):
-    path, sentences = tmp_path / "damaged.nc", []
-    for content in mutations(unfinished.read_bytes(), rng):
-        path.write_bytes(content)
-        for read in (dynamics.load, reopened):
-            try:
-                read(path)
-            except dynamics.StorageError as error:
-                sentences.append(str(error))
-    assert len(sentences) > 10
-    assert all(sentence.startswith(f"File {str(path)!r} must ") for sentence in sentences)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"\x80\x04cos\nsystem\n", b"<html>", bytes(4096)]
-)
-def test_foreign_files_are_refused(tmp_path, content):
-    path = tmp_path / "foreign.nc"
-    path.write_bytes(content)
-    for read in (dynamics.load, dynamics.resume):
-        assert refusal(path, read).startswith(f"File {str(path)!r} must be a readable netCDF file, but is not (")
-
-
-def test_a_formula_in_a_file_is_never_executed(unfinished, tmp_path):
-    path, mark = Path(shutil.copy(unfinished, tmp_path / "run.nc")), tmp_path / "executed"
-    with netCDF4.Dataset(path, "a") as file:
-        file.parameters = file.parameters.replace('"text": "he4"', f"\"text\": \"open('{mark}', 'w')\"")
-        assert "executed" in file.parameters
-    refusal(path, dynamics.resume)
-    assert not mark.exists()

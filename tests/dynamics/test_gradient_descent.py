@@ -238,10 +238,7 @@ def deviation(problem, learning_rate, steps):
     ],
 )
 def test_pair_converges_just_below_the_limit_and_leaves_just_above(link, edge):
-    """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max.
-
-    Measured: the growth over 200 steps agrees within 0.5 %, the edge itself within 3e-6.
-    """
+    """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max."""
     a, start = 0.8, 1e-5
     overlaps = ([[np.sqrt(1 - start**2)]], [[1.0]], [a * (1 + start)])
     problem = dynamics.Problem(

@@ -20,7 +20,7 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.runs import loop as run
 from dynamics.runs import run_file, storage, trackers
 from dynamics.runs.trackers import Callback, StopReason
-from dynamics.threads import GRAIN, STOP, GivenUp, StopFlag, Workers, give_way, stopping_at, whether_given_up
+from dynamics.threads import GRAIN, GivenUp, StopFlag, Workers, give_way, whether_given_up
 
 AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 
@@ -166,19 +166,6 @@ def test_the_handlers_of_the_host_run_and_stay(monkeypatch):
     assert (found.attrs["stop_reason"], heard) == ("reached_end", [signal.SIGTERM])
 
 
-def test_compiled_code_finds_the_flag_in_its_slot():
-    flag, slot = StopFlag(), np.array([7])
-    with flag.reaching(slot):
-        assert slot[0] == 0
-        flag.set()
-        assert slot[0] == STOP
-    assert slot[0] == 0
-    with flag.reaching(slot):  # one that is set already
-        assert slot[0] == STOP
-    with stopping_at(slot):  # no flag belongs to this thread
-        assert slot[0] == 0
-
-
 @pytest.mark.parametrize("method", ["explicit", "bdf"])
 def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
     """The flag is set before the step begins: the functions of the system return at once, whatever they wrote."""
@@ -201,12 +188,6 @@ def test_a_compiled_step_that_is_given_up_leaves_the_stepper_as_it_was(method):
     mine, other = (stepper.state() for stepper in steppers)
     for name, array in mine.items():
         np.testing.assert_array_equal(array, other[name])
-
-
-def test_a_run_begins_with_a_single_step_so_that_a_budget_is_heard_after_it():
-    stepper = Endless()
-    run.run(stepper, np.array([1.0]), lambda y: {"y": y[0]})
-    assert stepper.asked == [1]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,9 @@ import functools
 
 import numpy as np
 import pytest
-from scipy.integrate import quad, solve_ivp
 
 import dynamics
 from dynamics.integrators import Status
-from dynamics.integrators.large_flow.rows import Rests
 from dynamics.integrators.large_flow.stepper import LargeFlowStepper
 
 A = np.array([1.0, 0.7, 0.5])
@@ -72,27 +70,6 @@ def test_tolerances_beyond_the_order_of_the_lag_are_left_to_bdf(link):
         ValueError, match=r"^Argument `device` must be None for this problem, .*: rtol is below 1e-09\.$"
     ):
         solve(asked, "stiff", 9e-10, device="cpu")
-
-
-def test_an_error_of_the_rest_is_worth_less_where_a_mode_relaxes():
-    """The mode x' = λ (ω(τ)/ω(h) − x) at h, by quadrature and by an integrator."""
-    rests, h = Rests(1, 1), 0.7
-    for slot, time in enumerate([1.0, 1.9, 2.2]):
-        rests.keep(slot, time)
-        past = np.array([2.2, 1.9, 1.0])[: slot + 1] if slot == 2 else np.array([[1.0], [1.9, 1.0]][slot])
-
-        def omega(tau, past=past):
-            return np.prod(tau + past[0] - past)
-
-        rates = np.array([[0.0, 1.0], [8.0, 30.0]])
-        found = rests.correction(h, rates)
-        for index, rate in np.ndenumerate(rates):
-            exact = quad(lambda tau, rate=rate: np.exp(-rate * (h - tau)) * omega(tau) / omega(h), 0.0, h)[0]
-            assert found[index] == pytest.approx(exact, rel=1e-8)
-            moved = solve_ivp(
-                lambda t, x, rate=rate: omega(t) / omega(h) - rate * x, (0, h), [0.0], rtol=1e-10, atol=1e-12
-            )
-            assert found[index] == pytest.approx(moved.y[0, -1], rel=1e-6)
 
 
 def test_the_order_of_directions_changes_no_work(rng):

@@ -3,8 +3,6 @@
 import leaning_cluster
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
-from scipy.integrate._ivp import dop853_coefficients as dop
 
 import dynamics
 from benchmarks import random_problems
@@ -13,12 +11,9 @@ from dynamics.equations.field import SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import Status, methods, stepper_of
-from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.large_flow import LargeFlowStepper, division, reason_against, stepper
+from dynamics.integrators.large_flow import LargeFlowStepper, reason_against, stepper
 from dynamics.integrators.large_flow import rows as row_passes
-from dynamics.integrators.large_flow.division import State, weigh_groups
-from dynamics.integrators.large_flow.row_kernels import events_of_rows
-from dynamics.integrators.large_flow.step_kernels import settle_rows
+from dynamics.integrators.large_flow.division import State
 from dynamics.integrators.methods import FlowMethod
 from dynamics.threads import Workers
 
@@ -193,93 +188,6 @@ def test_single_precision_is_below_the_tolerance_and_not_used_for_a_tighter_one(
     assert wrong[0] < 1.25 * wrong[1]
 
 
-def dop853(rates, y, h):
-    """One step of the pair, its stages, its error in both estimates and its dense output, from scipy's coefficients."""
-    k = np.zeros((16, y.size))
-    for s in range(12):
-        k[s] = rates(y + h * dop.A[s, :s] @ k[:s])
-    end = y + h * dop.B @ k[:12]
-    k[12] = rates(end)
-    for s in range(13, 16):
-        k[s] = rates(y + h * dop.A[s, :s] @ k[:s])
-    rise = end - y
-    F = [rise, h * k[0] - rise, 2 * rise - h * (k[12] + k[0]), *(h * dop.D @ k)]
-
-    def dense(x):
-        value = np.zeros_like(y)
-        for q, coefficient in enumerate(reversed(F)):
-            value = (value + coefficient) * (x if q % 2 == 0 else 1 - x)
-        return y + value
-
-    return end, dop.E5[:12] @ k[:12], dop.E3[:12] @ k[:12], dense
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("d", [6, 16], ids=["plain start", "reduced start"])
-def test_step_without_clusters_and_lag_is_one_of_dop853(monkeypatch, d):
-    monkeypatch.setattr(division, "FAST", -1.0)
-    monkeypatch.setattr(division, "GROUP", 2.0)
-    asked = problem(m=4, P=3, d=d)
-    link, a = asked.activation, asked.teacher.coefficients
-    large = new_stepper(asked, rtol=1e-2)
-    m, D = large._now.U.shape
-    large._h = h = 0.1
-    start = np.concatenate([large._now.U.ravel(), large._now.log_norm])
-    assert large.advance(1e-9, 1) is Status.REACHED
-    assert large.time == h
-
-    def rates(y):
-        U = y[:-m].reshape(m, D)
-        F, growth = field(link, a, np.eye(3, D), U, y[-m:])
-        radial = np.sum(F * U, axis=1) / np.sum(U**2, axis=1)
-        return np.concatenate([(F - radial[:, None] * U).ravel(), 4 * growth])
-
-    def parts(y):
-        U = y[:-m].reshape(m, D)
-        return U / np.sqrt(np.sum(U**2, axis=1, keepdims=True)), y[-m:]
-
-    end, e5, e3, dense = dop853(rates, start, h)
-    for found, expected in zip(large.vectors(h), parts(end), strict=True):
-        # Rows leave the sphere by 1e-13 before they are brought back.
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-    atol, rtol, atol_norm = large.rows.tolerance
-    scale = np.full((m, D + 1), atol_norm)
-    scale[:, :D] = atol + rtol * np.maximum(np.abs(start), np.abs(end))[:-m].reshape(m, D)
-    each = [(np.column_stack([e[:-m].reshape(m, D), e[-m:]]) / scale) ** 2 for e in (e5, e3)]
-    square = [part.sum(axis=1) for part in each]
-    expected = h * square[0] / np.sqrt((square[0] + 0.01 * square[1]) * (D + 1))
-    # The overlap with the nearest direction counts for itself where it is large enough.
-    C = start[: m * D].reshape(m, D)[:, :3]
-    nearest = np.argmax(np.abs(C), axis=1)
-    rows = np.flatnonzero(C[np.arange(m), nearest] ** 2 > division.LEADS)
-    five, three = (part[rows, nearest[rows]] for part in each)
-    expected[rows] = np.maximum(expected[rows], h * five / np.sqrt(five + 0.01 * three))
-    assert rows.size > 0
-    np.testing.assert_allclose(large.rows.error, expected, rtol=1e-6)
-    for x in (0.0, 0.3, 0.8):
-        for found, expected in zip(large.vectors(x * h), parts(dense(x)), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("poles", [[1.0], [1.0, -1.0], [-1.0, -1.0, 1.0]], ids=["one", "both poles", "three"])
-def test_a_slowed_cluster_relaxes_by_the_polynomial_of_the_pair(poles):
-    # Neurons on the only direction, moved off it together by less than a cluster may be: they act as one.
-    a, tilt, excess, m = 0.7, 4e-7, 3e-7, len(poles)
-    weights = np.sqrt(a / m) * np.exp(0.5 * excess) * np.outer(poles, [1.0, tilt, 0.0])
-    asked = Problem(activation="he4", teacher=Teacher([a]), width=m, dimension=3, initial_weights=weights)
-    large = new_stepper(asked)
-    large._h = 100.0
-    assert large.advance(100.0, 1) is Status.REACHED
-    assert large.time == 100.0
-    assert large._last.division.cluster.tolist() == [0] * m
-    linear = dop853(lambda y: -stepper.KAPPA * y, np.ones(1), 1.0)[0].item()
-    U, log_norm = large.vectors(100.0)
-    # Both modes have the rate κ / h instead of their own. Measured 1e-11 and 3e-4, the rounding of ln n over the step.
-    np.testing.assert_allclose(poles * U[:, 1], linear * tilt, rtol=1e-9)
-    np.testing.assert_allclose(log_norm - np.log(a / m), linear * excess, rtol=2e-3)
-
-
 @pytest.mark.kernels
 @pytest.mark.parametrize(
     ("link", "sign"), [("he4", [1.0, -1.0, 1.0]), (OF_ANOTHER_NORM, [1.0, 1.0, 1.0])], ids=["h4", "mixed"]
@@ -314,165 +222,6 @@ def test_a_cluster_at_rest_does_not_hold_up_a_neuron_that_waits():
     )
     # Measured 7e-7.
     np.testing.assert_allclose(large.event_times[1], expected.emergence_time[1], rtol=1e-5)
-
-
-@pytest.mark.kernels
-def test_groups_are_weighed_as_functions_and_as_flows(rng):
-    asked = problem(OF_ANOTHER_NORM, m=5, P=3)
-    link, a = asked.activation, asked.teacher.coefficients
-    now, before, h = random_state(rng, 5, 6), random_state(rng, 5, 6), 0.3
-    now.F[...], now.growth[...] = rng.standard_normal((5, 6)), rng.standard_normal(5)
-    order, first, direction = np.array([3, 0, 4, 1]), np.array([0, 3, 4]), np.array([2, 0])
-    sign = np.where(rng.random(5) < 0.5, -1.0, 1.0)
-    drift, result = np.full((2, 7), np.nan), np.full((2, 4), np.nan)
-    for c in range(2):
-        groups, out = (order, first, direction), (drift, result)
-        weigh_groups(c, c + 1, h, link_data(asked), groups, a.copy(), sign, before.vectors, now.whole, out)
-    for c, (rows, p) in enumerate([(order[:3], 2), (order[3:], 0)]):
-        U, n, s = now.U[rows], np.exp(now.log_norm[rows]), sign[rows]
-        mean = n * s @ (now.F[rows] - np.sum(now.F[rows] * U, axis=1)[:, None] * U) / n.sum()
-        moved = n * s @ (U - before.U[rows]) / n.sum() / h
-        grown = n @ (now.log_norm[rows] - before.log_norm[rows]) / n.sum() / h
-        distance = (
-            float(link.kernel(1.0)) * a[p] ** 2 - 2 * a[p] * n @ link.kernel(U[:, p]) + n @ link.kernel(U @ U.T) @ n
-        )
-        off = [np.linalg.norm(mean - moved), abs(4 * n @ now.growth[rows] / n.sum() - grown)]
-        np.testing.assert_allclose(drift[c], [*moved, grown], rtol=1e-12)
-        np.testing.assert_allclose(result[c], [n.sum(), distance, *off], rtol=1e-11)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("link", ["he4", OF_ANOTHER_NORM], ids=["both poles", "one pole"])
-def test_neurons_lead_to_the_nearest_direction_and_events(rng, link):
-    asked = problem(link, m=5, P=3, d=6)
-    link, a, odd = asked.activation, asked.teacher.coefficients.copy(), link != "he4"
-    large, state = new_stepper(asked), random_state(rng, 5, 6)
-    state.F[...], state.growth[...] = 0.0, 0.0
-    state.U[4, :3] = -0.1, -0.2, -0.3
-    C, n = state.U[:, :3], np.exp(state.log_norm)
-    size = np.maximum(C, 0.0) if odd else np.abs(C)
-    found, _ = large._divider.divide(state, state, 1.0, None)
-    far = size.max(axis=1) ** 2 <= division.LEADS
-    np.testing.assert_array_equal(large._divider.leading, np.where(far, -1, np.argmax(size, axis=1)))
-    assert far.any() == odd
-    np.testing.assert_array_equal(found.fast, size.max(axis=1) ** 2 > division.FAST)
-    values = np.empty(6)
-    events_of_rows(link_data(asked), state.U, state.log_norm, a, odd, values)
-    expected = [*(size.max(axis=0) ** 2 - 0.5), *(n @ link.kernel(C) / float(link.kernel(1.0)) - 0.5 * a)]
-    np.testing.assert_allclose(values, expected, atol=1e-14)
-
-
-@pytest.mark.kernels
-def test_lag_passes_through_past_rests_and_is_corrected_at_the_end(rng):
-    m, D = 4, 6
-    large = new_stepper(problem(m=m, P=3, d=6))
-    rests = large._rests
-    # Rests that are a parabola in time on unequal nodes: extrapolated exactly, so that nothing is missed.
-    coefficients = rng.standard_normal((3, m, D + 1))
-
-    def parabola(t):
-        value = coefficients[0] + t * coefficients[1] + t * t * coefficients[2]
-        return value[:, :D], np.ascontiguousarray(value[:, D])
-
-    times = np.array([0.2, 0.5, 1.1])
-    for time in times:
-        slot = rests.free_slot()
-        rests.rest[slot], rests.rest_growth[slot] = parabola(time - 1.1)
-        rests.keep(slot, time)
-    h = 0.7
-    extrapolation = rests.extrapolation(h)
-    slots = extrapolation.slots
-    for c in DOP853_C:
-        expected, weights = parabola(c * h), c ** np.arange(3) @ extrapolation.powers
-        np.testing.assert_allclose(np.tensordot(weights, rests.rest[slots], 1), expected[0], atol=1e-12)
-        np.testing.assert_allclose(weights @ rests.rest_growth[slots], expected[1], atol=1e-12)
-    np.testing.assert_allclose(np.tensordot(extrapolation.at_end, rests.rest[slots], 1), parabola(h)[0], atol=1e-12)
-    # The weight of a miss at the end: the integral of the cubic that is 0 at the nodes and 1 at the end.
-    nodes = np.poly1d(np.poly(times - 1.1))
-    assert rests.correction(h, np.zeros(1))[0] == pytest.approx(
-        (nodes.integ()(h) - nodes.integ()(0.0)) / nodes(h), rel=1e-13
-    )
-    state = random_state(rng, m, D)
-    U, log_norm, cluster = np.empty((m, D)), np.empty(m), np.array([-1, 0, -1, -1])
-    missed, part = rng.standard_normal((m, D + 1)), rng.standard_normal((m, D + 1))
-    rest, rest_growth = parabola(h)
-    now = rests.free_slot()
-    left, left_growth = rests.rest[now], rests.rest_growth[now]
-    left[...], left_growth[...] = part[:, :D], part[:, D]
-    # What distant sources were expected to exert is wrong besides.
-    ahead, miss = rng.standard_normal((m, D + 1)), np.empty((m, 2))
-    reached = state.U, state.log_norm, left + rest + missed[:, :D], left_growth + rest_growth + missed[:, D]
-    expected_ahead = np.ascontiguousarray(ahead[:, :D]), ahead[:, D].copy()
-    lag = (*extrapolation[:3], extrapolation.at_end, left, left_growth, *expected_ahead)
-    settle_rows(0, m, 0.25, 0.1, cluster, reached, lag, (U, log_norm), miss)
-
-    def tangential(vectors):
-        return vectors[:, :D] - np.sum(vectors[:, :D] * state.U, axis=1)[:, None] * state.U
-
-    free = cluster < 0
-    correction = 0.25 * missed + 0.1 * ahead
-    moved = state.U + tangential(correction) * free[:, None]
-    np.testing.assert_allclose(left, rest + missed[:, :D], atol=1e-12)
-    np.testing.assert_allclose(left_growth, rest_growth + missed[:, D], atol=1e-12)
-    np.testing.assert_allclose(U, moved / np.linalg.norm(moved, axis=1)[:, None], atol=1e-12)
-    np.testing.assert_allclose(log_norm, state.log_norm + 4 * correction[:, D] * free, atol=1e-12)
-    np.testing.assert_allclose(miss[:, 0], np.abs(tangential(missed + ahead)).max(axis=1) * free, atol=1e-12)
-    np.testing.assert_allclose(miss[:, 1], np.abs(missed + ahead)[:, D] * free, atol=1e-12)
-
-
-@pytest.mark.kernels
-@pytest.mark.parametrize("distant", [True, False])
-def test_slow_rows_feel_distant_sources_at_nodes(distant):
-    """One step of light rows beside heavy sources against scipy's: at nodes with an error of order 4, or near all of them."""
-    m, S = 12, 4
-    asked = problem(m=m, P=3, d=60, seed=3)
-    link, a = asked.activation, asked.teacher.coefficients
-    fast, weight = np.arange(m) < S, np.where(np.arange(m) < S, np.log(0.5), -80.0)
-    wrong = []
-    for h in (0.1, 0.05) if distant else (0.4, 0.2):
-        large = new_stepper(asked)
-        now = large._now
-        D = now.U.shape[1]
-        now.log_norm[:] = weight
-        # Rows with small overlaps, but for three that are near a source.
-        now.U[:] = np.linalg.qr(now.U.T)[0].T + 0.06 * now.U
-        now.U[S : S + 3] += 0.5 * now.U[:3]
-        if not distant:
-            now.U[S:] += 0.5 * now.U[:S].sum(axis=0)
-        now.U[:] /= np.linalg.norm(now.U, axis=1, keepdims=True)
-        large.rows.field(now.U, now.log_norm, now.F, now.growth)
-        division = large._divider.assemble(fast, np.full(m, -1), np.ones(m))
-        large._divider.leading = np.full(m, -1)
-        large.rows.fit(division)
-        slot = large._rests.newest_first[0]
-        large._rests.U[slot], large._rests.log_norm[slot] = now.U, now.log_norm
-        large._rests.subtract(slot, large.rows.partial)
-        step = large._attempt(h, 2, division, np.zeros((0, D + 1)))
-        large.rows.run_sources(step)
-        large.rows.run_others(step, dense=False)
-        near = large.rows._near[S:]
-        large._settle(step)
-
-        def rates(_t, y, D=D):
-            U = y[:-m].reshape(m, D)
-            F, growth = field(link, a, np.eye(3, D), U, y[-m:])
-            return np.concatenate([(F - np.sum(F * U, axis=1)[:, None] * U).ravel(), 4 * growth])
-
-        start = np.concatenate([now.U.ravel(), weight])
-        exact = solve_ivp(rates, (0.0, h), start, "DOP853", rtol=1e-13, atol=1e-15).y[:, -1]
-        wrong.append(
-            max(np.abs(step.end.U - exact[:-m].reshape(m, D))[S:].max(), np.abs(step.end.log_norm - exact[-m:])[S:].max()),
-        )  # fmt: skip
-        expected = np.abs(large.rows.ahead[0]).max()
-    if distant:
-        assert 0 < near.sum() < 0.5 * near.size
-        # Measured a 25th. Without the correction by h/3 times what was not expected it would be of order 3.
-        assert wrong[1] < wrong[0] / 2**4
-        assert wrong[1] < 0.3 * h * expected / 3.0
-    else:
-        assert near.all()
-        # The pair is of order 8. Measured a 140th.
-        assert wrong[1] < wrong[0] / 2**7
 
 
 @pytest.mark.kernels
@@ -580,6 +329,29 @@ def test_a_restored_stepper_continues_bit_for_bit(steps):
     np.testing.assert_array_equal(other.interpolate(other.time), straight.interpolate(straight.time))
     np.testing.assert_array_equal(other.event_times, straight.event_times)
     assert other.statistics() == straight.statistics()
+
+
+def test_a_step_of_several_parts_is_put_together_again_bit_for_bit():
+    asked = problem(P=12, m=12, d=64, initial_norm=0.1)
+    run = new_stepper(asked, rtol=1e-5, atol=1e-9)
+    while run._last is None or run._last.parts == 1 or run._last.division.sources.size == 0:
+        assert run.advance(run.time * 1.000001 + 1e-9, 100) is Status.REACHED
+    other = new_stepper(asked, rtol=1e-5, atol=1e-9)
+    other.restore(run.state())
+    for x in (0.1, 0.6, 0.9):
+        t = run._last.time + x * (run.time - run._last.time)
+        np.testing.assert_array_equal(other.interpolate(t), run.interpolate(t))
+    target = 2.0 * run.time
+    for each in (run, other):
+        assert each.advance(target, 1000) is Status.REACHED
+    np.testing.assert_array_equal(other._now.U, run._now.U)
+    assert other._part == run._part
+    # Files of earlier versions, whose steps had no parts.
+    former = run.state()
+    former["last"], former["time_and_step"] = former["last"][:2], former["time_and_step"][:2]
+    other.restore(former)
+    assert other._last.parts == 1
+    assert other.advance(2.0 * run.time, 1000) is Status.REACHED
 
 
 def test_a_checkpoint_of_another_problem_is_refused():

@@ -31,10 +31,7 @@ def bias_of(problem, rate, direction=0):
 
 
 def moves_of_samples(problem):
-    """Changes of (C, ln n) by one sample of SGD at η = 1, of first and second order, (samples, 2), and weights of these.
-
-    Samples are the nodes of a Gauss rule in R³, with both values of a label noise ±τ: all means are exact.
-    """
+    """Changes of (C, ln n) by one sample of SGD at η = 1, of first and second order, (samples, 2), and weights of these."""
     overlap, norm = problem.start().teacher_overlap[0, 0], math.sqrt(problem.start().squared_norm[0])
     x, share = (torch.tensor(part) for part in gauss_grid(12, 3))
     c = problem.activation.coefficients

@@ -106,34 +106,6 @@ def assert_same(found, wanted, tolerance):
     np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
 
 
-def start_of_the_page(teacher):
-    """W_ij = .7 cos(1 + 2i + 3j), v_i = .8 cos(1 + 2i), b_i = .3 sin(1 + i), d = 3, m = 2, s = .8, τ² = .1, erf."""
-    i, j = np.arange(2), np.arange(3)
-    v = 0.8 * np.cos(1 + 2 * i)
-    W = 0.7 * np.cos(1 + 2 * i[:, None] + 3 * j)
-    return Case("erf", teacher, W, 0.3 * np.sin(1 + i), 0.8 * v, noise=0.1), np.outer(v, v) * 0.8**2
-
-
-def test_numbers_of_a_polynomial_teacher():
-    case, factors = start_of_the_page(dynamics.Teacher.polynomial("x1 + x1*x2 + x1*x2*x3"))
-    infinite, finite = (case.second(exact=exact) * factors for exact in (False, True))
-    assert infinite[0, 0] == pytest.approx(0.113764258958, abs=1e-12)
-    assert infinite[0, 1] == pytest.approx(-0.159143420476, abs=1e-12)
-    assert finite[0, 0] == pytest.approx(0.696890973358, abs=1e-12)
-    # Measured: 3e-15.
-    for found, exact in ((infinite, False), (finite, True)):
-        assert_same(found, case.by_quadrature(*[smooth()] * 3, exact=exact) * factors, 2e-14)
-
-
-def test_numbers_of_a_teacher_of_units_with_biases():
-    teacher = dynamics.Teacher(
-        [1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["erf", "erf"], biases=[0.2, -0.1]
-    )
-    case, factors = start_of_the_page(teacher)
-    assert (case.second(exact=False) * factors)[0, 0] == pytest.approx(0.013600007881, abs=1e-12)
-    assert (case.second(exact=True) * factors)[0, 0] == pytest.approx(0.040469231018, abs=1e-12)
-
-
 THRESHOLDS = {
     "relu on one axis": (["relu", "relu"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),
     "sign and step on one axis": (["sign", "step"], [[1.0, 0.0], [-1.0, 0.0]], [0.3, 0.5]),

@@ -1,8 +1,4 @@
-"""The field of the overlap flow stands in several places for speed: here all of them are held against each other.
-
-Each gives the rates of [C | G | ln n] at the same random start, where they must be those of the equations in numpy and
-those of gradient descent on weights by automatic differentiation: to rounding, or to single precision.
-"""
+"""The field of the overlap flow stands in several places for speed: here all of them are held against each other."""
 
 import numpy as np
 import pytest

@@ -1,9 +1,7 @@
 """`python -m dynamics.solve` as a user meets it: output, files, exit codes, and one sentence for every mistake."""
 
-import errno
 import json
 
-import numpy as np
 import pytest
 from processes import python
 
@@ -143,32 +141,6 @@ def test_configuration_file_fills_in_and_flags_win(here, capsys):
     assert stored.sizes["direction"] == 3
     assert stored.attrs["answer"] == "decoupled"
     assert float(stored.time[-1]) == 9.0
-
-
-def test_interrupt_keeps_the_file_and_exits_130(here, monkeypatch, capsys):
-    from dynamics.runs import trackers
-
-    def interrupt(_self, view):
-        if view.time > 5.0:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(trackers.Progress, "check", interrupt)
-    monkeypatch.setattr("dynamics.runs.trackers.LARGEST_CHUNK_STEPS", 20)
-    arguments = "--k 4 --directions 3 --width 6 --dimension 32 --output run.nc --no-plot".split()
-    assert solve.main(arguments) == 130
-    assert "What was computed is in run.nc." in capsys.readouterr().err
-    loss = dynamics.load("run.nc").loss
-    assert np.isfinite(loss[0])
-    assert np.isnan(loss[-1])
-
-
-def test_a_file_that_cannot_be_written_is_one_sentence(here, monkeypatch, capsys):
-    def full(*_arguments, **_settings):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("xarray.Dataset.to_netcdf", full)
-    assert solve.main(["--k", "4", *SMALL, "--output", "run.nc", "--no-plot"]) == 1
-    assert capsys.readouterr().err == "error: File 'run.nc' could not be written: [Errno 28] No space left on device.\n"
 
 
 def test_truncation_warnings_go_to_stderr(here, capsys):

@@ -248,19 +248,6 @@ def test_workers_that_cannot_start_are_said(monkeypatch):
         WorkerPool(1, "dynamics.solve.overlaps:solve_overlaps")
 
 
-def test_a_worker_ends_with_its_parent(monkeypatch):
-    ended = []
-    reader, writer = get_context("spawn").Pipe(duplex=False)
-    monkeypatch.setattr(sweep_workers.os, "_exit", ended.append)
-    monkeypatch.setattr(sweep_workers.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(sweep_workers.os, "environ", environment := {})
-    sweep_workers.start_worker(reader)
-    assert environment["NUMBA_NUM_THREADS"] == "1"
-    writer.close()
-    wait_for(lambda: ended)
-    assert ended == [1]
-
-
 def test_one_core_holds_threads():
     with one_core(), one_core():
         assert available_cores() == 1
@@ -575,12 +562,6 @@ def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
             (1_000_000, 1_000_001),
         ]
         assert directory.done() == {1, 2, 3, 5, 999_999, 1_000_000}
-
-
-def test_variables_that_are_large_together_are_written_point_by_point(monkeypatch):
-    gathered = dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION)
-    monkeypatch.setattr(sweep, "GATHERED_BYTES", 100)
-    assert_same_values(dynamics.sweep(BASE, {"seed": range(3)}, **PREDICTION), gathered)
 
 
 def test_what_no_block_can_hold_is_netcdf(tmp_path, monkeypatch):

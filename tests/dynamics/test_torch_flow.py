@@ -1,7 +1,4 @@
-"""The large-flow solver on a device, on the processor: field, slowed clusters, solutions, events, dense output, messages.
-
-Referees: the compiled field, the equations of the overlaps in numpy, and the large-flow solver of the host.
-"""
+"""The large-flow solver on a device, on the processor: field, slowed clusters, solutions, events, dense output, messages."""
 
 import sys
 

@@ -1,8 +1,4 @@
-"""The same learning problem in weight space, by torch autograd: independent of every overlap equation.
-
-The population loss E(f − f*)² of weights w_i is written with h_j only through E[h_j(u·x) h_l(v·x)] = δ_jl (u·v)^j, which
-`tests/hermite` checks by quadrature; everything after that is automatic differentiation.
-"""
+"""The same learning problem in weight space, by torch autograd: independent of every overlap equation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every public callable with arguments that would pass, small enough to run, and the kind of each argument.
-
-A bad call is the good one with an argument or two replaced.
-"""
+"""Every public callable with arguments that would pass, small enough to run, and the kind of each argument."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every command with arguments that would pass, and texts that no option of a given kind may have.
-
-The options are those of the tables that the commands themselves read, so that none is forgotten.
-"""
+"""Every command with arguments that would pass, and texts that no option of a given kind may have."""
 
 from __future__ import annotations
 

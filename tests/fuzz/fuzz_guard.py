@@ -1,7 +1,4 @@
-"""What every bad input is held to: one sentence, at once, in little memory, and no file touched.
-
-A case that breaks the contract is told with what reproduces it; a test shows all complaints together.
-"""
+"""What every bad input is held to: one sentence, at once, in little memory, and no file touched."""
 
 from __future__ import annotations
 
@@ -125,10 +122,7 @@ def ended(main: Callable[[list[str]], int], arguments: list[str]) -> Ended:
 
 
 def complaint_of_command(case: Case, folder: Path, *, readable: bool = False) -> str | None:
-    """Return how a command, run in `folder`, breaks the contract, or None.
-
-    `readable` inputs are damaged in a way that may leave them whole, so that the command may also succeed.
-    """
+    """Return how a command, run in `folder`, breaks the contract, or None."""
     before = contents(folder)
     try:
         end = case.call()

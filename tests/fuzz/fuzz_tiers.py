@@ -1,15 +1,4 @@
-"""How many bad inputs there are: a slice in the gate, all with FULL_TESTS=1 in the environment.
-
-| kind                                                                | gate      | all         |
-|---------------------------------------------------------------------|-----------|-------------|
-| arguments of public callables, per argument (about 230)             | 1         | 6           |
-| flags of commands, per option (about 150) and contradictions        | 1         | 5           |
-| flags given to real processes                                       | 4         | 50          |
-| files: foreign and no files at all (fixed lists)                    | 51        | 51          |
-| files: damaged, and with hostile attributes, versions and values    | 16 and 12 | 150 and 120 |
-
-The sums are printed at the end of a run of the tests.
-"""
+"""How many bad inputs there are: a slice in the gate, all with FULL_TESTS=1 in the environment."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Values that no argument of a given kind may have: fixed ones, and ones drawn from a seed.
-
-Responsible for values alone; which argument is of which kind is said where the calls are.
-"""
+"""Values that no argument of a given kind may have: fixed ones, and ones drawn from a seed."""
 
 from __future__ import annotations
 

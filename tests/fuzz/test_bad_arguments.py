@@ -64,10 +64,7 @@ def test_bad_arguments(call, folder, record_property):
 
 
 def may_be_none(call: Call):
-    """Yield the arguments of a call for which None is tried, and whether it is a good value.
-
-    Defaults of studies alone are left out: to accept them is to run the whole study.
-    """
+    """Yield the arguments of a call for which None is tried, and whether it is a good value."""
     for name, parameter in inspect.signature(call.function).parameters.items():
         accepted = parameter.default is None or "None" in str(parameter.annotation)
         if not (accepted and call.name in {name for name, *_ in STUDIES}) and name not in OUR_OWN:

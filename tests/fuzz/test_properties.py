@@ -1,7 +1,4 @@
-"""What holds for every link, spectrum, shape and tolerance; more of each with FULL_TESTS=1.
-
-Examples are drawn by hypothesis, the same in every run.
-"""
+"""What holds for every link, spectrum, shape and tolerance; more of each with FULL_TESTS=1."""
 
 from __future__ import annotations
 

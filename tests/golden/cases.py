@@ -1,7 +1,4 @@
-"""Small questions of every kind, by name: what the program answers to them is kept in `answers/`.
-
-Everything is asked by public names, so that every version of the program, however its kernels are built, can answer.
-"""
+"""Small questions of every kind, by name: what the program answers to them is kept in `answers/`."""
 
 from __future__ import annotations
 

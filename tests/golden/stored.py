@@ -1,8 +1,4 @@
-"""Answers as plain values that JSON keeps, and what differs between two of them.
-
-A described answer is a flat mapping: "/loss" is a variable, "/ attributes" and "/ coordinates" belong to its group,
-"warnings" lists what was said while the answer was computed. Mappings are described entry by entry.
-"""
+"""Answers as plain values that JSON keeps, and what differs between two of them."""
 
 from __future__ import annotations
 
@@ -107,13 +103,7 @@ def read(path: Path) -> Described:
 
 
 def differences(found: Described, stored: Described, bound: float) -> list[str]:
-    """Return a sentence for everything in which an answer differs from the stored one by more than it may.
-
-    `bound` is a relative error, dimensionless, of every number that no `rtol` of its dataset bounds. Numbers of a
-    variable are compared up to `FACTOR` times the bound times its largest size, plus `FACTOR` times the stored estimate
-    of its error; times at which something happens, which spread over decades, up to the bound times each of them.
-    Variables and attributes are found by their names, so that their order is not compared.
-    """
+    """Return a sentence for everything in which an answer differs from the stored one by more than it may."""
     if found.keys() != stored.keys():
         return [f"entries: {sorted(found.keys() ^ stored.keys())}"]
     told: list[str] = []

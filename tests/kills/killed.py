@@ -1,8 +1,4 @@
-"""Runs that are killed: each begins, or goes on where its file says, in a process of its own.
-
-At the top of a module, where a process finds them. They write their file after every few steps, so that a kill is
-likely to come while one is written.
-"""
+"""Runs that are killed: each begins, or goes on where its file says, in a process of its own."""
 
 from __future__ import annotations
 
@@ -53,10 +49,7 @@ RUNS: dict[str, Callable[..., xr.Dataset]] = {
 
 
 def go_on(kind: str, path: str, every: float) -> None:
-    """Begin the run of this kind, or go on with it if there is its file; do nothing if it has ended.
-
-    The file is written every so many seconds.
-    """
+    """Begin the run of this kind, or go on with it if there is its file; do nothing if it has ended."""
     run_file.LARGEST_SHARE = np.inf
     trackers.FIRST_CHUNK_STEPS = trackers.LARGEST_CHUNK_STEPS = 24
     there = Path(path).exists()

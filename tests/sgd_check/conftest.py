@@ -74,7 +74,6 @@ def tools():
     class Tools:
         problem = staticmethod(build_problem)
         flow = staticmethod(flow_dataset)
-        flow_derivative = staticmethod(flow_derivative)
 
     return Tools
 

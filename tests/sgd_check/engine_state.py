@@ -36,10 +36,7 @@ def samples_of(engine):
 
 
 def drawn_samples(engine, problem, rate, batch, weights_of_samples):
-    """The samples of a projected engine's next step of run 0, in the axes of the moment and new ones, and label noise.
-
-    `weights_of_samples` tells how much of each sample each neuron takes, H (B, m), which orders many samples.
-    """
+    """The samples of a projected engine's next step of run 0, in the axes of the moment and new ones, and label noise."""
     m, r = problem.width, problem.teacher.span
     s = problem.dimension - r - m
     axes, radii, labels = (np.random.Generator(np.random.SFC64()) for _ in range(3))

@@ -322,10 +322,7 @@ def pilot_of(flow, seeds, seconds):
 
 @pytest.mark.statistical
 def test_a_planned_check_rarely_shows_more_effect_of_the_step_size_than_its_verdict_allows(flow, monkeypatch):
-    """At two standard errors 2.3 % may; 200 plans and four standard errors: 13.
-
-    The effect is 9.5 % of the range at half of the limit, at which the pilot begins, and 8 runs scatter by 11 %.
-    """
+    """At two standard errors 2.3 % may; 200 plans and four standard errors: 13."""
     start = 0.5 * dynamics.learning_rate_limit(Problem.from_dataset(flow))
     world, shown = World(monkeypatch, 0.095 / start, 0.11 / np.sqrt(start)), 0
     for _ in range(200):

@@ -1,7 +1,4 @@
-"""The Triton kernels on the processor, by Triton's interpreter: random numbers, steps, and that they compile.
-
-The interpreter must be chosen before Triton is imported, so this file runs itself as a script and tests what it wrote.
-"""
+"""The Triton kernels on the processor, by Triton's interpreter: random numbers, steps, and that they compile."""
 
 import json
 import os

@@ -33,10 +33,7 @@ RUNS = {
 
 
 def mass_of_degree_3(runs, problem):
-    """Σ_i n_i C_ip³ from records (runs, times, P): degree 3 is the only one of `MIXED` that counts.
-
-    Of a committee σ(ρ z) has c_3 ρ³ h_3(z), so that n_i stands for ρ_i³.
-    """
+    """Σ_i n_i C_ip³ from records (runs, times, P): degree 3 is the only one of `MIXED` that counts."""
     C = runs.teacher_overlap.values
     if problem.kind == "spherical":
         return np.mean(C**3, axis=2)

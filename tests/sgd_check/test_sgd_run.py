@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-from processes import interrupt_run
 
 from dynamics.problem import Inputs
 from dynamics.runs.storage import load, save
@@ -176,20 +175,6 @@ def test_a_run_where_all_blow_up_exits_one_and_keeps_its_file(prediction, capsys
     assert "warning: The learning rate 5 exceeds" in shown.err
     assert "Every run blew up" in shown.err
     assert load(prediction.with_name("prediction-sgd.nc"))["comparison"].attrs["usable_runs"] == 0
-
-
-def test_an_interrupted_run_exits_130_and_keeps_its_file(prediction, capsys, monkeypatch):
-    calls = []
-
-    def interrupted(self, rates):
-        calls.append(rates.size)
-        if len(calls) > 12:
-            interrupt_run()
-
-    monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
-    assert main([str(prediction), *QUICK]) == 130
-    assert "The run was interrupted; what was computed is in" in capsys.readouterr().err
-    assert load(prediction.with_name("prediction-sgd.nc"))["simulation"].attrs["stop_reason"] == "interrupted"
 
 
 def test_a_missing_torch_is_said_in_one_sentence(prediction, capsys, monkeypatch):

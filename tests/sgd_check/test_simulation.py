@@ -4,12 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from processes import interrupt_run, python
+from processes import python
 
-import dynamics
 import sgd_check
 from dynamics.problem.schedule import SaveAt
-from sgd_check.engines.projected import ProjectedEngine
 
 
 @pytest.fixture(scope="module")
@@ -121,27 +119,6 @@ def test_a_spent_budget_keeps_what_was_recorded(simulate):
     assert found.attrs["end_step"] == 0
     assert np.isfinite(found["loss"].values[:, 0]).all()
     assert np.isnan(found["loss"].values[:, 1:]).all()
-
-
-def test_an_interruption_keeps_what_was_recorded(simulate, monkeypatch):
-    advance = ProjectedEngine.advance
-    steps = []
-
-    def interrupted(self, rates):
-        advance(self, rates)
-        steps.append(rates.size)
-        if sum(steps) >= 20:
-            interrupt_run()
-
-    monkeypatch.setattr(ProjectedEngine, "advance", interrupted)
-    with pytest.raises(dynamics.SolveInterrupted, match="what was computed is the attribute `dataset`") as caught:
-        simulate()
-    found = caught.value.dataset
-    assert found.attrs["stop_reason"] == "interrupted"
-    assert found.attrs["end_step"] == 20
-    done = found["step"].values <= 20
-    assert np.isfinite(found["loss"].values[:, done]).all()
-    assert np.isnan(found["loss"].values[:, ~done]).all()
 
 
 def test_progress_goes_to_stderr_only(simulate, capsys):
