@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -418,6 +417,4 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
 
 
 if __name__ == "__main__":
-    # A short program that loads large libraries: collecting cycles among them costs a tenth of the whole.
-    gc.disable()
     run_program(main)

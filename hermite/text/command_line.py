@@ -130,6 +130,8 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 LOADED_BY_CHANCE = ("dask", "coverage")
 #: With less, libraries end the process, or wait for memory without end, while they are loaded.
 LEAST_ADDRESS_SPACE = 950 << 20
+#: New objects after which garbage is looked for; by default, which is 700, that takes a tenth of a short command.
+GARBAGE_OBJECTS = 100_000
 #: Directory of machine code that a user chooses for commands; it becomes ``NUMBA_CACHE_DIR``.
 CACHE_VARIABLE = "FEATURE_EMERGENCE_CACHE"
 
@@ -255,8 +257,8 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
     Where the process is the command's own, not that of a host that runs the module, such as a notebook by `%run -m`,
     closed standard streams are opened to nothing, signals are noted, figures need no window, and Numba keeps machine
     code in ``$FEATURE_EMERGENCE_CACHE`` if that is set. With `light`, libraries that xarray and Numba load where they
-    are installed, and that the command does not use, count as not installed. When the process ends, garbage is not
-    looked for.
+    are installed, and that the command does not use, count as not installed. Garbage is looked for seldom, and not when
+    the process ends.
     """
     if _is_own_process():
         _fill_streams()
@@ -267,6 +269,7 @@ def run_program(main: Callable[[], int], *, light: bool = True) -> NoReturn:
         if light:
             for name in LOADED_BY_CHANCE:
                 sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as the import system has it
+        gc.set_threshold(GARBAGE_OBJECTS)
         atexit.register(gc.freeze)
     sys.exit(main())
 
