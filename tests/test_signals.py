@@ -102,18 +102,18 @@ def test_a_signal_after_the_last_line_changes_nothing():
     assert ended(process) == (0, "", "")
 
 
-def test_a_host_that_runs_the_module_of_a_command_keeps_its_handlers():
+def test_a_host_that_runs_the_module_of_a_command_keeps_its_state():
     """As a notebook does by `%run -m`: its process goes on after the command."""
     script = (
-        "import runpy, signal, sys, threading; sys.argv = ['x', '--version']\n"
-        "before = signal.getsignal(signal.SIGTERM)\n"
+        "import gc, runpy, signal, sys, threading; sys.argv = ['x', '--version']\n"
+        "before = signal.getsignal(signal.SIGTERM), gc.get_threshold()\n"
         "try: runpy.run_module('dynamics.solve', run_name='__main__', alter_sys=True)\n"
         "except SystemExit as end: print(end.code)\n"
-        "print(signal.getsignal(signal.SIGTERM) is before, threading.active_count())"
+        "print((signal.getsignal(signal.SIGTERM), gc.get_threshold()) == before, gc.isenabled(), threading.active_count())"
     )
     # A checkout in a folder of the program's name does not make a host the program.
     done = python("-c", script, "/home/me/feature-emergence/.venv/bin/pytest", "")
-    assert done.stdout.endswith("\n0\nTrue 1\n"), done.stderr
+    assert done.stdout.endswith("\n0\nTrue True 1\n"), done.stderr
 
 
 COMMAND = ["-m", "dynamics.solve", "--k", "4", "--directions", "8", "--width", "16", "--dimension", "64"]
