@@ -36,8 +36,8 @@ CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 UNKNOWN_MEMORY = 2**36
 #: Numbers for which no machine is asked how much memory it has.
 SURELY_FIT = 1 << 18
-#: Arrays of the size of the state that a method holds.
-ARRAYS_OF_FLOW = 30
+#: Arrays of the size of the state that the method with the most, "explicit", holds.
+ARRAYS_OF_FLOW = 60
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -193,13 +193,15 @@ def check_memory(name: str, value: object, numbers: float) -> None:
         refuse(f"Argument `{name}` must leave room in memory, but {shown(value)} takes {size}, more than there is.")
 
 
-def flow_numbers(width: int, directions: int, *, full: bool, times: int) -> int:
+def flow_numbers(width: int, directions: int, *, full: bool, times: int, axes: int | None = None) -> int:
     """Return about how many numbers the coupled flow holds: the method's arrays, and what each saved time keeps.
 
-    `full` says whether that are all overlaps, or a summary.
+    `full` says whether that are all overlaps, or a summary; a flow on inputs that are not isotropic moves the
+    components on so many `axes`.
     """
-    state = width * (directions + width + 1)
-    return ARRAYS_OF_FLOW * state + times * (state if full else 2 * directions + width)
+    overlaps = width * (directions + width + 1)
+    state = overlaps if axes is None else width * (axes + 1)
+    return ARRAYS_OF_FLOW * state + times * (overlaps if full else 2 * directions + width)
 
 
 class Frozen:

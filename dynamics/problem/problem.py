@@ -597,10 +597,16 @@ def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
         )
 
 
+def flow_numbers_of(problem: Problem, *, keep: str, times: int) -> int:
+    """Return about how many numbers the coupled flow of a problem holds."""
+    axes = problem.input_axes()
+    count = None if axes is None else axes.places.size
+    return flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times, axes=count)
+
+
 def check_flow_memory(problem: Problem, *, keep: str, times: int) -> None:
     """Raise ValueError if the coupled flow of a problem does not fit into memory, by its width."""
-    numbers = flow_numbers(problem.width, problem.num_directions, full=keep == "full", times=times)
-    check_memory("width", problem.width, numbers)
+    check_memory("width", problem.width, flow_numbers_of(problem, keep=keep, times=times))
 
 
 def is_correlation(problem: Problem) -> bool:

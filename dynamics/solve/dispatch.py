@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import comb
 from typing import TYPE_CHECKING, Any, Literal
 
-from dynamics.problem.checks import flow_numbers
+from dynamics.problem.problem import flow_numbers_of
 from dynamics.problem.question import OWN, Question, check_question
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.run_file import DEFAULT_SECONDS, RunFile, reopened
@@ -166,7 +166,7 @@ def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, pa
     axes = problem.input_axes()
     kept = P + m if axes is None else axes.places.size
     state = m * kept + m * (2 if model == "network" else 1)
-    numbers = flow_numbers(m, P, full=keep == "full", times=count)
+    numbers = flow_numbers_of(problem, keep=keep, times=count)
     operations = m * m * (4.0 * P + 2.0 * m if axes is None else 4.0 * kept) + 40.0 * state
     return (
         f"memory: {8e-6 * numbers:.3g} MB (state {state} numbers, history {count} times)\n"

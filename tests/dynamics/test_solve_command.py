@@ -1,12 +1,14 @@
 """`python -m dynamics.solve` as a user meets it: output, files, exit codes, and one sentence for every mistake."""
 
 import json
+import tracemalloc
 
 import pytest
 from processes import python
 
 import dynamics
 from dynamics.solve import __main__ as solve
+from dynamics.solve.dispatch import estimate
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress"]
 
@@ -122,6 +124,26 @@ def test_coefficients_are_read_from_a_file(here):
     small = ["--t-max", "0.5", "--output", "run.nc", "--no-plot", "--quiet", "--dimension", "16"]
     assert solve.main(["--model", "network", "--activation", "erf", "--coefficients", "@a.csv", *small]) == 0
     assert dynamics.load("run.nc").unit_coefficient.values.tolist() == [0.8, -0.6, 0.4]
+
+
+@pytest.mark.parametrize("inputs", [None, dynamics.Inputs.power_law(1.0)], ids=["isotropic", "power law"])
+def test_the_memory_that_a_dry_run_tells_is_what_the_flow_takes(inputs):
+    """Numpy's arrays as tracemalloc counts them, with all axes of the inputs where they differ."""
+    teacher = dynamics.Teacher.power_law(4, 1.0)
+    problem = dynamics.Problem(activation="he4", teacher=teacher, width=64, dimension=500, inputs=inputs)
+    save_at, told = dynamics.SaveAt.at([0.0, 1e-3]), estimate(problem, "overlaps", "summary", None)
+
+    def flow():
+        return dynamics.solve_overlaps(
+            problem, method="explicit", save_at=save_at, keep="summary", progress=False, error_estimate=False
+        )
+
+    flow()
+    tracemalloc.start()
+    flow()
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.7 < 1e-6 * taken / float(told.split()[1]) < 1.1
 
 
 def test_dry_run_estimates_and_writes_nothing(here, capsys):
