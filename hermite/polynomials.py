@@ -26,7 +26,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial import polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
@@ -120,12 +119,18 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     >>> float(kernel_value(h4, 0.5)), float(kernel_value(h4, 0.5, n=1))
     (0.0625, 0.5)
     """
-    c = np.asarray(coefficients, dtype=np.float64)
-    points = np.asarray(s, dtype=np.float64)
+    weights, points = np.square(coefficients, dtype=np.float64), np.asarray(s, dtype=np.float64)
+    value = np.zeros(points.shape)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.
     with np.errstate(over="ignore"):
-        weights = polynomial.polyder(c**2, n)
-        return np.asarray(polynomial.polyval(points, weights), dtype=np.float64)[()]
+        for _ in range(n):
+            weights = np.arange(1.0, weights.size) * weights[1:]
+        # A loop: `numpy.polynomial.polynomial.polyval` takes twice as long for the matrices of small networks.
+        for weight in weights[::-1].tolist():
+            value *= points
+            value += weight
+    found: Array = value[()]
+    return found
 
 
 def trimmed(coefficients: Array) -> tuple[float, ...]:
