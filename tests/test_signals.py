@@ -155,17 +155,3 @@ def assert_ended_well(code, printed, told, number, with_signal):
 def test_one_signal_at_some_moment_ends_the_main_command(number, delay, tmp_path):
     code, printed, told, with_signal = tried(tmp_path, number, delay)
     assert_ended_well(code, printed, told, number, with_signal)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_two_hundred_signals_over_the_life_of_the_main_command(tmp_path):
-    """No hang, no crash, no signal lost; the delays cover the command from its start to after its end."""
-    tried(tmp_path, signal.SIGTERM, 100.0)  # fills the cache
-    began = time.monotonic()
-    tried(tmp_path, signal.SIGTERM, 100.0)
-    life = 1.1 * (time.monotonic() - began)
-    for attempt in range(200):
-        number = SIGNALS[attempt % 3]
-        code, printed, told, with_signal = tried(tmp_path, number, life * attempt / 200.0)
-        assert_ended_well(code, printed, told, number, with_signal)

@@ -123,26 +123,6 @@ def test_neurons_stay_on_the_sphere_and_the_loss_falls():
     assert "neuron_vector" not in other
 
 
-def test_one_neuron_at_the_teacher_learns_as_a_pair():
-    """One neuron alone: C' = a g'(C)(1 − C²); its start at C² = 0.49 emerges at once, its loss is 2 − 2 C⁴ for h4."""
-    start = np.zeros((1, 8))
-    start[0, :2] = 0.7, np.sqrt(0.51)
-    flow = solve(problem(width=1, initial_weights=start), (0.0, 0.5, 3.0))
-    assert 0.0 < float(flow.emergence_time[0]) < 0.1
-    np.testing.assert_allclose(flow.loss, 2 - 2 * flow.max_overlap[:, 0] ** 4, atol=1e-13)
-    c, h = 0.7, 0.0005
-
-    def slope(c):
-        return 4 * c**3 * (1 - c * c)
-
-    for _ in range(1000):
-        one = slope(c)
-        two = slope(c + h / 2 * one)
-        three = slope(c + h / 2 * two)
-        c += h / 6 * (one + 2 * two + 2 * three + slope(c + h * three))
-    assert float(flow.teacher_overlap[1, 0, 0]) == pytest.approx(c, abs=1e-9)
-
-
 def test_widths_share_their_first_neurons():
     asked = problem("he3", seed=7, label_noise=0.1)
     narrow, wide = (dynamics.coupled_problem(asked, width, 3) for width in (3, 20))

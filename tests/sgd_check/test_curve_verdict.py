@@ -73,7 +73,9 @@ def test_several_curves_share_the_rate():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("shape", ["logistic", "sharp", "exponential"])
+@pytest.mark.parametrize(
+    "shape", ["logistic", *(pytest.param(name, marks=pytest.mark.long) for name in ("sharp", "exponential"))]
+)
 @pytest.mark.parametrize("factor", [1.3, 1 / 1.3])
 def test_an_error_of_thirty_percent_in_time_is_seen_with_at_least_the_stated_power(shape, factor):
     """The truth is 30 % later or earlier than theory, 500 ensembles; 4 standard errors. The stated power is inside (0, 1)."""

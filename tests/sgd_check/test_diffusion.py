@@ -89,10 +89,7 @@ def test_the_law_sums_up_to_the_exact_moments_of_a_step_with_many_directions():
 @pytest.mark.statistical
 @pytest.mark.parametrize(("dimension", "batch"), [(4, 1), (5, 2), (10**6, 1)])
 def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypatch, dimension, batch):
-    """z-scores of 7 means and 21 second moments of R and S; |z| < 5: false-alarm rate below 2e-5 for each case.
-
-    d − r − m = 0, 1 (fewer than neurons) and so many that the part of second order in η counts as much as the first.
-    """
+    """z-scores of 7 means and 21 second moments of R and S; |z| < 5: false-alarm rate below 2e-5 for each case."""
     monkeypatch.setattr(diffusion, "BLOCK_STEPS", 1)
     C = np.array([[0.5, -0.3], [0.2, 0.4]])
     problem = given(C, 0.9, (0.8, 0.6), dimension, {1: 0.6, 2: 0.5})
@@ -129,10 +126,7 @@ def test_one_diffusion_step_of_one_sgd_step_has_its_mean_and_covariance(monkeypa
 
 @pytest.mark.statistical
 def test_search_in_high_dimension_is_the_exact_diffusion_on_a_growing_sphere():
-    """Norms grow by λ = η² d E[e²] E[σ'²] per step, C ~ N(C_0 e^(−λ/2), (1 − e^−λ) E[e² x²]/(d E[e²])), x along θ.
-
-    E[h_k(x)² x²] = 2k + 1. Kolmogorov-Smirnov at level 1e-3; a scatter off by half is seen. Both up to O(d^−½).
-    """
+    """Norms grow by λ = η² d E[e²] E[σ'²] per step, C ~ N(C_0 e^(−λ/2), (1 − e^−λ) E[e² x²]/(d E[e²])), x along θ."""
     d, steps, growth, tau = 10**8, 10**12, 1.5, 0.7
     rate = np.sqrt(growth / (steps * d * 4 * (1.0 + tau**2)))
     problem = given([[2e-4]], 1e-9, dimension=d, activation="he4", label_noise=tau)
@@ -177,10 +171,7 @@ ESCAPES = {
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["one neuron, k = 3", pytest.param("two neurons, k = 4", marks=pytest.mark.long)])
 def test_escapes_have_the_law_of_the_projected_engine(name):
-    """Kolmogorov-Smirnov at level 1e-3 of times, overlaps and norms at three times: false-alarm rate 1e-2 and 2e-2.
-
-    Times stretched by 12 percent are seen.
-    """
+    """Kolmogorov-Smirnov at level 1e-3 of times, overlaps and norms at three times: false-alarm rate 1e-2 and 2e-2."""
     problem, rate, steps = ESCAPES[name]
     saved = SaveAt.at(np.array([0.2, 0.5, 0.9]) * rate * steps)
     exact = run(problem, rate, steps, 64, save_at=saved)
@@ -210,25 +201,6 @@ def test_ten_to_the_twelve_steps_take_seconds_and_constant_memory():
     C, G, n = (runs[name].values[:, -1] for name in ("teacher_overlap", "student_overlap", "squared_norm"))
     assert np.linalg.eigvalsh(G - C @ C.transpose(0, 2, 1)).min() > -1e-14
     assert (n > 0).all()
-
-
-@pytest.mark.parametrize("width", [1, 2])
-def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_threads(monkeypatch, width):
-    problem = given(np.full((width, 2), 0.1), 0.1, (0.8, 0.6), 10**6, "he4", label_noise=0.5)
-
-    def final(seeds, cores, block):
-        monkeypatch.setattr(diffusion, "available_cores", lambda: cores)
-        monkeypatch.setattr(diffusion, "BLOCK_STEPS", block)
-        ours = engine(problem, seeds)
-        with ours.running():
-            for steps in (1, 10, 10**7):
-                assert ours.advance_span(steps, 1e-8, lambda: False)
-        return weights_of(ours)
-
-    together = final((3, 1, 4, 15, 9), 1, 64)
-    assert len({w.tobytes() for w in together}) == 5
-    for seeds, cores in (((3, 1, 4, 15, 9), 3), ((4,), 2), ((15, 4), 2)):
-        np.testing.assert_array_equal(final(seeds, cores, 64)[seeds.index(4)], together[2])
 
 
 def test_the_mean_follows_a_schedule_to_where_the_flow_ends():

@@ -5,13 +5,10 @@ import pytest
 import sympy
 import torch
 from engine_state import drawn_samples, weights_of
-from scipy import stats
 
 import hermite
-import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.one_step import one_step_moments
-from sgd_check.engines import seeded_runs
 from sgd_check.engines.programs import OPERATIONS, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, make_engine
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, value_at, write_link
@@ -176,70 +173,6 @@ def test_mean_step_is_the_exact_one_up_to_d_10_12(dimension, batch):
     assert np.abs(expected / error).max() > 20, "the step must have moved for the comparison to see anything"
 
 
-@pytest.mark.long
-@pytest.mark.statistical
-def test_escape_times_have_the_law_of_the_torch_engine(tools):
-    """Kolmogorov-Smirnov of times and of norms, level 1e-3 each: false-alarm rate 3e-3; a stretch by 20 % is seen."""
-    problem = tools.problem([[0.55, 0.05], [0.03, 0.5], [0.02, -0.04]], dimension=16, label_noise=0.2)
-    given = {"learning_rate": 0.05 / 16**2, "steps": 5000, "progress": False}
-    ours = sgd_check.simulate(problem, seeds=200, **given)
-    theirs = sgd_check.simulate(problem, seeds=range(1000, 1200), engine="torch", **given)
-    # Runs that did not emerge, or blew up, count as later and larger than all.
-    for p in range(2):
-        a, b = (runs["emergence_time"].fillna(1e9).values[:, p] for runs in (ours, theirs))
-        assert stats.ks_2samp(a, b).pvalue > 1e-3
-        assert stats.ks_2samp(1.2 * a, b).pvalue < 1e-3
-    norms = [runs["squared_norm"].fillna(1e9).values[:, -1].sum(1) for runs in (ours, theirs)]
-    assert stats.ks_2samp(*norms).pvalue > 1e-3
-
-
-@pytest.mark.parametrize(("width", "dimension", "batch"), [(1, 8, 1), (3, 7, 1), (8, 10**12, 1), (5, 64, 4), (2, 9, 6)])
-def test_a_seed_gives_the_same_bits_alone_beside_others_and_on_any_number_of_threads(
-    monkeypatch, width, dimension, batch
-):
-    overlap = np.random.default_rng(0).uniform(-0.3, 0.3, (width, 2))
-    start = (overlap, overlap @ overlap.T + np.diag(1 - np.sum(overlap**2, axis=1)), np.full(width, 0.3))
-    problem = Problem(
-        activation=SMOOTH, teacher=Teacher([0.8, 0.6]), width=width, dimension=dimension, initial_overlaps=start
-    )
-    rates = np.full(400, 1e-2 / dimension)
-    monkeypatch.setattr(seeded_runs, "THREADED_OPERATIONS", 0)
-
-    def final(seeds, cores):
-        monkeypatch.setattr(seeded_runs, "available_cores", lambda: cores)
-        run = engine(problem, seeds, batch)
-        with run.running():
-            run.advance(rates)
-        return weights_of(run)
-
-    together = final((3, 1, 4, 15, 9), 1)
-    assert np.isfinite(together).all()
-    assert len({w.tobytes() for w in together}) == 5
-    for seeds, cores in (((3, 1, 4, 15, 9), 3), ((4,), 2), ((15, 4), 2), ((9, 4, 2), 2)):
-        np.testing.assert_array_equal(final(seeds, cores)[seeds.index(4)], together[2])
-
-
-@pytest.mark.parametrize("batch", [1, 2, 5])
-def test_bits_do_not_depend_on_how_the_run_is_cut_nor_on_a_pause(batch):
-    problem = uneven(20)
-    rates = np.linspace(1e-3, 2e-3, 6000)
-
-    def final(pieces):
-        run = engine(problem, batch_size=batch)
-        for piece in np.split(rates, pieces):
-            state = run.state()
-            run = engine(problem, batch_size=batch)
-            run.restore(state)
-            with run.running():
-                run.advance(piece)
-                run.measure(student=True)
-        return weights_of(run)
-
-    whole = final([])
-    assert np.isfinite(whole).all()
-    np.testing.assert_array_equal(whole, final([1, 2, 63, 2047, 2048, 5999]))
-
-
 @pytest.mark.parametrize("name", ["projected", "torch"])
 def test_a_frozen_seed_leaves_the_others_untouched(name):
     def final(stopped):
@@ -266,15 +199,6 @@ def test_a_run_that_overflows_is_nan_and_stepped_no_more(batch):
         run.advance(np.full(5, 1e-3))
     assert np.isnan(run.measure(student=True).squared_norm).all()
     assert str(run.state()["generators"]) == str(before)
-
-
-def test_too_few_dimensions_are_refused_and_the_engine_for_them_is_named():
-    with pytest.raises(ValueError, match=r".") as caught:
-        engine(uneven(4))
-    assert str(caught.value) == (
-        "Argument `engine` must be 'torch' for a dimension below width + teacher axes = 5, but is 'projected' "
-        "with dimension 4."
-    )
 
 
 GRID = np.linspace(-5.1, 5.2, 41)

@@ -135,23 +135,6 @@ def test_steps_do_not_see_the_dimension():
 
 
 @pytest.mark.kernels
-def test_bits_depend_neither_on_cuts_nor_on_other_seeds():
-    asked = problem("he3", 2.0, 64, label_noise=0.2)
-    rates = np.full(9000, 1e-3)
-    whole = make_engine("scalar", asked, EngineOptions(seeds=(5, 6, 7), batch_size=2))
-    with whole.running():
-        whole.advance(rates)
-    cut = make_engine("scalar", asked, EngineOptions(seeds=(6,), batch_size=2))
-    cut.advance(rates[:1234])
-    other = make_engine("scalar", asked, EngineOptions(seeds=(6,), batch_size=2))
-    other.restore(cut.state())
-    other.advance(rates[1234:])
-    np.testing.assert_array_equal(
-        whole.measure(student=False).teacher_overlap[1], other.measure(student=False).teacher_overlap[0]
-    )
-
-
-@pytest.mark.kernels
 def test_runs_are_resumed_from_their_file(tmp_path):
     asked = problem("he3", 2.0)
     path = tmp_path / "runs.nc"

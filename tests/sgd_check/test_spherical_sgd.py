@@ -86,31 +86,6 @@ def test_a_batch_in_several_passes_is_the_same_step(monkeypatch):
     np.testing.assert_allclose(stepped(), whole, rtol=0, atol=1e-13)
 
 
-def flow_velocity(problem, w):
-    c, other = (link.coefficients for link in (problem.activation, problem.teacher_link))
-    g = np.polynomial.Polynomial(c**2).deriv()
-    pull = np.polynomial.Polynomial(c[: other.size] * other[: c.size]).deriv()
-    rows = np.pad(problem.teacher.directions, ((0, 0), (0, problem.dimension - 2)))
-    force = (pull(w @ rows.T) * problem.teacher.coefficients) @ rows - g(w @ w.T) @ w / len(w)
-    return force - np.sum(force * w, axis=1)[:, None] * w
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("training_samples", [None, 512])
-def test_the_mean_step_is_the_velocity_of_the_flow(training_samples):
-    """False-alarm rate: thirty z-scores beyond 5, below 2e-5 for each case, with fixed seeds."""
-    problem = question({3: 0.8, 4: 0.6}, dimension=6, directions=CROOKED, teacher_activation={3: 0.5, 4: 0.2})
-    seeds, rate = 200, 1e-9
-    run = engine(problem, seeds=range(seeds), batch_size=512, training_samples=training_samples)
-    with run.running():
-        before = weights_of(run)
-        run.advance(np.full(8, rate))
-        velocity = (weights_of(run) - before) / (8 * rate)
-    error = velocity.std(axis=0, ddof=1) / np.sqrt(seeds)
-    z = (velocity.mean(axis=0) - flow_velocity(problem, before[0])) / error
-    assert np.abs(z).max() < 5
-
-
 @pytest.mark.statistical
 def test_small_steps_of_large_batches_follow_the_exact_flow():
     """Fixed seeds. Loss within four standard errors of eight runs: false alarms below 2 % in all."""
@@ -125,28 +100,6 @@ def test_small_steps_of_large_batches_follow_the_exact_flow():
     assert (np.abs(runs.loss.values.mean(axis=0) - flow.loss.values)[1:] < 4 * error[1:]).all()
     assert (error[1:] < 0.01).all()
     assert float(flow.loss[2]) < 0.75 * float(flow.loss[0])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("training_samples", [None, 12])
-def test_a_seed_gives_the_same_bits_alone_beside_others_in_pieces_and_in_threads(dtype, training_samples, monkeypatch):
-    problem = question(MIXED, width=19, dimension=11, directions=CROOKED, label_noise=0.1)
-    rates = np.full(70, 0.02)
-
-    def final(seeds, pieces, threaded):
-        monkeypatch.setattr("sgd_check.engines.torch.weights.THREADED_NUMBERS", 0 if threaded else 2**30)
-        monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-        run = engine(problem, seeds, batch_size=4, training_samples=training_samples, dtype=dtype)
-        assert run.attributes["threads"] == (2 if threaded and len(seeds) > 1 else 1)
-        with run.running():
-            for part in np.array_split(rates, pieces):
-                run.advance(part)
-        return weights_of(run)
-
-    together = final((3, 1, 4, 15, 9), 1, threaded=True)
-    np.testing.assert_array_equal(final((3, 1, 4, 15, 9), 6, threaded=False), together)
-    np.testing.assert_array_equal(final((4,), 5, threaded=False)[0], together[2])
-    assert not np.array_equal(together[0], together[1])
 
 
 def test_a_full_batch_is_gradient_descent_on_one_sample():

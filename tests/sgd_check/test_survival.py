@@ -115,7 +115,7 @@ def test_global_false_alarm_rate_of_two_samples(few_permutations, sizes, horizon
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("shift", [1.3, 1 / 1.3])
-@pytest.mark.parametrize("sizes", [(16, 16), (8, 32)])
+@pytest.mark.parametrize("sizes", [pytest.param((16, 16), marks=pytest.mark.long), (8, 32)])
 def test_a_shift_called_visible_is_seen_with_the_stated_power(few_permutations, sizes, shift):
     """Scatter at the limit of what is called visible at level 5 %: power 80 % minus 4 standard errors of 300."""
     level, repeats = 0.05, 300

@@ -102,8 +102,9 @@ def test_directions_combine_by_bonferroni():
     assert combined_p_value(np.array([np.nan]), np.zeros(1)) == 1.0
 
 
+@pytest.mark.long
 @pytest.mark.statistical
-@pytest.mark.parametrize("horizon", [np.inf, pytest.param(0.25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("horizon", [np.inf, 0.25])
 def test_global_false_alarm_rate_of_a_finite_step_prediction(horizon):
     """Three directions that share most of their noise, normal ln T of mean phi - s^2/2, some censored.
 
