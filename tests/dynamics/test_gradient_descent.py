@@ -219,37 +219,6 @@ def test_restored_run_continues_bit_for_bit(threads):
         np.testing.assert_array_equal(again.state()[name], array)
 
 
-def deviation(problem, learning_rate, steps):
-    """Distance of one neuron from its direction, in angle and in ln n, after `steps` steps."""
-    overlap, _, n = OverlapSystem(problem).unpack(
-        taken(problem, learning_rate, steps).interpolate(learning_rate * steps)
-    )
-    return max(np.sqrt(1.0 - overlap[0, 0] ** 2), abs(np.log(n[0] / problem.teacher.coefficients[0])))
-
-
-@pytest.mark.parametrize(
-    ("link", "edge"),
-    [
-        ("he4", 2 / 4),
-        *(
-            pytest.param(link, edge, marks=pytest.mark.long)
-            for link, edge in (("he3", 2 / 4), ("he6", 2 / 6), ({4: 0.8, 6: 0.6}, 2 / 4.72), ({3: 0.6, 4: 0.8}, 0.5))
-        ),
-    ],
-)
-def test_pair_converges_just_below_the_limit_and_leaves_just_above(link, edge):
-    """A deviation changes by |1 − 2 η/η_max| per step: 0.98^200 = 0.018 at 0.99 η_max, 1.02^200 = 52 at 1.01 η_max."""
-    a, start = 0.8, 1e-5
-    overlaps = ([[np.sqrt(1 - start**2)]], [[1.0]], [a * (1 + start)])
-    problem = dynamics.Problem(
-        activation=link, teacher=dynamics.Teacher([a]), width=1, dimension=6, initial_overlaps=overlaps
-    )
-    limit = descent_limit(problem)
-    assert limit == pytest.approx(edge / a, rel=1e-12)
-    assert deviation(problem, 0.99 * limit, 200) == pytest.approx(start * 0.98**200, rel=0.02)
-    assert deviation(problem, 1.01 * limit, 200) == pytest.approx(start * 1.02**200, rel=0.02)
-
-
 LINKS = {"h1": "he1", "h2": "he2", "h2 + h4": {2: 1.0, 4: 0.5}, "h4": "he4", "relu": RELU, "tanh": TANH}
 
 
@@ -270,31 +239,6 @@ def test_limit_is_two_over_the_largest_eigenvalue_of_the_hessian(link, teacher, 
     expected = 2.0 / float(torch.linalg.eigvalsh(hessian)[-1])
     asked = dynamics.Problem(activation=link, teacher=teacher, width=width, dimension=dimension)
     assert descent_limit(asked) == pytest.approx(expected, rel=1e-9)
-
-
-def test_limit_sees_the_axes_outside_the_teacher():
-    """All neurons move along one free axis: λ = g'(1) − c_1² + P c_1², more than any motion within the teacher's span."""
-    settings = {"activation": {1: 1.0, 40: 1.0}, "teacher": dynamics.Teacher(np.ones(3)), "width": 3}
-    assert descent_limit(dynamics.Problem(**settings, dimension=4)) == pytest.approx(2.0 / 43.0, rel=1e-9)
-    assert descent_limit(dynamics.Problem(**settings, dimension=3)) > 2.0 / 42.5
-
-
-def test_limit_does_not_depend_on_the_width():
-    """Eleven neurons share three directions: just below the limit every deviation shrinks, just above it grows."""
-    rng = np.random.default_rng(5)
-    owner = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2])
-    share = THREE.coefficients[owner] / np.bincount(owner)[owner]
-    weights = np.zeros((11, 14))
-    weights[np.arange(11), owner] = np.sqrt(share)
-    weights += 1e-6 * rng.standard_normal(weights.shape)
-    problem = dynamics.Problem(activation="he4", teacher=THREE, width=11, dimension=14, initial_weights=weights)
-    system = OverlapSystem(problem)
-    losses = []
-    for rate in (0.0, 0.99, 1.01):
-        state = system.initial_state if rate == 0.0 else taken(problem, rate * 0.5, 150).interpolate(rate * 0.5 * 150)
-        losses.append(system.loss(*system.unpack(state)))
-    assert losses[1] < 0.1 * losses[0]
-    assert losses[2] > 10.0 * losses[0]
 
 
 def test_run_that_blows_up_says_so_and_keeps_what_came_before():

@@ -1,7 +1,9 @@
 """The limit of the learning rate against the map of second moments in R^d, and against SGD in weights."""
 
 import re
+import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from gaussian_rules import gauss_grid
 
 import dynamics
 import hermite
+import sgd_check
 from dynamics.problem import Problem, Teacher
 from dynamics.theory.stability import (
     Outside,
@@ -128,41 +131,38 @@ def test_many_directions_are_put_in_classes():
     assert dynamics.learning_rate_limit(problem) == pytest.approx(mean_square_limit(apart, 999, 1), rel=1e-3)
 
 
-def runs_of_weights(link, a, d, rate, batch, start=None, eigenvalues=1.0, runs=20, steps=4000):
-    """Return E(f − f*)²/E f*² at the end of runs of SGD from the teacher or `start`, label noise 0.05; NaN if blown up.
-
-    Weights are whitened, so that they move along an axis by its eigenvalue times their gradient.
-    """
-    rng, P = np.random.default_rng(1), a.size
+def ends_of_runs(problem, rate, batch=1, start=None, runs=20, steps=4000):
+    """Return E(f − f*)²/E f*² at the end of runs of SGD from the teacher or `start`, label noise 0.05; NaN if blown up."""
+    a, link = problem.teacher.coefficients, problem.activation
     start = np.diag(np.sqrt(a)) if start is None else start
-    W = np.tile(np.pad(start, ((0, 0), (0, d - start.shape[1]))), (runs, 1, 1))
-    with np.errstate(all="ignore"):
-        for _ in range(steps):
-            x = rng.standard_normal((runs, batch, d))
-            labels = link.value(x[..., :P]) @ a + 0.05 * rng.standard_normal((runs, batch))
-            length = np.linalg.norm(W, axis=2, keepdims=True)
-            u = W / length
-            z = u @ np.swapaxes(x, 1, 2)
-            value, slope = link.value(z), link.derivative(z)
-            error = (np.sum(length**2 * value, axis=1) - labels)[:, None]
-            along = np.sum(length * (2.0 * value - z * slope) * error, axis=2, keepdims=True)
-            W -= rate / batch * eigenvalues * ((length * slope * error) @ x + along * u)
-        x = rng.standard_normal((4000, d))
-        length = np.linalg.norm(W, axis=2)
-        found = np.einsum("rmn,rm->rn", link.value((W / length[..., None]) @ x.T), length**2)
-        labels = link.value(x[:, :P]) @ a
-        return np.mean((found - labels) ** 2, axis=1) / np.mean(labels**2)
+    weights = np.pad(start, ((0, 0), (0, problem.dimension - start.shape[1])))
+    if problem.inputs is not None:
+        weights = weights / np.sqrt(problem.input_axes().eigenvalues)
+    asked = replace(problem, initial_weights=weights, label_noise=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rates above the limit
+        found = sgd_check.simulate(asked, learning_rate=rate, steps=steps, batch_size=batch, seeds=runs, progress=False)
+    return found.loss.values[:, -1] / (a @ link.kernel(problem.teacher.gram()) @ a)
 
 
-@pytest.mark.parametrize("link", ["relu", "gelu"])
-@pytest.mark.parametrize("batch", [1, 16])
-def test_runs_stay_below_the_limit_and_not_above(link, batch):
+POWER_LAW = dynamics.Inputs.power_law(1.0)
+
+
+@pytest.mark.parametrize(
+    ("link", "batch", "inputs"),
+    [
+        *((link, batch, None) for link in ("relu", "gelu") for batch in (1, 16)),
+        *((link, batch, POWER_LAW) for link, batch in (("relu", 1), ("gelu", 16))),
+    ],
+)
+def test_runs_stay_below_the_limit_and_not_above(link, batch, inputs):
     """Seeds are fixed; of 20 runs all stay at 0.7 times the limit and none at 1.5 times."""
-    a, d = np.array([0.857, 0.429, 0.286]), 48
-    problem = Problem(activation=link, teacher=Teacher(a), width=3, dimension=d)
+    teacher = Teacher([0.857, 0.429, 0.286])
+    problem = Problem(activation=link, teacher=teacher, width=3, dimension=48, inputs=inputs)
     limit = dynamics.learning_rate_limit(problem, batch_size=batch)
-    assert np.sum(runs_of_weights(problem.activation, a, d, 0.7 * limit, batch) < 0.5) == 20
-    assert np.sum(runs_of_weights(problem.activation, a, d, 1.5 * limit, batch) < 0.5) <= 2
+    below, above = (np.sum(ends_of_runs(problem, part * limit, batch) < 0.5) for part in (0.7, 1.5))
+    assert below == 20
+    assert above <= (2 if inputs is None else 0)
 
 
 @pytest.mark.parametrize(("link", "width"), [("relu", 2), ("gelu", 1)])
@@ -177,18 +177,7 @@ def test_runs_of_fewer_neurons_than_directions_stay_where_their_flow_ends_below_
     start = np.sqrt(end.squared_norm.values)[:, None] * np.hstack([C, beyond])
     limit = dynamics.learning_rate_limit(problem)
     for part, staying in ((0.7, 20), (1.5, 0)):
-        assert np.sum(runs_of_weights(problem.activation, a, d, part * limit, 1, start) < 0.5) == staying
-
-
-@pytest.mark.parametrize(("link", "batch"), [("relu", 1), ("gelu", 16)])
-def test_runs_on_a_power_law_of_inputs_stay_below_the_limit_and_not_above(link, batch):
-    """Seeds are fixed; of 20 runs all stay at 0.7 times the limit and none at 1.5 times."""
-    a, d = np.array([0.857, 0.429, 0.286]), 48
-    problem = Problem(activation=link, teacher=Teacher(a), width=3, dimension=d, inputs=dynamics.Inputs.power_law(1.0))
-    limit, eigenvalues = dynamics.learning_rate_limit(problem, batch_size=batch), problem.input_axes().eigenvalues
-    for part, staying in ((0.7, 20), (1.5, 0)):
-        ends = runs_of_weights(problem.activation, a, d, part * limit, batch, eigenvalues=eigenvalues)
-        assert np.sum(ends < 0.5) == staying
+        assert np.sum(ends_of_runs(problem, part * limit, start=start) < 0.5) == staying
 
 
 def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes():
@@ -211,10 +200,9 @@ def test_the_limit_of_fewer_neurons_than_directions_does_not_depend_on_the_axes(
 @pytest.mark.parametrize("link", ["erf", "tanh"])
 def test_saturating_links_leave_the_teacher_above_the_limit_without_blowing_up(link):
     """The noise floor of one sample per step: below 3 % of E f*² at 0.7 times the limit, above 8 % at 1.5 times."""
-    a, d = np.array([0.857, 0.429, 0.286]), 48
-    problem = Problem(activation=link, teacher=Teacher(a), width=3, dimension=d)
+    problem = Problem(activation=link, teacher=Teacher([0.857, 0.429, 0.286]), width=3, dimension=48)
     limit = dynamics.learning_rate_limit(problem)
-    below, above = (runs_of_weights(problem.activation, a, d, part * limit, 1) for part in (0.7, 1.5))
+    below, above = (ends_of_runs(problem, part * limit) for part in (0.7, 1.5))
     assert below.max() < 0.03
     assert np.nanmin(above) > 0.08
 
@@ -252,6 +240,15 @@ def test_a_committee_at_its_teacher_has_the_limit_of_the_formula_as_a_network():
     assert reached == pytest.approx(dynamics.learning_rate_limit(problem, batch_size=4), rel=0.03)
 
 
+def reached_weights(problem):
+    """Return v, b and W (6, 64) of the state that the flow reaches."""
+    v, b, M, Q = reached_state(problem)
+    rest, axes = np.linalg.eigh(Q - M @ M.T)
+    weights = np.zeros((6, 64))
+    weights[:, :3], weights[:, 3:9] = M, axes * np.sqrt(np.maximum(rest, 0.0))
+    return v, b, weights
+
+
 NETWORKS = {
     "second layer and biases": dynamics.Student(activation="erf", width=6, biases="trained", rates=(1.0, 0.5, 2.0)),
     "first layer": dynamics.Student(activation="erf", width=6, second_layer="fixed"),
@@ -267,10 +264,7 @@ def test_deviations_of_a_network_grow_above_its_limit_and_not_below(student, inp
     problem = Problem(student=student, teacher=teacher, dimension=64, inputs=inputs)
     root = 1.0 if inputs is None else np.sqrt(problem.input_axes().eigenvalues)
     limit = network_limit(problem, 1).reached
-    v, b, M, Q = reached_state(problem)
-    rest, axes = np.linalg.eigh(Q - M @ M.T)
-    weights = np.zeros((6, 64))
-    weights[:, :3], weights[:, 3:9] = M, axes * np.sqrt(np.maximum(rest, 0.0))
+    v, b, weights = reached_weights(problem)
     roots, scale, rng = np.sqrt(student.learning_rates), student.output_scale, np.random.default_rng(2)
     sizes = {}
     for part in (0.7, 1.5):
@@ -293,24 +287,14 @@ def test_runs_of_a_network_with_a_fixed_second_layer_stay_below_the_limit_alone(
     student = dynamics.Student(activation="relu", width=6, second_layer="fixed")
     problem = Problem(student=student, teacher=teacher, dimension=64)
     limit = network_limit(problem, 1).reached
-    v, _, M, Q = reached_state(problem)
-    rest, axes = np.linalg.eigh(Q - M @ M.T)
-    start = np.zeros((6, 64))
-    start[:, :3], start[:, 3:9] = M, axes * np.sqrt(np.maximum(rest, 0.0))
+    v, _, start = reached_weights(problem)
+    asked = replace(problem, student=replace(student, initial_second_layer=v), initial_weights=start, label_noise=0.05)
+    a = teacher.coefficients
+    square = 0.5 * a @ a + (np.sum(a) ** 2 - a @ a) / (2.0 * np.pi)
     stay = []
     for part in (0.7, 1.5):
-        rng, W = np.random.default_rng(3), np.repeat(start[None], 20, axis=0)
-        with np.errstate(all="ignore"):
-            for _ in range(4000):
-                x = rng.standard_normal((20, 64))
-                z = np.einsum("rmd,rd->rm", W, x)
-                labels = np.maximum(x[:, :3], 0.0) @ teacher.coefficients + 0.05 * rng.standard_normal(20)
-                error = np.maximum(z, 0.0) @ v - labels
-                W -= part * limit * (error[:, None] * v * (z > 0.0))[:, :, None] * x[:, None]
-            x = rng.standard_normal((4000, 64))
-            labels = np.maximum(x[:, :3], 0.0) @ teacher.coefficients
-            found = np.einsum("rmn,m->rn", np.maximum(W @ x.T, 0.0), v)
-            stay.append(int(np.sum(np.mean((found - labels) ** 2, axis=1) < 0.5 * np.mean(labels**2))))
+        runs = sgd_check.simulate(asked, learning_rate=part * limit, steps=4000, seeds=20, progress=False)
+        stay.append(int(np.sum(runs.loss.values[:, -1] < 0.5 * square)))
     assert stay[0] == 20
     assert stay[1] <= 2
 

@@ -87,40 +87,6 @@ def test_both_parts_cover_the_distance_to_the_exact_kernel_of_relu():
     assert "Largest estimated error by cutting the series of the link of the loss" in sentences
 
 
-def exact_sphere(asked, times):
-    """Return the loss of neurons of length 1 at the times, by scipy in their vectors."""
-    a, m = asked.teacher.coefficients, asked.width
-
-    def rates(_, y):
-        W = y.reshape(m, -1)
-        force = slope(W[:, :2]) * a @ np.eye(2, W.shape[1]) - slope(W @ W.T) @ W / m
-        return (force - np.sum(force * W, axis=1, keepdims=True) * W).ravel()
-
-    path = solve_ivp(rates, (0.0, times[-1]), asked.initial_weights.ravel(), "LSODA", times, rtol=1e-10, atol=1e-12)
-    loss = []
-    for y in path.y.T:
-        W = y.reshape(m, -1)
-        loss.append(a @ g(np.eye(2)) @ a - 2.0 * (g(W[:, :2]) @ a).mean() + g(W @ W.T).mean())
-    return np.array(loss)
-
-
-@pytest.mark.long
-def test_both_parts_cover_the_distance_to_the_exact_kernel_on_the_sphere():
-    weights = np.random.default_rng(3).standard_normal((4, 5))
-    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-    teacher = dynamics.Teacher([0.6, 0.4])
-    given = {"activation": "relu", "teacher": teacher, "width": 4, "dimension": 5, "student": "spherical"}
-    asked, times = dynamics.Problem(**given, initial_weights=weights), np.geomspace(0.05, 30.0, 20)
-    flow = dynamics.solve_spherical(asked, save_at=dynamics.SaveAt.at(times), rtol=1e-6, progress=False)
-    error = np.abs(flow.loss.values - exact_sphere(asked, times))
-    reported = flow.loss_error.values + flow.loss_truncation_error.values
-    assert (error <= reported).all()
-    assert np.max(error) > 100.0 * np.max(flow.loss_error.values)
-    assert np.median(reported / error) < 30.0
-    level = flow.loss_level_time_truncation_error.values
-    np.testing.assert_array_equal(np.isfinite(level), np.isfinite(flow.loss_level_time))
-
-
 def test_each_link_is_cut_by_itself():
     given = {"teacher": dynamics.Teacher([1.0]), "width": 2, "dimension": 8, "student": "spherical"}
     for student, teacher, orders in [("relu", "he4", (30, 4)), ("he4", "relu", (4, 30)), ("relu", "abs", (30, 30))]:
