@@ -87,6 +87,23 @@ def test_masses_grow_by_the_potential_of_explicit_neurons(case):
     np.testing.assert_allclose(np.repeat(rates[axes * count :], angles), -4 * potential, atol=1e-13)
 
 
+@pytest.mark.long
+@pytest.mark.statistical
+def test_wide_networks_approach_it_as_one_over_root_m():
+    """The same mass m σ0² at the start. Fixed seeds; the ratio, 3, has a factor 2 of scatter: false alarms near 15 %."""
+    law = float(solve(problem(width=1, initial_norm=0.4), (4.0,), particles=1024).learned_time[0])
+    off = {}
+    for width in (24, 216):
+        question = problem(width=width, initial_norm=0.4 / np.sqrt(width))
+        settings = {"save_at": dynamics.SaveAt.at([4.0]), "keep": "summary", "progress": False, "rtol": 1e-5}
+        times = [
+            float(dynamics.solve_overlaps(replace(question, seed=s), **settings).learned_time[0]) for s in range(5)
+        ]
+        off[width] = np.sqrt(np.mean((np.array(times) / law - 1) ** 2))
+    assert off[216] < 0.06
+    assert 1.5 < off[24] / off[216] < 6.0
+
+
 def test_the_problems_own_neurons_and_their_norms_start_it():
     weights = np.random.default_rng(0).standard_normal((12, 8)) * 0.1
     question = dynamics.Problem(

@@ -241,6 +241,52 @@ def test_graded_particles_converge_faster_than_any_power_and_quantiles_as_one():
     assert fine < 1e-8
 
 
+def spherical_flow(weights, times):
+    """Gradient flow of half the loss of m spherical neurons in R^d, h4 on e_1, velocities times m; classical RK4."""
+    m = weights.shape[0]
+
+    def velocity(w):
+        gram = w @ w.T
+        gradient = 4 / m * (gram * gram * gram) @ w
+        gradient[:, 0] -= 4 * w[:, 0] ** 3
+        return w * np.sum(w * gradient, axis=1)[:, None] - gradient
+
+    def loss(w):
+        return np.mean(np.square(np.square(w @ w.T))) - 2 * np.mean(w[:, 0] ** 4) + 1
+
+    w, losses = weights.copy(), []
+    for start, end in zip([0.0, *times[:-1]], times, strict=True):
+        count = round((end - start) / 0.125)
+        h = (end - start) / count
+        for _ in range(count):
+            one = velocity(w)
+            two = velocity(w + h / 2 * one)
+            three = velocity(w + h / 2 * two)
+            w = w + h / 6 * (one + 2 * two + 2 * three + velocity(w + h * three))
+            w /= np.linalg.norm(w, axis=1, keepdims=True)
+        losses.append(loss(w))
+    return np.array(losses)
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+def test_wide_networks_approach_the_mean_field_as_one_over_root_m():
+    """Fixed seeds; |mean deviation| below 4.5 standard errors plus the bias of order 1/m: false alarms below 1e-4."""
+    d, times = 16, (1.0, 2.0, 3.0)
+    exact = mean_field(problem(dimension=d), times, particles=1024).loss.values
+    rng = np.random.default_rng(11)
+    scatter = {}
+    for m, runs in ((64, 40), (512, 8)):
+        starts = rng.standard_normal((runs, m, d))
+        starts /= np.linalg.norm(starts, axis=2, keepdims=True)
+        gaps = np.array([spherical_flow(start, times) for start in starts]) - exact
+        error = gaps.std(axis=0, ddof=1) / math.sqrt(runs)
+        assert (np.abs(gaps.mean(axis=0)) < 4.5 * error + 2.0 / m).all()
+        scatter[m] = np.sqrt(np.mean(gaps**2, axis=0)) * math.sqrt(m)
+    assert (scatter[512] < 3.0 * scatter[64]).all()
+    assert (scatter[512] < 3.0).all()
+
+
 def test_odd_links_follow_the_sign_of_the_start():
     """h3: (1 − α²) 3α² drives both signs towards the teacher; an independent method and rule agree."""
     times = (0.5, 1.0, 2.0, 4.0)

@@ -1,5 +1,8 @@
 """The coupled overlap flow against weight space, exact solutions, referees and its own symmetries."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,8 @@ from weight_space import gradient_flow, population_loss
 import dynamics
 import hermite
 from dynamics.problem.start import overlaps_from_weights
+
+REFERENCE = Path(__file__).parents[1] / "reference" / "single_neuron_escape.json"
 
 TILTED = np.array([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.28, 0.96]])
 
@@ -65,6 +70,27 @@ def test_loss_never_increases_and_the_state_stays_realisable(weight_space_case):
     _, flow, _ = weight_space_case
     assert (np.diff(flow.loss) < 0).all()
     assert flow.gram_margin.min() > -1e-9
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=[pytest.mark.long] * (c["k"] > 4)) for c in json.loads(REFERENCE.read_text())["values"]],
+    ids=lambda c: f"k{c['k']}-{c['m0']}-{c['m1']}",
+)
+def test_single_neuron_escape_times_at_tiny_norm(case):
+    """With n → 0 the flow is the correlation flow of the reference; n(0) = 1e-14 perturbs it by less than 1e-10."""
+    k, a, start, stop = case["k"], case["a"], case["m0"], case["m1"]
+    overlaps = ([[start]], [[1.0]], [1e-14])
+    problem = dynamics.Problem(
+        activation=f"he{k}", teacher=dynamics.Teacher([a]), width=1, dimension=64, initial_overlaps=overlaps
+    )
+    expected = float(case["t"])
+    flow = dynamics.solve_overlaps(
+        problem, save_at=dynamics.SaveAt.at([expected]), method="explicit", rtol=1e-11, atol=1e-13, progress=False
+    )
+    reached = float(flow.teacher_overlap[0, 0, 0])
+    rate = k * a * stop ** (k - 1) * (1 - stop**2)
+    assert (reached - stop) / rate == pytest.approx(0.0, abs=1e-8 * expected)
 
 
 @pytest.fixture(scope="module")
