@@ -5,9 +5,9 @@ import pytest
 import torch
 from kernel_calls import Kernels
 from torch.autograd.functional import jvp
-from weight_space import population_loss
 
 import dynamics
+import sgd_check
 from dynamics.equations.finite_step import FiniteStepSystem
 from dynamics.equations.overlaps import OverlapSystem
 from dynamics.integrators import stepper_of
@@ -19,7 +19,6 @@ from dynamics.theory.learning_rates import descent_limit, learning_rate_limit
 from dynamics.theory.one_step import moments_of_overlaps
 from dynamics.theory.prediction import predict
 from dynamics.theory.step_noise import escape_bias, means_of
-from hermite import polynomials
 
 kernels = pytest.mark.kernels
 
@@ -76,45 +75,14 @@ def test_velocity_is_the_mean_step_in_the_coordinates_of_the_flow(theory, teache
     np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
 
 
-def test_large_batches_leave_the_product_of_mean_gradients():
-    """B = 10^15: R' = −∇ Θᵀ and S' = −∇Wᵀ − W∇ᵀ + η ∇∇ᵀ with ∇ = ½ ∇_W E(f − f*)² by autograd. Measured 6e-15."""
-    eta, problem = 0.05, problem_of()
-    weights = np.zeros((2, 24))
-    reduced = problem.reduced_weights()
-    weights[:, : reduced.shape[1]] = reduced
-    w = torch.tensor(weights, requires_grad=True)
-    (gradient,) = torch.autograd.grad(0.5 * population_loss(w, problem), w)
-    w, theta = w.detach(), torch.zeros(2, 24, dtype=torch.float64)
-    theta[:, :2] = torch.tensor(TILTED.directions)
-    cross = gradient @ w.T
-    velocity = (-gradient @ theta.T, -cross - cross.T + eta * gradient @ gradient.T)
-    _, expected = jvp(coordinates, (w @ theta.T, w @ w.T), velocity)
-    system = FiniteStepSystem(problem, eta, "finite-d", 10**15)
-    np.testing.assert_allclose(Kernels(system).rhs(), expected, rtol=0, atol=1e-12)
-
-
-def averaged_sgd(problem, eta, steps, batch, runs, seed):
-    """R and S of independent runs of SGD in R^d, float64."""
-    rng = np.random.default_rng(seed)
-    c, a, d = problem.activation.coefficients, problem.teacher.coefficients, problem.dimension
-    reduced = problem.reduced_weights()
-    W = np.zeros((runs, problem.width, d))
-    W[:, :, : reduced.shape[1]] = reduced
-    theta = np.pad(problem.teacher.directions, ((0, 0), (0, d - problem.teacher.span)))
-    for _ in range(steps):
-        rho = np.linalg.norm(W, axis=2)
-        U = W / rho[:, :, None]
-        move = np.zeros_like(W)
-        for _ in range(batch):
-            x = rng.standard_normal((runs, d))
-            z = (U @ x[:, :, None])[:, :, 0]
-            value, slope = polynomials.series_value(c, z), polynomials.series_derivative(c, z)
-            label = polynomials.series_value(c, x @ theta.T) @ a + problem.label_noise * rng.standard_normal(runs)
-            error = np.sum(value * rho**2, axis=1) - label
-            along = (2 * value - z * slope)[:, :, None] * U + slope[:, :, None] * x[:, None, :]
-            move += (error[:, None] * rho)[:, :, None] * along
-        W -= eta / batch * move
-    return W @ theta.T, W @ W.transpose(0, 2, 1)
+def averaged_sgd(problem, eta, steps, batch, runs):
+    """R and S of independent runs of SGD."""
+    found = sgd_check.simulate(
+        problem, learning_rate=eta, steps=steps, batch_size=batch, seeds=runs, progress=False,
+        save_at=dynamics.SaveAt.at([eta * steps]),
+    ).isel(time=-1)  # fmt: skip
+    rho = np.sqrt(found.squared_norm.values)[:, :, None]
+    return rho * found.teacher_overlap.values, rho * found.student_overlap.values * rho.transpose(0, 2, 1)
 
 
 @pytest.mark.statistical
@@ -130,7 +98,7 @@ def test_means_of_sgd_follow_the_equation_and_not_the_flow(batch, eta, steps):
     problem = dynamics.Problem(
         activation=MIXED, teacher=TILTED, width=2, dimension=24, initial_weights=weights, label_noise=0.5
     )
-    R, S = averaged_sgd(problem, eta, steps, batch, 12_000, seed=5)
+    R, S = averaged_sgd(problem, eta, steps, batch, 12_000)
     found = np.concatenate([R.reshape(-1, 4), S.reshape(-1, 4)[:, [0, 1, 3]]], axis=1)
 
     def distances(system):
@@ -224,10 +192,7 @@ def test_delay_is_that_of_the_drift_in_high_dimension(theory):
 
 @pytest.mark.parametrize(("scaled", "least", "most"), [(0.03, 0.015, 0.024), (0.1, 0.055, 0.085)])
 def test_delay_at_dimension_64_is_the_part_of_the_mean_in_that_of_sgd(scaled, least, most):
-    """η d² = 0.03 and 0.1, h_4, C = 1/√d: 1.8 % and 6.4 %; with the covariance of R and S the drift has 2.4 and 8.4 %.
-
-    The rest of the delay of single runs, 4 and 10 % from larger starts, is their scatter, which no closed mean has.
-    """
+    """η d² = 0.03 and 0.1, h_4, C = 1/√d: 1.8 % and 6.4 %; with the covariance of R and S the drift has 2.4 and 8.4 %."""
     found, expected = delay(pair_of("he4", 0.125, 1e-4, 64), scaled / 64**2, "finite-d")
     assert least < found < expected < 1.35 * found
     assert expected < most
