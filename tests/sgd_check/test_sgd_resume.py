@@ -1,20 +1,13 @@
 """Simulations that end early and go on: bit for bit the uninterrupted ones, generators included."""
 
-from __future__ import annotations
-
-import signal
-import threading
-import time
-from typing import ClassVar
-
-import numpy as np
 import pytest
 from processes import interrupt_run
 from same_answers import assert_same
+from uneven_networks import uneven_network
 
 import dynamics
 import sgd_check
-from dynamics.runs import run_file, storage, trackers
+from dynamics.runs import storage, trackers
 from dynamics.runs.trackers import Callback
 from sgd_check.engines.projected import ProjectedEngine
 from sgd_check.run import __main__ as command
@@ -25,6 +18,8 @@ def problem_of(**changes):
     return dynamics.Problem(**given | {"initial_norm": 0.2} | changes)
 
 
+#: Inputs of three eigenvalues.
+CLASSES = dynamics.Inputs([1.5, 0.6, 1.0], [1, 12, 3])
 GIVEN = {"learning_rate": 2e-3, "steps": 6000, "seeds": 3, "progress": False}
 
 
@@ -109,27 +104,27 @@ def test_torch_goes_on_in_the_middle_of_a_block(tmp_path, monkeypatch, changes):
     assert_same(sgd_check.resume(path, progress=False), whole)
 
 
-def test_periodic_checkpoints_lead_to_the_same_end(tmp_path, monkeypatch):
-
-    monkeypatch.setattr(run_file, "LARGEST_SHARE", np.inf)
-    monkeypatch.setattr(trackers, "FIRST_CHUNK_STEPS", 20)
-    monkeypatch.setattr(trackers, "LARGEST_CHUNK_STEPS", 20)
-    kept, versions = storage.netcdf_writer, []
-
-    def writer(result, **options):
-        if len(versions) < 12:
-            versions.append(tmp_path / f"{len(versions)}.nc")
-            kept(result, **options)(versions[-1])
-        return kept(result, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(storage, "netcdf_writer", writer)
-        file = dynamics.RunFile(tmp_path / "runs.nc", every=1e-9)
-        whole = sgd_check.simulate(problem_of(), **GIVEN | {"steps": 1500}, checkpoint=file)
-    assert len(versions) == 12
-    assert dynamics.load(versions[5]).attrs["stop_reason"] == "unfinished"
-    for version in (versions[0], versions[5], versions[11]):
-        assert_same(sgd_check.resume(version, progress=False), whole)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"batch_size": 3},
+        {"engine": "torch", "batch_size": 2},
+        {"inputs": CLASSES},
+        {"inputs": CLASSES, "engine": "torch"},
+    ],
+    ids=str,
+)
+def test_runs_of_networks_go_on(tmp_path, changes):
+    """Neurons on the sphere by torch, on isotropic inputs; cut by a budget of time."""
+    given = {"learning_rate": 0.02, "steps": 1500, "seeds": 3, "dtype": "float64", "progress": False} | changes
+    inputs, path = given.pop("inputs", None), tmp_path / "runs.nc"
+    layer = "sphere" if "engine" in changes and inputs is None else "free"
+    teacher = dynamics.Teacher.polynomial("x1 + x1*x2")
+    asked = uneven_network("erf", teacher, 16, inputs=inputs, first_layer=layer)
+    whole = sgd_check.simulate(asked, **given)
+    found = sgd_check.simulate(asked, **given, checkpoint=path, max_runtime=0.01)
+    assert found.attrs["stop_reason"] == "max_runtime"
+    assert_same(sgd_check.resume(path, progress=False), whole)
 
 
 def test_a_budget_can_be_prolonged_and_runs_that_blow_up_stay_so(tmp_path):
@@ -198,39 +193,6 @@ def test_another_schedule_of_the_same_mean_is_refused(tmp_path, monkeypatch):
     assert same.attrs["stop_reason"] == "reached_end"
 
 
-def test_a_signal_while_finished_runs_are_stored_is_passed_on(tmp_path, monkeypatch):
-    path, close = tmp_path / "runs.nc", run_file.RunFile.close
-
-    def disturbed(self, *arguments, **settings):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        time.sleep(0.1)
-        close(self, *arguments, **settings)
-
-    monkeypatch.setattr(run_file.RunFile, "close", disturbed)
-    with pytest.raises(KeyboardInterrupt):
-        sgd_check.simulate(problem_of(), **GIVEN | {"steps": 20}, checkpoint=path)
-    assert dynamics.load(path).attrs["stop_reason"] == "reached_end"
-
-
-def test_a_long_span_is_given_up_at_a_signal_and_what_was_recorded_is_kept(tmp_path, monkeypatch):
-    from sgd_check.engines.diffusion import DiffusionEngine
-
-    advance, path, calls = DiffusionEngine.advance_span, tmp_path / "runs.nc", []
-
-    def disturbed(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 2:
-            interrupt_run()
-        return advance(self, *arguments)
-
-    monkeypatch.setattr(DiffusionEngine, "advance_span", disturbed)
-    asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
-    given = {"learning_rate": 1e-6, "steps": 10**9, "seeds": 2, "engine": "diffusion", "progress": False}
-    found = stopped(sgd_check.simulate, asked, **given, checkpoint=path)
-    assert len(calls) == 2
-    assert dynamics.load(path).identical(found)
-
-
 def test_engines_without_a_state_keep_what_they_recorded(tmp_path):
     path = tmp_path / "runs.nc"
     asked = problem_of(width=1, teacher=dynamics.Teacher([1.0]), dimension=64)
@@ -286,23 +248,3 @@ def test_files_of_other_runs_are_refused(prediction, tmp_path, monkeypatch, caps
     (tmp_path / "flow-sgd-runs.nc").write_bytes(b"")
     assert command.main(["flow.nc", *QUICK]) == 2
     assert "must not exist: it holds runs that have not ended" in capsys.readouterr().err
-
-
-def test_engines_whose_steps_are_out_of_reach_have_no_checkpoint():
-    """As torch's fused kernel on a CUDA device."""
-    from sgd_check.runs.stepping import Reached, parts_of, restored
-
-    class Sealed(ProjectedEngine):
-        def __init__(self):
-            pass
-
-        def state(self):
-            raise NotImplementedError
-
-    class Begun:
-        parts: ClassVar = {}
-
-    assert parts_of(Sealed(), None, Reached()) == {}
-    assert parts_of(object(), None, Reached()) == {}
-    with pytest.raises(ValueError, match="Argument `checkpoint` must be of the same runs"):
-        restored(object(), None, Begun())

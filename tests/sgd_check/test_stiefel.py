@@ -65,47 +65,37 @@ def test_the_step_of_torch_is_the_polar_factor():
     np.testing.assert_allclose(weights_of(engine)[0], expected, atol=1e-13)
 
 
-@pytest.mark.kernels
-def test_both_engines_have_one_law():
-    """36 means of alignments, each |z| ≤ 4.2: a false alarm in one of 1000 laws of seeds (Bonferroni, 24 runs each)."""
-    asked = frame(dimension=24)
-    rate = 0.3 * dynamics.learning_rate_limit(asked)
-    settings = {"learning_rate": rate, "steps": 600, "progress": False}
-    save_at = dynamics.SaveAt.linear(0.0, 600 * rate, 13)
+@pytest.mark.parametrize(
+    ("engine", "dtype", "changes", "share", "steps", "runs"),
+    [
+        pytest.param("torch", "float64", {"dimension": 24}, 0.3, 600, 24, marks=pytest.mark.kernels),
+        ("diffusion", "auto", {"label_noise": 0.2}, 0.67, 5000, 48),
+    ],
+    ids=["torch", "diffusion"],
+)
+def test_engines_have_one_law(engine, dtype, changes, share, steps, runs):
+    """36 means of alignments, each |z| ≤ 4.2: a false alarm in one of 1000 laws of seeds (Bonferroni)."""
+    asked = frame(**changes)
+    rate = share * dynamics.learning_rate_limit(asked)
+    settings = {"learning_rate": rate, "steps": steps, "save_at": dynamics.SaveAt.linear(0.0, steps * rate, 13)}
     one, other = (
-        sgd_check.simulate(asked, **settings, engine=name, seeds=range(24), save_at=save_at, dtype="float64").alignment
-        for name in ("projected", "torch")
+        sgd_check.simulate(asked, **settings, engine=name, seeds=runs, dtype=dtype, progress=False).alignment
+        for name in ("projected", engine)
     )
     np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-12)
-    spread = np.sqrt((one.var("seed", ddof=1) + other.var("seed", ddof=1)) / 24)
+    spread = np.sqrt((one.var("seed", ddof=1) + other.var("seed", ddof=1)) / runs)
     z = ((one.mean("seed") - other.mean("seed")) / spread)[1:]
     assert z.size == 36
     assert float(abs(z).max()) < 4.2
     assert float(one.mean("seed")[-1, 0]) > 0.5
+    if engine == "diffusion":  # the bits of a seed depend on no other
+        alone = sgd_check.simulate(asked, **settings, engine=engine, seeds=[5], progress=False).alignment
+        np.testing.assert_array_equal(alone[0], other[5])
 
 
 def lone(dimension, overlap):
     start = ([[overlap]], [[1.0]], [1.0])
     return frame(1, 1, dimension, seed=0, initial_overlaps=start)
-
-
-def test_the_diffusion_has_the_law_of_the_steps():
-    """36 means of 48 runs each at two thirds of the limit, each |z| ≤ 4.2: one false alarm in 1000."""
-    asked = frame(label_noise=0.2)
-    rate = 0.67 * dynamics.learning_rate_limit(asked)
-    settings = {"learning_rate": rate, "steps": 5000, "seeds": 48, "progress": False}
-    save_at = dynamics.SaveAt.linear(0.0, 5000 * rate, 13)
-    one, other = (
-        sgd_check.simulate(asked, **settings, engine=name, save_at=save_at).alignment
-        for name in ("projected", "diffusion")
-    )
-    np.testing.assert_allclose(one[:, 0], other[:, 0], atol=1e-12)
-    spread = np.sqrt((one.var("seed", ddof=1) + other.var("seed", ddof=1)) / 48)
-    assert float(abs((one.mean("seed") - other.mean("seed")) / spread)[1:].max()) < 4.2
-    assert float(one.mean("seed")[-1, 0]) > 0.5
-    # The bits of a seed depend on no other.
-    alone = sgd_check.simulate(asked, **settings | {"seeds": [5]}, engine="diffusion", save_at=save_at).alignment
-    np.testing.assert_array_equal(alone[0], other[5])
 
 
 @pytest.mark.filterwarnings("ignore:The learning rate .* above which noise keeps")
