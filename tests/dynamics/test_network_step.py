@@ -1,12 +1,10 @@
 """The noise of a step of two-layer networks: numbers in R^d, quadrature over x, sums of polynomials of one projection."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-from gaussian_rules import gauss_rule
+from gaussian_rules import broken, exact_to, grid_of, smooth
 
 import dynamics
 import hermite
@@ -61,39 +59,11 @@ class Case:
         return np.ascontiguousarray(terms.transpose(1, 2, 0)).sum(axis=2)
 
 
-def grid_of(grids):
-    """Nodes (n, d) and weights (n,) of a grid in R^d, from those of its d axes."""
-    x = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes for nodes, _ in grids], indexing="ij")], axis=1)
-    measure = grids[0][1]
-    for _, weights in grids[1:]:
-        measure = np.multiply.outer(measure, weights)
-    return x, measure.ravel()
-
-
 def target(teacher, x):
     if teacher.is_polynomial:
         return teacher.target.value(x[:, : teacher.span])
     units = teacher.units(hermite.expand("erf"))
     return sum(a * link.value(x[:, : theta.size] @ theta + beta) for a, link, theta, beta in units)
-
-
-def smooth():
-    """Nodes and weights of N(0, 1): trapezoidal, for entire functions of rates up to 1."""
-    nodes = np.linspace(-9.5, 9.5, 77)
-    return nodes, np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
-
-
-def exact_to(degree):
-    return gauss_rule(degree // 2 + 1)
-
-
-def broken(*places):
-    """Gauss-Legendre between the places where a function of one coordinate has its kinks."""
-    edges = np.array([-9.5, *sorted(places), 9.5])
-    nodes, weights = np.polynomial.legendre.leggauss(60)
-    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
-    x = (middle + half * nodes).ravel()
-    return x, np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi) * (half * weights).ravel()
 
 
 def plane_case(link, teacher, **changes):

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
+from gaussian_rules import broken, grid_of
 from kernel_calls import Kernels
 from scipy.integrate import solve_ivp
 
 import dynamics
+import sgd_check
 from dynamics.equations.spherical import SphericalStepSystem
-from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.weights import PlainSgd, Spherical, WeightRuns
 
 MIXED = {1: 0.5, 2: 0.5}
 OTHER = {0: 0.2, 1: 0.6, 2: 0.3}
@@ -44,15 +43,6 @@ def solve(problem, times, **changes):
     return dynamics.solve_spherical(problem, save_at=dynamics.SaveAt.at(times), **({"progress": False} | changes))
 
 
-def axis_grid(places=()):
-    """Nodes and weights of N(0, 1) between the places where functions have kinks."""
-    edges = np.array([-9.5, *sorted({*places, 0.0}), 9.5])
-    nodes, weights = np.polynomial.legendre.leggauss(44)
-    half, middle = np.diff(edges)[:, None] / 2, (edges[1:] + edges[:-1])[:, None] / 2
-    x = (middle + half * nodes).ravel()
-    return x, np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) * (half * weights).ravel()
-
-
 @pytest.mark.parametrize(
     ("link", "teacher_link"),
     [
@@ -68,9 +58,7 @@ def test_velocity_equals_that_of_one_step_by_quadrature(link, teacher_link, batc
     first, definition = (0, "all degrees") if link == MIXED else (3, "degrees 3 and above")
     problem = question(link, teacher_link, 3, 2, teacher=teacher, learned_definition=definition)
     rate = 0.2
-    nodes, weights = axis_grid()
-    x = np.stack([axis.ravel() for axis in np.meshgrid(nodes, nodes, nodes, indexing="ij")], axis=1)
-    measure = np.multiply.outer(np.multiply.outer(weights, weights), weights).ravel()
+    x, measure = grid_of([broken(0.0, nodes=44)] * 3)
     W, theta = problem.initial_weights, np.pad(teacher.directions, ((0, 0), (0, 1)))
     z = x @ W.T
     error = problem.activation.value(z).mean(axis=1) - problem.teacher_link.value(x @ theta.T) @ teacher.coefficients
@@ -113,9 +101,8 @@ def test_one_neuron_follows_its_scalar_equation(link, gamma):
     start = np.zeros((1, d))
     start[0, :2] = 0.6, 0.8
     problem = question(link, None, d, 1, teacher=dynamics.Teacher([1.0]), initial_weights=start)
-    nodes, weights = axis_grid()
-    measure = np.multiply.outer(weights, weights).ravel()
-    first, second = (axis.ravel() for axis in np.meshgrid(nodes, nodes, indexing="ij"))
+    x, measure = grid_of([broken(0.0, nodes=44)] * 2)
+    first, second = x.T
     sigma = problem.activation
 
     def velocity(_t, y):
@@ -132,35 +119,21 @@ def test_one_neuron_follows_its_scalar_equation(link, gamma):
     assert np.abs(solve(problem, times).teacher_overlap[:, 0, 0] - wanted).max() > 0.01
 
 
-class Samples:
-    """Fresh samples of many runs at once, from one generator."""
-
-    def __init__(self, problem, lanes, batch, seed):
-        self.problem, self.shape = problem, (lanes, batch, problem.dimension)
-        self.rng = np.random.default_rng(seed)
-
-    def batch(self):
-        x, teacher = self.rng.standard_normal(self.shape), self.problem.teacher
-        labels = self.problem.teacher_link.value(x[:, :, :2] @ teacher.directions.T) @ teacher.coefficients
-        labels += self.problem.label_noise * self.rng.standard_normal(self.shape[:2])
-        return torch.from_numpy(x), torch.from_numpy(labels)
-
-
 def deviations(problem, gamma, end, lanes, batch):
     """Mean overlaps (C, G) of the engine's runs less those of the equation and of the flow, and standard errors."""
     d = problem.dimension
-    steps, rate, times = round(end * d / gamma), gamma / d, [gamma / d * round(end * d / gamma)]
-    link, _ = make_link(problem.activation, torch.float64, torch.device("cpu"))
-    weights = torch.from_numpy(np.repeat(problem.initial_weights[None], lanes, axis=0))
-    runs = WeightRuns(Spherical(link), weights, Samples(problem, lanes, batch, seed=d), batch, PlainSgd())
-    with torch.inference_mode():
-        runs.advance([rate] * steps)
-    w, pairs = runs.weights.numpy(), np.triu_indices(problem.width, 1)
+    steps, rate = round(end * d / gamma), gamma / d
+    times, pairs = [rate * steps], np.triu_indices(problem.width, 1)
+    runs = sgd_check.simulate(
+        problem, learning_rate=rate, steps=steps, batch_size=batch, seeds=lanes, engine="torch", dtype="float64",
+        save_at=dynamics.SaveAt.at(times), progress=False,
+    ).isel(time=-1)  # fmt: skip
+    w = runs.neuron_vector.values
 
     def overlaps(C, G):
         return np.concatenate([C.reshape(*C.shape[:-2], -1), G[..., pairs[0], pairs[1]]], axis=-1)
 
-    sampled = overlaps(w[:, :, :2] @ problem.teacher.directions.T, w @ w.transpose(0, 2, 1))
+    sampled = overlaps(runs.teacher_overlap.values, w @ w.transpose(0, 2, 1))
     equation = solve(problem, times, learning_rate=rate, batch_size=batch)
     flow = solve(problem, times)
     theory = overlaps(equation.teacher_overlap.values[0], equation.student_overlap.values[0])
@@ -176,10 +149,7 @@ def deviations(problem, gamma, end, lanes, batch):
     ids=["erf", "polynomial"],
 )
 def test_means_of_sgd_approach_the_equation_like_one_over_d(link, teacher_link, gamma, batch):
-    """Fixed seeds; nine means within 4.5 standard errors: false alarms 6e-5 per case. Label noise 0.5, tilted teacher.
-
-    What d = 100 lacks is taken off at d = 1000 as its tenth.
-    """
+    """Fixed seeds; nine means within 4.5 standard errors: false alarms 6e-5 per case. Label noise 0.5, tilted teacher."""
     near, _, first = deviations(question(link, teacher_link, 100), gamma, 0.3, 1000, batch)
     far, flow, second = deviations(question(link, teacher_link, 1000), gamma, 0.3, 80, batch)
     assert np.abs(near).max() < 0.05
