@@ -1,7 +1,5 @@
 """The one function that takes arrays of users: what means numbers is taken, what would lose something is refused."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 

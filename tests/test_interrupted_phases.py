@@ -1,7 +1,5 @@
 """Ctrl-C in any phase of a call or a command hands over what was computed, and says where that is."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hosts that can have no worker processes: points run in this process, with a warning, or workers are refused."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 from concurrent.futures import BrokenExecutor

@@ -1,7 +1,5 @@
 """The gallery: every script runs, prints what its page says, and draws the picture that is committed."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import runpy

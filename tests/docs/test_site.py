@@ -3,8 +3,6 @@
 Needs the extra `docs`; built only where FULL_TESTS=1 is set, because it takes longer than all other tests of the documentation.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The documentation as it stands in the repository: links lead somewhere, nothing public or drawn is left out."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

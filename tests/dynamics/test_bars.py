@@ -1,7 +1,5 @@
 """Progress bars: what they count, the time that they say is left, and how they are turned off."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """Tests of the cache of machine code: a second process reads it, an edit drops it, and damaged files are mended."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

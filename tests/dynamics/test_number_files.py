@@ -1,7 +1,5 @@
 """Files of numbers: every way to write a table gives the same numbers, and an ambiguous file is refused."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

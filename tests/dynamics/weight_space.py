@@ -1,7 +1,5 @@
 """The same learning problem in weight space, by torch autograd: independent of every overlap equation."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.integrate import solve_ivp

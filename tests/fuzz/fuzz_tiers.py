@@ -1,7 +1,5 @@
 """How many bad inputs there are: a slice in the gate, all with FULL_TESTS=1 in the environment."""
 
-from __future__ import annotations
-
 import os
 
 FULL = bool(os.environ.get("FULL_TESTS"))

@@ -1,7 +1,5 @@
 """Bad arguments of every public callable: one sentence, at once, in little memory."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bad arguments of every command: exit code 2, one sentence on stderr, no file touched; and the same by subprocesses."""
 
-from __future__ import annotations
-
 import os
 from itertools import islice
 from pathlib import Path

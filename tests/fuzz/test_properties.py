@@ -1,7 +1,5 @@
 """What holds for every link, spectrum, shape and tolerance; more of each with FULL_TESTS=1."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -3,8 +3,6 @@
 Runs with FULL_TESTS=1.
 """
 
-from __future__ import annotations
-
 import array
 from decimal import Decimal
 from fractions import Fraction

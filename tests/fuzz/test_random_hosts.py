@@ -3,8 +3,6 @@
 Fifteen command lines are tried, and with FULL_TESTS=1 300 of them and 100 environments.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Small questions of every kind, by name: what the program answers to them is kept in `answers/`."""
 
-from __future__ import annotations
-
 from .experiments import SGD
 from .face import FACE
 from .flows import FLOWS

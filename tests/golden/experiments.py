@@ -1,7 +1,5 @@
 """Questions that the golden answers hold: runs of every engine of SGD, and verdicts on runs."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """What users hold on to: layouts of files, commands, refusals."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Questions about every flow: overlaps, inputs, committees, neurons on the sphere, networks, particles."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

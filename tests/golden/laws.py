@@ -1,7 +1,5 @@
 """Questions about laws, sweeps, recovery, single numbers, and models of tokens."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ removes those of questions that are no longer asked. `--check` compares instead,
 Answers are stored as the program gave them before its kernels were built in another way: a change of them must be meant.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """What a question is, and the problems, times and teachers that many of them share."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

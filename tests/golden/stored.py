@@ -1,7 +1,5 @@
 """Answers as plain values that JSON keeps, and what differs between two of them."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

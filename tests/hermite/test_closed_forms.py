@@ -1,7 +1,5 @@
 """Closed forms against the definition c_j = E[σ(z) h_j(z)], integrated at 20 digits."""
 
-from __future__ import annotations
-
 import functools
 import time
 

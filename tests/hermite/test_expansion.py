@@ -1,7 +1,5 @@
 """What follows from an expansion: kernel, derivative, norm, exponent, parity, truncation, printing."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Polynomials at high degree, the quadrature of coefficients, and moments of products, against exact numbers."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import cache

@@ -1,7 +1,5 @@
 """Processes killed by SIGKILL in the middle of their work: every file is whole, and the end is bit for bit the same."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import time
