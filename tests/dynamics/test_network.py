@@ -202,20 +202,6 @@ def test_the_error_falls_with_the_tolerance_and_is_estimated():
         assert error <= 10.0 * found.loss_error.values.max()
 
 
-def test_a_run_that_stops_goes_on_bit_for_bit(tmp_path):
-    given = {"save_at": dynamics.SaveAt.linear(0.0, 20.0, 9), "progress": False}
-    for method, settings in (("explicit", {}), ("bdf", {}), ("gradient-descent", {"learning_rate": 0.01})):
-        path = tmp_path / f"{method}.nc"
-        whole = dynamics.solve_problem(CASE_3, method=method, **given, **settings)
-        stop = dynamics.Callback(lambda now, _state: now > 7.0)
-        dynamics.solve_problem(CASE_3, method=method, trackers=[stop], checkpoint=path, **given, **settings)
-        assert dynamics.load(path).attrs["stop_reason"] == "callback"
-        resumed = dynamics.resume(path, progress=False)
-        assert resumed.attrs["stop_reason"] == "reached_end"
-        for name in whole.data_vars:
-            np.testing.assert_array_equal(resumed[name], whole[name])
-
-
 def refused(problem, **options):
     with pytest.raises(ValueError, match=r"^Argument") as caught:
         dynamics.solve_problem(problem, save_at=TIMES, progress=False, **options)

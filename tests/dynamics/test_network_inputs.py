@@ -1,7 +1,5 @@
 """Networks on inputs that are not isotropic: against autograd in w, isotropic inputs, and other classes."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -13,7 +11,6 @@ from network_reference import is_smooth, paired_loss, smooth_loss, space, value_
 
 import dynamics
 from dynamics.equations.network.system import NetworkClassSystem
-from dynamics.report.findings import find_findings
 from dynamics.solve.__main__ import main
 from dynamics.theory.components import default_network_schedule
 
@@ -201,24 +198,6 @@ def test_default_times_wait_for_the_slowest_axis():
             for inputs in (dynamics.Inputs([1.0, 0.25], [1, 3]), dynamics.Inputs([1.0], [4]))
         ]
         assert ends[0] == pytest.approx(factor * ends[1], rel=0.5)
-
-
-def test_a_run_is_resumed_and_told(tmp_path):
-    """A run cut by its budget of time goes on to the records of a run that was never stopped; the file has the inputs."""
-    student = dynamics.Student(activation="relu", width=8, biases="trained")
-    asked = dynamics.Problem(
-        student=student, teacher=units("relu"), dimension=40, inputs=dynamics.Inputs.power_law(0.5), seed=1
-    )
-    given = {"save_at": dynamics.SaveAt.geometric(0.01, 20.0, 60), "progress": False, "method": "explicit"}
-    whole = dynamics.solve_problem(asked, **given)
-    part = dynamics.solve_problem(asked, **given, checkpoint=tmp_path / "run.nc", max_runtime=1e-3, on_failure="return")
-    assert part.attrs["stop_reason"] == "max_runtime"
-    found = dynamics.resume(tmp_path / "run.nc", progress=False)
-    for name in ("loss", "loss_error", "second_layer", "bias", "teacher_overlap", "emergence_time"):
-        np.testing.assert_array_equal(found[name], whole[name])
-    assert dynamics.Problem.from_dataset(dynamics.load(tmp_path / "run.nc")) == asked
-    assert float(whole.loss_error.max()) < 1e-6
-    assert any("loss" in sentence for sentence in find_findings(found).sentences)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from scipy.integrate import solve_ivp
 
 import dynamics
 from dynamics.report.findings import find_findings
-from dynamics.runs.trackers import Callback
 from dynamics.solve.quadratic import JumpStepper
 from dynamics.theory.fits import fit_power_law
 from dynamics.theory.quadratic import power_window, quadratic_exponents, rate_limits, steps_to_align
@@ -218,36 +217,6 @@ def test_files_sweeps_and_the_front_door(tmp_path):
     swept = dynamics.sweep(problem(), {"beta": [0.4, 1.0]}, study="quadratic", workers=0, progress=False)
     assert swept.aligned_time.dims == ("beta", "direction")
     assert np.isfinite(swept.aligned_time[:, 0]).all()
-
-
-@pytest.mark.parametrize("student", ["homogeneous", "stiefel"])
-def test_a_run_that_was_stopped_goes_on(tmp_path, student):
-    asked = large(10**6, width=12, directions=40)
-    asked = dynamics.Problem.from_dataset(dynamics.solve_quadratic(replace(asked, student=student)))
-    save_at = dynamics.SaveAt.geometric(0.01, 200.0, 40)
-    whole = dynamics.solve_quadratic(asked, save_at=save_at)
-    path = tmp_path / "run.nc"
-    seen = []
-    stop = Callback(lambda time, state: seen.append(state.size) or time > 30.0)
-    first = dynamics.solve_quadratic(asked, save_at=save_at, trackers=[stop], checkpoint=path)
-    saved = np.isfinite(first.loss.values)
-    assert 0 < saved.sum() < 40
-    assert first.attrs["stop_reason"] == "callback"
-    assert set(seen) == {12 * 52 * (1 if student == "stiefel" else 2)}
-    for name in ("loss", "fine_tuned_loss", "alignment"):
-        np.testing.assert_array_equal(first[name][saved], whole[name][saved])
-        assert np.isnan(first[name][~saved]).all()
-    reached = np.where(whole.aligned_time <= first.attrs["end_time"], whole.aligned_time, np.nan)
-    np.testing.assert_array_equal(first.aligned_time, reached)
-    np.testing.assert_array_equal(first.sigmoid_loss, whole.sigmoid_loss)
-    page = dynamics.write_report(first, tmp_path / "part.html").read_text(encoding="utf-8")
-    assert "stopped early" in page
-    again = dynamics.resume(path, progress=False)
-    assert again.attrs["stop_reason"] == "reached_end"
-    assert again.attrs["steps_accepted"] == whole.attrs["steps_accepted"]
-    for name in whole.data_vars:
-        np.testing.assert_array_equal(again[name], whole[name])
-    np.testing.assert_array_equal(dynamics.load(path).alignment, whole.alignment)
 
 
 def test_the_velocity_is_the_derivative():

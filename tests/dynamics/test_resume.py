@@ -2,12 +2,12 @@
 
 import errno
 import json
-from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import xarray as xr
-from processes import interrupt_run, python
+from processes import interrupt_run
 from same_answers import assert_same
 
 import dynamics
@@ -23,6 +23,14 @@ AT = dynamics.SaveAt.geometric(0.5, 60.0, 40)
 def problem_of(**changes):
     given = {"activation": "he4", "teacher": dynamics.Teacher([1.0, 0.5, 0.4]), "width": 9, "dimension": 32}
     return dynamics.Problem(**given | changes)
+
+
+#: Runs of other systems.
+NETWORK = dynamics.Problem(
+    student=dynamics.Student(activation="erf", width=4, biases="trained"),
+    teacher=dynamics.Teacher.polynomial("x1 + x1*x2"), dimension=16,
+)  # fmt: skip
+COMPOSITION = dynamics.tokens.Composition(vocabulary=6, hops=4)
 
 
 def stop_at(time):
@@ -52,8 +60,23 @@ def go_on(path, stops):
         ),
         (dynamics.solve_committee, problem_of(student="committee"), {"method": "bdf", "rtol": 1e-6}),
         (dynamics.solve_spherical, problem_of(teacher=dynamics.Teacher([0.5, 0.5]), student="spherical"), {"keep": "summary"}),
+        (dynamics.solve_quadratic, problem_of(activation="he2"), {}),
+        (dynamics.solve_quadratic, problem_of(activation="he2", student="stiefel"), {}),
+        (dynamics.solve_network, NETWORK, {"method": "explicit"}),
+        (dynamics.solve_network, NETWORK, {"method": "bdf"}),
+        (dynamics.solve_network, NETWORK, {"method": "gradient-descent", "learning_rate": 0.01}),
+        (dynamics.solve_network, NETWORK, {"learning_rate": 0.05, "step_theory": "infinite-d", "batch_size": 3}),
+        (dynamics.solve_network, replace(NETWORK, inputs=dynamics.Inputs.power_law(0.5)), {}),
+        (dynamics.solve_problem, COMPOSITION, {}),
+        (dynamics.solve_problem, COMPOSITION, {"learning_rate": 0.25}),
+        (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {}),
+        (dynamics.solve_problem, replace(COMPOSITION, data="curriculum", stage_time=20.0), {"learning_rate": 0.25}),
     ],
-    ids=["explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"],
+    ids=[
+        *("explicit", "stiff", "bdf", "descent", "finite steps", "one axis", "tracers", "committee", "spherical"),
+        *("quadratic", "frames", "network", "network, bdf", "network, descent", "network, steps", "network, inputs"),
+        *("composition", "composition, map", "curriculum", "curriculum, map"),
+    ],
 )  # fmt: skip
 def test_a_run_that_was_stopped_twice_ends_as_if_it_never_was(tmp_path, solve, asked, settings):
     whole = solve(asked, save_at=AT, progress=False, **settings)
@@ -129,46 +152,6 @@ def test_periodic_checkpoints_are_whole_files_from_which_the_run_ends_the_same(t
     assert_same(dynamics.load(versions[-1]), whole)
 
 
-def test_a_signal_ends_a_run_between_two_steps(tmp_path):
-    def send(time, _state):
-        if time > 2.0:
-            interrupt_run()
-
-    path = tmp_path / "run.nc"
-    with pytest.raises(dynamics.SolveInterrupted, match=r"interrupted"):
-        dynamics.solve_overlaps(
-            problem_of(), save_at=AT, progress=False, trackers=[Callback(send)], checkpoint=path, method="explicit"
-        )
-    whole = dynamics.solve_overlaps(problem_of(), save_at=AT, progress=False, method="explicit")
-    assert_same(dynamics.resume(path, progress=False), whole)
-
-
-def test_a_step_that_is_torn_leaves_the_last_checkpoint(tmp_path, monkeypatch):
-    """Torn out of a step, a stepper is not kept: the file stays as it was."""
-    from dynamics.integrators.compiled_stepper import CompiledStepper
-
-    path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit", "on_failure": "return"}
-    dynamics.solve_overlaps(problem_of(), **given, checkpoint=path, trackers=stop_at(3.0))
-    before = path.read_bytes()
-
-    def torn(_self, _target, steps):
-        if steps > 0:
-            raise KeyboardInterrupt
-
-    own_run = run.run
-
-    def own_run_alone(*given, **named):
-        if any(isinstance(tracker, run._Remote) for tracker in named["trackers"]):
-            return run.RunResult(event_times=np.full(6, np.nan))
-        return own_run(*given, **named)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CompiledStepper, "advance", torn)
-        patch.setattr(run, "run", own_run_alone)
-        assert dynamics.resume(path, progress=False, on_failure="return").attrs["stop_reason"] == "interrupted"
-    assert path.read_bytes() == before
-
-
 def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monkeypatch):
     path, given = tmp_path / "run.nc", {"save_at": AT, "progress": False, "method": "explicit"}
     whole = dynamics.solve_overlaps(problem_of(), **given)
@@ -183,20 +166,6 @@ def test_an_interrupt_while_the_looser_run_is_awaited_keeps_both(tmp_path, monke
     assert part.attrs["stop_reason"] == "interrupted"
     np.testing.assert_array_equal(part.loss, whole.loss)
     assert_same(dynamics.resume(path, progress=False), whole)
-
-
-def test_a_finished_looser_run_still_has_a_snapshot():
-    """Asked for after its last chunk, it says where it ended."""
-
-    class Ended:
-        def state(self):
-            return {"at": np.array(2.0)}
-
-    runner = run.LooserRun.__new__(run.LooserRun)
-    runner._remotes, runner._steppers, runner._runs = [run._Remote()], [Ended()], [Future()]
-    runner._runs[0].set_result(run.RunResult(end_time=2.0))
-    found = runner.snapshot()
-    assert (found.result.end_time, found.state["at"]) == (2.0, 2.0)
 
 
 @pytest.mark.parametrize("method", ["scipy:RK45", "sundials"])
@@ -326,11 +295,6 @@ def test_a_snapshot_of_another_run_is_refused():
 
 
 SMALL = ["--directions", "4", "--width", "12", "--dimension", "32", "--no-progress", "--no-plot"]
-LONG = [*SMALL, "--method", "explicit", "--t-max", "3000"]
-
-
-def command(*arguments, cwd):
-    return python("-m", "dynamics.solve", *arguments, cwd=cwd)
 
 
 def test_the_command_prints_how_to_go_on_and_does(tmp_path, monkeypatch, capsys):

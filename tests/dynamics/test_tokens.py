@@ -165,22 +165,6 @@ def test_the_front_door_and_files_know_the_problem(tmp_path):
         tokens.predict(dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0]), width=1, dimension=4))
 
 
-@pytest.mark.parametrize("fields", [{}, {"data": "curriculum"}], ids=["mixture", "curriculum"])
-@pytest.mark.parametrize("rate", [None, 0.25], ids=["flow", "map"])
-def test_a_run_goes_on_bit_for_bit(tmp_path, fields, rate):
-    problem = tokens.Composition(vocabulary=6, hops=4, **fields)
-    whole = solved(problem, rate)
-    half = dynamics.Callback(lambda now, _: now > 0.5 * float(whole.time[-1]))
-    tokens.solve(
-        problem, dynamics.SaveAt.at(whole.time.values), rate, trackers=[half], checkpoint=tmp_path / "run.nc",
-        progress=False,
-    )  # fmt: skip
-    again = dynamics.resume(tmp_path / "run.nc", progress=False)
-    assert again.attrs["stop_reason"] == "reached_end"
-    for name in ("loss", "progress", "learned_time", "state"):
-        np.testing.assert_array_equal(again[name], whole[name])
-
-
 def test_sweeps_take_fields_and_options():
     found = dynamics.sweep(
         SMALL, {"vocabulary": [4, 6], "learning_rate": [None, 0.25]}, study="tokens",
