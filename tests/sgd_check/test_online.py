@@ -1,5 +1,6 @@
 """The torch engine: its step against autograd, its mean against the flow, its seeds against themselves, its links."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,11 +54,27 @@ LINKS = {
 
 def autograd_step(problem, weights, x, labels, rate, sigma):
     w = torch.tensor(weights, requires_grad=True)
-    length = torch.linalg.vector_norm(w, dim=1, keepdim=True)
-    f = (length[:, 0] ** 2) @ sigma((w / length) @ torch.tensor(x).T)
+    if problem.student == "committee":
+        f = sigma(w @ torch.tensor(x).T).sum(dim=0)
+    else:
+        length = torch.linalg.vector_norm(w, dim=1, keepdim=True)
+        f = (length[:, 0] ** 2) @ sigma((w / length) @ torch.tensor(x).T)
     loss = 0.5 * torch.mean((f - torch.tensor(labels)) ** 2)
     (gradient,) = torch.autograd.grad(loss, w)
     return weights - rate * gradient.numpy()
+
+
+def assert_autograds_steps(problem, rates, sigma, batch_size=1):
+    run = engine(problem, batch_size=batch_size)
+    with run.running():
+        expected = weights_of(run)
+        x, labels = samples_of(run)
+        run.advance(np.array(rates))
+        after = weights_of(run)
+    for step, rate in enumerate(rates):
+        for s in range(3):
+            expected[s] = autograd_step(problem, expected[s], x[step, s], labels[step, s], rate, sigma)
+    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -68,16 +85,7 @@ def test_one_step_is_autograds_step_on_the_sample_loss(tools, link, directions, 
         [[0.5, 0.1], [0.2, 0.4], [-0.3, 0.6]], dimension=7, activation=LINKS[link], norm=0.7, directions=directions,
         label_noise=0.3,
     )  # fmt: skip
-    run = engine(problem, batch_size=batch_size)
-    sigma = torch_sigma(link)
-    with run.running():
-        before = weights_of(run)
-        x, labels = samples_of(run)
-        run.advance(np.array([1e-2]))
-        after = weights_of(run)
-    for s in range(3):
-        expected = autograd_step(problem, before[s], x[0, s], labels[0, s], 1e-2, sigma)
-        np.testing.assert_allclose(after[s], expected, rtol=0, atol=1e-12)
+    assert_autograds_steps(problem, [1e-2], torch_sigma(link), batch_size)
 
 
 def test_a_callable_is_simulated_as_its_truncated_series_and_says_so(tools):
@@ -177,21 +185,7 @@ def committee(link="erf", dimension=7, norms=(0.7, 0.4, 1.1), noise=0.3, **more)
 @pytest.mark.parametrize("link", ["erf", "relu", "he3"])
 def test_steps_of_a_committee_are_autograds_steps(link, directions, batch_size):
     """Three steps, so that later ones see what earlier ones did to the projections."""
-    problem = committee(link, directions=directions)
-    run = engine(problem, batch_size=batch_size)
-    sigma = torch_sigma(link)
-    with run.running():
-        expected = weights_of(run)
-        x, labels = samples_of(run)
-        run.advance(np.array([1e-2, 2e-2, 1e-2]))
-        after = weights_of(run)
-    for step, rate in enumerate((1e-2, 2e-2, 1e-2)):
-        for s in range(3):
-            w = torch.tensor(expected[s], requires_grad=True)
-            f = sigma(w @ torch.tensor(x[step, s]).T).sum(dim=0)
-            (gradient,) = torch.autograd.grad(0.5 * torch.mean((f - torch.tensor(labels[step, s])) ** 2), w)
-            expected[s] -= rate * gradient.numpy()
-    np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
+    assert_autograds_steps(committee(link, directions=directions), [1e-2, 2e-2, 1e-2], torch_sigma(link), batch_size)
 
 
 @pytest.mark.statistical
@@ -253,33 +247,9 @@ def test_learned_mass_of_runs_is_that_of_the_theory(student, rng):
 
 @pytest.mark.parametrize(("student", "link"), [("homogeneous", "he4"), ("committee", "erf")])
 def test_delayed_updates_are_the_updates_one_by_one(student, link):
-    """Seventy steps, more than two blocks, against the closed form in numpy, on the same samples."""
-    problem = committee(link, norms=(0.3, 0.4), dimension=20)
-    problem = Problem(
-        activation=link, teacher=problem.teacher, width=2, dimension=20, initial_weights=problem.initial_weights,
-        student=student,
-    )  # fmt: skip
-    run, rate = engine(problem), 3e-3
-    with run.running():
-        w = weights_of(run)
-        x, labels = samples_of(run)
-        run.advance(np.full(70, rate))
-        after = weights_of(run)
-    link = problem.activation
-    for step in range(70):
-        for s in range(3):
-            sample = x[step, s, 0]
-            if student == "committee":
-                z = w[s] @ sample
-                error = link.value(z).sum() - labels[step, s, 0]
-                w[s] -= rate * error * link.derivative(z)[:, None] * sample
-                continue
-            rho = np.linalg.norm(w[s], axis=1)
-            z = w[s] @ sample / rho
-            sigma, slope = link.value(z), link.derivative(z)
-            error = rho**2 @ sigma - labels[step, s, 0]
-            w[s] -= rate * error * ((2 * sigma - z * slope)[:, None] * w[s] + (rho * slope)[:, None] * sample)
-    np.testing.assert_allclose(after, w, rtol=0, atol=1e-12)
+    """Seventy steps, more than two blocks, on the same samples."""
+    problem = replace(committee(link, norms=(0.3, 0.4), dimension=20, noise=0.0), student=student)
+    assert_autograds_steps(problem, [3e-3] * 70, torch_sigma(link))
 
 
 z = sympy.Symbol("z")
