@@ -1,6 +1,6 @@
 """The question of a newcomer for ten links: when is a direction learned, in samples, and does SGD agree?
 
-`python -m benchmarks.newcomer [LINK …] [--folder FOLDER]` asks it by the two commands, for twenty directions with
+`python -m benchmarks.newcomer [LINK …] [--folder FOLDER]` asks it by one command, for twenty directions with
 a_p ∝ 1/p from a file, 64 neurons and d = 512, then runs SGD itself and counts the runs within the interval. Answers
 stay in the folder as JSON, one file a link, and are not asked again. It prints the table of docs/learning_rate.md.
 """
@@ -29,26 +29,23 @@ FIRST, ASKED, RUNS = 1, 10, 64
 BEYOND = 1.2
 
 
-def by_command(*words: str) -> dict[str, Any]:
-    """Return what a command prints as JSON, and its seconds."""
-    began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", *words, "--json"], capture_output=True, check=True, encoding="utf-8")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return {**found, "seconds": time.perf_counter() - began}
-
-
 def asked(name: str, folder: Path) -> dict[str, Any]:
-    """Return what the commands say about a link, and the share of runs of SGD within the interval."""
+    """Return what the command says about a link, and the share of runs of SGD within the interval."""
     stem, weights = name.replace(" ", "_"), folder / "weights.csv"
     prediction, checked = folder / f"{stem}.nc", folder / f"{stem}-sgd.nc"
     sizes = [f"--coefficients=@{weights}", f"--width={WIDTH}", f"--dimension={DIMENSION}"]
     directions = f"--learning-steps={FIRST},{ASKED}"
-    files = ["--overwrite", "--no-plot", "--output"]
-    link = f"--activation={NAMED[name]}"
-    flow = by_command("dynamics.solve", link, *sizes, directions, *files, str(prediction))
+    files = ["--json", "--overwrite", "--no-plot", "--output", str(checked)]
+    question = [f"--activation={NAMED[name]}", *sizes, directions]
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "sgd_check.run", str(prediction), *files, "--", *question],
+        capture_output=True, check=True, encoding="utf-8",
+    )  # fmt: skip
+    seconds = time.perf_counter() - began
+    flow, verdict = map(json.loads, done.stdout.splitlines())
     steps = {(row["direction"], row["event"]): row for row in flow["learning_steps"]}
     first = steps[FIRST, "emergence"]
-    verdict = by_command("sgd_check.run", str(prediction), *files, str(checked))
     found = {
         "limit": 10.0 * first["learning_rate"],
         "asked": steps[ASKED, "learned"]["steps"],
@@ -56,7 +53,7 @@ def asked(name: str, folder: Path) -> dict[str, Any]:
         "flow": first["time"] / first["learning_rate"],
         "verdict": verdict["verdict"],
         "reasons": verdict["reasons"],
-        "seconds": [flow["seconds"], verdict["seconds"]],
+        "seconds": seconds,
         "inside": None,
     }
     if first["steps_high"] is not None:
@@ -84,7 +81,7 @@ def row(name: str, found: dict[str, Any]) -> str:
         f"{found['inside']} of {RUNS}" if known else "-",
         "-" if found["asked"] is None else f"{found['asked']:.3g}",
         found["verdict"],
-        f"{found['seconds'][0]:.0f} + {found['seconds'][1]:.0f}",
+        f"{found['seconds']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 

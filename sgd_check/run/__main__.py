@@ -1,11 +1,20 @@
-"""Command line: `python -m sgd_check.run prediction.nc`, a check of a prediction by simulated SGD."""
+"""Command line: `python -m sgd_check.run prediction.nc`, a check of a prediction by simulated SGD.
+
+Options of `python -m dynamics.solve` behind `--` make the prediction first.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import (
+    JSON,
+    NO_PLOT,
+    NO_PROGRESS,
+    OVERWRITE,
+    QUIET,
     UsageError,
     as_typed,
     check_names_a_file,
@@ -46,14 +55,25 @@ LONG_RUN_ADVICE = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _check(read_arguments(arguments)), interrupted=UNBEGUN)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    end = words.index("--") if "--" in words else len(words)
+    return exit_code_of(lambda: _check(read_arguments(words[:end]), words[end + 1 :]), interrupted=UNBEGUN)
 
 
-def _check(given: Mapping[str, Any]) -> int:
+def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
+    """Solve the question first, if its words are given, then check the prediction; return the exit code."""
     source = Path(given["prediction"])
     check_names_a_file("Argument FILE", source)
     output = Path(given["output"]) if given["output"] is not None else source.with_name(f"{source.stem}-sgd.nc")
     figure = chosen_figure(given, output)
+    if question:
+        from dynamics.solve.__main__ import main as solve
+
+        require_usage(not given["resume"], "Option --resume must be absent when options follow --, but is given.")
+        check_targets(given, output, figure)
+        shared = [f"--{option.name}" for option in (NO_PLOT, OVERWRITE, JSON, QUIET, NO_PROGRESS) if given[option.key]]
+        if code := solve([*question, *shared, "--output", str(source)]):
+            return code
     begun = reopened_runs(given) if given["resume"] else None
     asked = given if begun is None else {**given, **options_of_runs(begun), "overwrite": True}
     prediction = _read_prediction(source)

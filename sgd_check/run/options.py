@@ -34,6 +34,8 @@ EXAMPLES = """\
 examples:
   python -m sgd_check.run prediction.nc
       32 runs at a safe learning rate; writes prediction-sgd.nc and prediction-sgd.png
+  python -m sgd_check.run prediction.nc -- --activation gelu --coefficients @weights.csv --width 64 --dimension 512
+      solve the problem of the options behind `--` first, write prediction.nc, and check it
   python -m sgd_check.run prediction.nc --theory flow
       allow the flow the whole delay that the step size causes, instead of computing it
   python -m sgd_check.run mean_field.nc --widths 32,64,128
@@ -178,7 +180,7 @@ OPTIONS = (
 def build_parser() -> Parser:
     """Return the parser; building it imports nothing heavy."""
     about = "Check a predicted learning course against online SGD on sampled data."
-    file = ("prediction", "FILE", "dataset written by `python -m dynamics.solve`")
+    file = ("prediction", "FILE", "dataset that `python -m dynamics.solve` wrote, or is to write by options behind --")
     return command_parser("sgd_check.run", about, EXAMPLES, OPTIONS, file)
 
 

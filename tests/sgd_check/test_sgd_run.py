@@ -45,6 +45,23 @@ def test_the_finite_step_equation_is_tested_and_both_times_are_shown(prediction,
     assert head_of_table(capsys.readouterr().out)[2:5] == ["given", "finite", "step"]
 
 
+def test_options_of_a_problem_behind_two_dashes_make_the_prediction_first(tmp_path, capsys):
+    """One command from the weights in a file to limit, times and verdict."""
+    (tmp_path / "weights.csv").write_text("0.8\n0.6\n", encoding="utf-8")
+    question = ["--k", "4", "--coefficients", f"@{tmp_path / 'weights.csv'}", "--width", "4"]
+    question += ["--dimension", "16", "--learning-steps", "1"]
+    file, flags = tmp_path / "question.nc", [*QUICK, "--no-plot", "--no-progress"]
+    assert main([str(file), *flags, "--json", "--", *question]) == 0
+    solved, checked = map(json.loads, capsys.readouterr().out.splitlines())
+    assert solved["learning_steps"][0]["direction"] == 1
+    assert checked["verdict"] in ("agree", "disagree", "undecided")
+    assert load(file)["teacher_coefficient"].values.tolist() == [0.8, 0.6]
+    assert main([str(file), *flags, "--", *question]) == 2
+    assert "question-sgd.nc" in capsys.readouterr().err
+    assert main([str(file), *flags, "--overwrite", "--", "--k", "none"]) == 2
+    assert capsys.readouterr().err == "error: Option --k must be a number, but is 'none'.\n"
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("stretch", [1.3, pytest.param(1 / 1.3, marks=pytest.mark.long)])
 def test_a_wrong_prediction_is_tested_itself_and_refuted(tools, tmp_path, capsys, stretch):
