@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hermite import HermiteExpansion, expand
 from hermite.arrays import Array, as_integer, as_scalar, real_column
@@ -38,6 +38,11 @@ UNKNOWN_MEMORY = 2**36
 SURELY_FIT = 1 << 18
 #: Arrays of the size of the state that the method with the most, "explicit", holds.
 ARRAYS_OF_FLOW = 60
+
+
+def check_that(holds: object, name: str, need: str, but: str) -> None:
+    """Raise ValueError about an argument, what it must do and what it does instead, unless a condition holds."""
+    require(holds, f"Argument `{name}` must {need}, but {but}.")
 
 
 def check_type(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
@@ -78,10 +83,7 @@ def checked_number(value: object, name: str, *, positive: bool, maximum: float =
 def checked_tolerances(rtol: object, atol: object) -> tuple[float, float]:
     """Return the tolerances of a solver as floats that float64 can honour."""
     relative, absolute = checked_number(rtol, "rtol", positive=True), checked_number(atol, "atol", positive=True)
-    require(
-        SMALLEST_RTOL <= relative < 1,
-        f"Argument `rtol` must be at least {SMALLEST_RTOL:g} and below 1, but is {relative}.",
-    )
+    check_that(SMALLEST_RTOL <= relative < 1, "rtol", f"be at least {SMALLEST_RTOL:g} and below 1", f"is {relative}")
     return relative, absolute
 
 
@@ -130,12 +132,19 @@ def checked_seeds(seeds: object) -> tuple[int, ...]:
         return tuple(range(checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS)))
     chosen = checked_integers(seeds, "seeds", "a number of runs or a sequence of integers")
     require(chosen, "Argument `seeds` must name at least one seed, but is empty.")
-    require(
-        len(set(chosen)) == len(chosen),
-        "Argument `seeds` must be distinct, since equal seeds give equal runs, but has repetitions.",
-    )
-    require(max(chosen) <= LARGEST_SEED, f"Argument `seeds` must stay below 2^32, but has {max(chosen)}.")
+    is_distinct = len(set(chosen)) == len(chosen)
+    check_that(is_distinct, "seeds", "be distinct, since equal seeds give equal runs", "has repetitions")
+    check_that(max(chosen) <= LARGEST_SEED, "seeds", "stay below 2^32", f"has {max(chosen)}")
     return chosen
+
+
+def check_entries(
+    name: str, values: Array, good: NDArray[np.bool_], need: str, but: str = "entry {} of {} is {:g}"
+) -> None:
+    """Raise ValueError by the first of the entries that is not good: its number, that of all, and its value."""
+    if not good.all():
+        at = int(np.argmin(good))
+        refuse(f"Argument `{name}` must {need}, but {but.format(at + 1, good.size, values[at])}.")
 
 
 def float_vector(values: ArrayLike, name: str, count: int, what: str) -> Array:
@@ -215,8 +224,7 @@ class Frozen:
             object.__setattr__(self, name, values.get(name))
 
     def __setattr__(self, name: str, value: object) -> None:
-        kind = type(self).__name__
-        refuse(f"{kind} is frozen: make a new one instead of setting `{name}`.", AttributeError)
+        refuse(f"{type(self).__name__} is frozen: make a new one instead of setting `{name}`.", AttributeError)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     Frozen,
+    check_entries,
     check_memory,
+    check_that,
     checked_integer,
     checked_list,
     checked_number,
     read_only,
-    require,
 )
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, Integers, real_column
@@ -105,22 +106,17 @@ class Inputs(Compared, Frozen):
 
     def __init__(self, eigenvalues: ArrayLike, multiplicities: Iterable[int] | None = None) -> None:
         values = real_column(eigenvalues, "eigenvalues")
-        require(
-            values.ndim == 1 and values.size != 0,
-            f"Argument `eigenvalues` must have shape (classes,), but has shape {values.shape}.",
-        )
+        is_list = values.ndim == 1 and values.size != 0
+        check_that(is_list, "eigenvalues", "have shape (classes,)", f"has shape {values.shape}")
         good = (values >= SMALLEST_EIGENVALUE) & (values <= LARGEST_EIGENVALUE)
-        at, ends = int(np.argmin(good)), f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
-        what = f"entry {at + 1} of {values.size} is {values[at]:g}"
-        require(good.all(), f"Argument `eigenvalues` must be positive, from {ends}, but {what}.")
+        ends = f"{SMALLEST_EIGENVALUE:g} to {LARGEST_EIGENVALUE:g}"
+        check_entries("eigenvalues", values, good, f"be positive, from {ends}")
         counts = np.ones(values.size, dtype=np.int64)
         if multiplicities is not None:
             given = checked_list(multiplicities, "multiplicities")
             counts = np.array([checked_integer(each, "multiplicities", minimum=1) for each in given], dtype=np.int64)
-        require(
-            counts.size == values.size,
-            f"Argument `multiplicities` must have {values.size} entries, as `eigenvalues`, but has {counts.size}.",
-        )
+        need = f"have {values.size} entries, as `eigenvalues`"
+        check_that(counts.size == values.size, "multiplicities", need, f"has {counts.size}")
         counts.setflags(write=False)
         self._set(eigenvalues=read_only(values), multiplicities=counts)
 
@@ -134,10 +130,7 @@ class Inputs(Compared, Frozen):
     def check_dimension(self, dimension: int) -> None:
         """Raise ValueError unless there are as many eigenvalues as dimensions."""
         total = dimension if self.multiplicities is None else sum(self.multiplicities.tolist())
-        require(
-            total == dimension,
-            f"Argument `inputs` must have `dimension` = {dimension} eigenvalues in all, but has {total}.",
-        )
+        check_that(total == dimension, "inputs", f"have `dimension` = {dimension} eigenvalues in all", f"has {total}")
 
     def axes(self, dimension: int, span: int, width: int) -> Axes:
         """Return the classes, and the axes that m neurons and a teacher on the first `span` ones need.
@@ -153,9 +146,9 @@ class Inputs(Compared, Frozen):
         left = np.minimum(total, of_teacher + width)
         _check_size(width, int(left.sum()))
         index = []
-        for run, (end, count) in enumerate(zip(ends.tolist(), counts.tolist(), strict=True)):
-            kept = min(count, int(left[kind[run]]))
-            left[kind[run]] -= kept
+        for own, end, count in zip(kind, ends.tolist(), counts.tolist(), strict=True):
+            kept = min(count, int(left[own]))
+            left[own] -= kept
             index.append(np.arange(end - count, end - count + kept))
         found = np.concatenate(index)
         return Axes(eigenvalue, total, found, kind[np.searchsorted(ends, found, side="right")])
@@ -224,11 +217,9 @@ class Inputs(Compared, Frozen):
 
 
 def _check_size(width: int, axes: int) -> None:
-    require(
-        width * axes <= MOST_WEIGHTS,
-        f"Argument `inputs` must leave at most {MOST_WEIGHTS} weights of {width} neurons, but has {axes} axes that "
-        "no class holds; give fewer distinct eigenvalues.",
-    )
+    but = f"has {axes} axes that no class holds; give fewer distinct eigenvalues"
+    need = f"leave at most {MOST_WEIGHTS} weights of {width} neurons"
+    check_that(width * axes <= MOST_WEIGHTS, "inputs", need, but)
 
 
 def random_whitened(rng: np.random.Generator, axes: Axes, span: int, width: int, norm: float) -> Array:

@@ -1,7 +1,6 @@
 """`Problem`: one frozen, picklable value that every solver, prediction and experiment reads.
 
-Light to import: numpy and the Hermite expansion, without compiler, dataset library or solver.
-Its arguments are read back from the dataset of a result, or of one point of a sweep.
+Light to import: numpy and the Hermite expansion. It is read back from the dataset of a result or of a sweep's point.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
+    check_entries,
     check_memory,
+    check_that,
     check_type,
     checked_integer,
     checked_link,
@@ -193,10 +194,7 @@ class Problem(Compared):
         noise = checked_number(self.label_noise, "label_noise", positive=False)
         self._assign(initial_norm=_checked_norm(self), label_noise=noise)
         span, d = self.teacher.span, self.dimension
-        require(
-            d >= span,
-            f"Argument `dimension` must be at least {span}, the number of axes that the teacher spans, but is {d}.",
-        )
+        check_that(d >= span, "dimension", f"be at least {span}, the number of axes that the teacher spans", f"is {d}")
         self._assign(activation=checked_link(self.activation, "activation", self.order))
         if self.teacher_activation is not None:
             self._assign(teacher_activation=_checked_teacher_link(self))
@@ -204,10 +202,8 @@ class Problem(Compared):
         self._assign(smoothing=_checked_smoothing(self), order=self.activation.order)
         _check_one_start(self)
         _check_inputs(self)
-        require(
-            self.kind != FRAME or self.width <= d,
-            f"Argument `width` must be at most {d}, the dimension, for the stiefel student, but is {self.width}.",
-        )
+        fits = self.kind != FRAME or self.width <= d
+        check_that(fits, "width", f"be at most {d}, the dimension, for the stiefel student", f"is {self.width}")
         if self.initial_weights is not None:
             self._assign(initial_weights=_checked_given_weights(self))
         if self.initial_overlaps is not None:
@@ -283,17 +279,16 @@ class Problem(Compared):
         Σ^½ w, on the axes that `input_axes` keeps.
         """
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
-        paired = isinstance(self.student, Student) and self.student.is_paired
-        if (axes := self.input_axes()) is not None and self.inputs is not None:
-            if self.initial_weights is not None:
-                return whitened(self.initial_weights, self.inputs, axes, span)
-            drawn = random_whitened(rng, axes, span, m, norm)
-            return np.tile(drawn[: m // 2], (2, 1)) if paired else drawn
-        if self.initial_weights is not None:
-            return self.initial_weights
+        axes, given = self.input_axes(), self.initial_weights
+        if given is not None:
+            return given if axes is None or self.inputs is None else whitened(given, self.inputs, axes, span)
         if self.initial_overlaps is not None:
             return weights_from_overlaps(OverlapStart(*self.initial_overlaps), self.teacher)
-        drawn = random_weights(rng, m // 2 if paired else m, span, self.dimension, norm)
+        paired = isinstance(self.student, Student) and self.student.is_paired
+        if axes is not None:
+            drawn = random_whitened(rng, axes, span, m, norm)[: m // 2 if paired else m]
+        else:
+            drawn = random_weights(rng, m // 2 if paired else m, span, self.dimension, norm)
         if self.kind == FRAME:
             return orthogonal_rows(drawn, norm)
         return np.tile(drawn, (2, 1)) if paired else drawn
@@ -356,10 +351,7 @@ class Problem(Compared):
         return cls(**stored_arguments(dataset))
 
     def _repr_html_(self) -> str:
-        caption = (
-            f"<b>Problem</b>: {self.width} neurons learn {self.num_directions} directions "
-            f"of R<sup>d</sup>, d = {self.dimension}"
-        )
+        learn = f"{self.width} neurons learn {self.num_directions} directions of R<sup>d</sup>, d = {self.dimension}"
         rows = {"student": f"f(x) = {STUDENTS[self.kind][1]}", "link σ": link_in_a_line(self.activation)}
         if isinstance(self.student, Student):
             rows |= layers_in_html(self.student)
@@ -369,15 +361,15 @@ class Problem(Compared):
             rows["teacher"] += f"<br/>{teacher['coefficients']}<br/>directions {teacher['directions']}"
         if self.teacher_activation is not None:
             rows["link of the teacher"] = link_in_a_line(self.teacher_activation)
-        given = f"given {'overlaps' if self.initial_weights is None else 'weights'}"
-        random = f"random, |w<sub>i</sub>| = {self.initial_norm:g}, seed {self.seed}"
-        rows["start"] = random if self.start_is_random else given
+        rows["start"] = f"given {'overlaps' if self.initial_weights is None else 'weights'}"
+        if self.start_is_random:
+            rows["start"] = f"random, |w<sub>i</sub>| = {self.initial_norm:g}, seed {self.seed}"
         rows["label noise"] = f"τ = {self.label_noise:g}"
         if self.inputs is not None:
             rows["inputs"] = clean(repr(self.inputs))
         if self.objective != SQUARED:
             rows["objective"] = f"{clean(self.objective)}, smoothing λ = {self.smoothing:g}"
-        return table_of_pairs(caption, rows)
+        return table_of_pairs(f"<b>Problem</b>: {learn}", rows)
 
     def _identity(self) -> tuple[object, ...]:
         """Return values, not how they were written: 0.8 h4 equals 4/5 h4."""
@@ -400,27 +392,19 @@ def _check_student(problem: Problem) -> None:
     if isinstance(student, Student):
         for name in ("activation", "width", "order"):
             value = getattr(problem, name)
-            require(
-                value is None or value == getattr(student, name),
-                f"Argument `{name}` must be absent where `student` is a Student, but is {shown(value)}.",
-            )
+            is_own = value is None or value == getattr(student, name)
+            check_that(is_own, name, "be absent where `student` is a Student", f"is {shown(value)}")
         problem._assign(activation=student.activation, width=student.width, order=student.order)
         return
     check_choice("student", student, (HOMOGENEOUS, COMMITTEE, SPHERICAL, FRAME))
     for name in ("activation", "width"):
         need = f"Argument `{name}` must be given for the {student} student, but is absent."
         require(getattr(problem, name) is not None, need, TypeError)
-    what = ""
-    if teacher.is_polynomial:
-        what = "units, but is a polynomial"
-    elif teacher.links is not None or teacher.biases is not None:
-        what = f"units without {'links' if teacher.links is not None else 'biases'} of their own, but has some"
-    elif (teacher.coefficients < 0).any():
-        p = int(np.argmax(teacher.coefficients < 0))
-        what = f"positive coefficients, but entry {p + 1} of {teacher.num_directions} is {teacher.coefficients[p]}"
-    require(
-        not what, f"Argument `teacher` must have {what}, which the {student} student cannot learn; a `Student` can."
-    )
+    of, own = f", which the {student} student cannot learn; a `Student` can", teacher.coefficients
+    check_that(not teacher.is_polynomial, "teacher", "have units", f"is a polynomial{of}")
+    for name, has_some in (("links", teacher.links is not None), ("biases", teacher.biases is not None)):
+        check_that(not has_some, "teacher", f"have units without {name} of their own", f"has some{of}")
+    check_entries("teacher", own, own >= 0, "have positive coefficients", f"entry {{}} of {{}} is {{}}{of}")
 
 
 def _default_norm(problem: Problem) -> float:
@@ -434,11 +418,9 @@ def _checked_norm(problem: Problem) -> float:
     """Return the norm of the neurons at the start, which is 1 for the spherical student."""
     given: object = problem.initial_norm
     norm = _default_norm(problem) if given is None else checked_number(given, "initial_norm", positive=True)
-    require(0 < norm * norm < np.inf, f"Argument `initial_norm` must have a square within float64, but is {norm}.")
-    require(
-        problem.kind != SPHERICAL or norm in (SMALL_NORM, UNIT_NORM),
-        f"Argument `initial_norm` must be 1 for the spherical student, but is {norm}.",
-    )
+    check_that(0 < norm * norm < np.inf, "initial_norm", "have a square within float64", f"is {norm}")
+    is_right = problem.kind != SPHERICAL or norm in (SMALL_NORM, UNIT_NORM)
+    check_that(is_right, "initial_norm", "be 1 for the spherical student", f"is {norm}")
     return UNIT_NORM if problem.kind == SPHERICAL else norm
 
 
@@ -447,20 +429,14 @@ def _checked_teacher_link(problem: Problem) -> HermiteExpansion:
 
     A polynomial of the student's own order could cut the teacher's.
     """
-    kind, own, given = problem.kind, problem.activation, problem.teacher_activation
-    require(
-        not problem.teacher.is_polynomial,
-        "Argument `teacher_activation` must be absent where the teacher is a polynomial, but is given.",
-    )
+    kind, own, given, name = problem.kind, problem.activation, problem.teacher_activation, "teacher_activation"
+    check_that(not problem.teacher.is_polynomial, name, "be absent where the teacher is a polynomial", "is given")
     is_free = kind in (SPHERICAL, NETWORK)
     if is_free and isinstance(given, HermiteExpansion):
         return given
-    link = checked_link(given, "teacher_activation", None if kind == NETWORK else problem.order)
-    require(
-        is_free or np.array_equal(link.coefficients, own.coefficients),
-        f"Argument `teacher_activation` must equal `activation` for the {kind} student, "
-        f"but is {link.name} against {own.name}.",
-    )
+    link = checked_link(given, name, None if kind == NETWORK else problem.order)
+    is_right = is_free or np.array_equal(link.coefficients, own.coefficients)
+    check_that(is_right, name, f"equal `activation` for the {kind} student", f"is {link.name} against {own.name}")
     return link
 
 
@@ -468,11 +444,8 @@ def _check_coefficients(**links: HermiteExpansion) -> None:
     """Refuse links whose coefficients are so large that rates, which hold powers of them, leave float64."""
     for name, link in links.items():
         j = int(np.argmax(np.abs(link.coefficients)))
-        require(
-            abs(link.coefficients[j]) <= LARGEST_COEFFICIENT,
-            f"Argument `{name}` must have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}, "
-            f"but c_{j} is {link.coefficients[j]:g}.",
-        )
+        largest, need = link.coefficients[j], f"have Hermite coefficients of at most {LARGEST_COEFFICIENT:g}"
+        check_that(abs(largest) <= LARGEST_COEFFICIENT, name, need, f"c_{j} is {largest:g}")
 
 
 def _checked_smoothing(problem: Problem) -> float:
@@ -482,28 +455,23 @@ def _checked_smoothing(problem: Problem) -> float:
     check_choice("objective", objective, (SQUARED, CORRELATION))
     size = checked_number(problem.smoothing, "smoothing", positive=False)
     if objective == SQUARED:
-        require(size == 0.0, f"Argument `smoothing` must be 0 for {named}, but is {size}.")
+        check_that(size == 0.0, "smoothing", f"be 0 for {named}", f"is {size}")
         return size
-    for name, holds, must, given in (
-        ("objective", problem.kind == SPHERICAL, f"be 'squared' for the {problem.kind} student", "is 'correlation'"),
-        ("width", problem.width == 1, f"be 1 for {named}", f"is {problem.width}"),
-        ("teacher", count == 1, f"have one direction for {named}", f"has {count}"),
-        ("dimension", problem.dimension >= 2, f"be at least 2 for {named}", f"is {problem.dimension}"),
-    ):
-        require(holds, f"Argument `{name}` must {must}, but {given}.")
+    is_sphere = problem.kind == SPHERICAL
+    check_that(is_sphere, "objective", f"be 'squared' for the {problem.kind} student", "is 'correlation'")
+    check_that(problem.width == 1, "width", f"be 1 for {named}", f"is {problem.width}")
+    check_that(count == 1, "teacher", f"have one direction for {named}", f"has {count}")
+    check_that(problem.dimension >= 2, "dimension", f"be at least 2 for {named}", f"is {problem.dimension}")
     return size
 
 
 def _check_one_start(problem: Problem) -> None:
     weights, overlaps = problem.initial_weights, problem.initial_overlaps
-    require(
-        weights is None or overlaps is None,
-        "Argument `initial_overlaps` must be absent when `initial_weights` is given, but both are given.",
-    )
-    require(
-        problem.kind != NETWORK or overlaps is None,
-        "Argument `initial_overlaps` must be absent where `student` is a Student; give `initial_weights`.",
-    )
+    is_one = weights is None or overlaps is None
+    check_that(is_one, "initial_overlaps", "be absent when `initial_weights` is given", "both are given")
+    need = "Argument `initial_overlaps` must be absent where `{}` is {}; give `initial_weights`."
+    require(problem.kind != NETWORK or overlaps is None, need.format("student", "a Student"))
+    require(problem.inputs is None or overlaps is None, need.format("inputs", "given"))
     if problem.start_is_random:
         return
     given = "initial_weights" if overlaps is None else "initial_overlaps"
@@ -511,27 +479,19 @@ def _check_one_start(problem: Problem) -> None:
     unset = {"initial_norm": _default_norm(problem), "seed": problem.seed if problem.kind == NETWORK else 0}
     for name, usual in unset.items():
         value = getattr(problem, name)
-        require(value == usual, f"Argument `{name}` must be absent when `{given}` is given, but is {value}.")
+        check_that(value == usual, name, f"be absent when `{given}` is given", f"is {value}")
 
 
 def _check_inputs(problem: Problem) -> None:
     """Refuse inputs of another student or dimension, and a start that says nothing of their axes."""
-    inputs = problem.inputs
+    inputs, student = problem.inputs, problem.student
     if inputs is None:
         return
     check_type("inputs", inputs, Inputs, "an Inputs, or None for isotropic ones")
-    require(
-        problem.kind in (HOMOGENEOUS, NETWORK),
-        f"Argument `inputs` must be None for the {problem.kind} student, but is {inputs!r}.",
-    )
-    require(
-        not isinstance(problem.student, Student) or problem.student.first_layer == "free",
-        f"Argument `inputs` must be None for neurons on the sphere, but is {inputs!r}.",
-    )
-    require(
-        problem.initial_overlaps is None,
-        "Argument `initial_overlaps` must be absent where `inputs` is given; give `initial_weights`.",
-    )
+    takes_them = problem.kind in (HOMOGENEOUS, NETWORK)
+    check_that(takes_them, "inputs", f"be None for the {problem.kind} student", f"is {inputs!r}")
+    is_free = not isinstance(student, Student) or student.first_layer == "free"
+    check_that(is_free, "inputs", "be None for neurons on the sphere", f"is {inputs!r}")
     inputs.check_dimension(problem.dimension)
     problem.input_axes()
 
@@ -542,20 +502,17 @@ def _checked_given_weights(problem: Problem) -> Array:
     rows = read_only(real_array(problem.initial_weights, "initial_weights"))
     fewer = isinstance(student, Student) and problem.inputs is None
     or_fewer = f", or fewer columns, those that are not zero, but at least the teacher's {span}" if fewer else ""
-    require(
-        rows.shape == (m, d) or (fewer and rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d),
-        f"Argument `initial_weights` must have shape (width, dimension) = ({m}, {d}){or_fewer}, "
-        f"but has shape {rows.shape}.",
-    )
+    fits = rows.shape == (m, d) or (fewer and rows.ndim == 2 and len(rows) == m and span <= rows.shape[1] <= d)
+    need = f"have shape (width, dimension) = ({m}, {d}){or_fewer}"
+    check_that(fits, "initial_weights", need, f"has shape {rows.shape}")
     check_rows("initial_weights", rows)
     if problem.kind == SPHERICAL:
         check_unit_lengths("initial_weights", np.sum(rows**2, axis=1))
     if problem.kind == FRAME:
         check_orthogonal("initial_weights", rows @ rows.T)
-    require(
-        not (isinstance(student, Student) and student.is_paired) or np.array_equal(rows[: m // 2], rows[m // 2 :]),
-        "Argument `initial_weights` must have equal halves where `initial_second_layer` is 'pairs', but has not.",
-    )
+    are_pairs = isinstance(student, Student) and student.is_paired
+    are_right = not are_pairs or np.array_equal(rows[: m // 2], rows[m // 2 :])
+    check_that(are_right, "initial_weights", "have equal halves where `initial_second_layer` is 'pairs'", "has not")
     return rows
 
 
@@ -590,11 +547,8 @@ def check_problem(problem: object, student: str = HOMOGENEOUS, fields: Collectio
 def check_fields(problem: Problem, fields: Collection[str], where: str) -> None:
     """Raise ValueError by the first of `DECLARED_FIELDS` that is not usual and not among the fields that are known."""
     for name, value in problem.declared_fields.items():
-        require(
-            name in fields,
-            f"Argument `problem` must have `{name}` {DECLARED_FIELDS[name]!r} {where}, but has {value!r}, "
-            "which is not known there.",
-        )
+        need = f"have `{name}` {DECLARED_FIELDS[name]!r} {where}"
+        check_that(name in fields, "problem", need, f"has {value!r}, which is not known there")
 
 
 def flow_numbers_of(problem: Problem, *, keep: str, times: int) -> int:
@@ -650,9 +604,13 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
     ValueError is raised if the dataset holds no problem of this program, or more than one.
     """
     try:
-        several = [name for name in _axes_of_problem(dataset) if name not in dataset.coords or dataset[name].ndim > 0]
+        axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
+        stored = json.loads(dataset.attrs["parameters"])["problem"]
+        set_here = [name for name in axes if name in stored or name in _SET_BY_AXES]
+        several = [name for name in set_here if name not in dataset.coords or dataset[name].ndim > 0]
         if not several:
-            return _arguments(dataset)
+            _set_by(set_here, stored, dataset)
+            return _arguments(stored, dataset)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
         msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
         raise ValueError(msg) from error
@@ -660,18 +618,10 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
     return refuse(f"Argument `dataset` must be one point of its sweep, as found.sel({names}) is, but is not.")
 
 
-def _axes_of_problem(dataset: Any) -> list[str]:
-    """Return the axes of a sweep that set something of the problem; none where the dataset is no sweep."""
-    names = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
-    stored = json.loads(dataset.attrs["parameters"])["problem"]
-    return [name for name in names if name in stored or name in _SET_BY_AXES]
-
-
-def _stored(dataset: Any) -> dict[str, Any]:
-    """Return the stored problem, changed by the axes of a sweep at the point that is left."""
-    stored: dict[str, Any] = json.loads(dataset.attrs["parameters"])["problem"]
+def _set_by(axes: list[str], stored: dict[str, Any], dataset: Any) -> None:
+    """Change a stored problem by the axes of a sweep at the point that is left."""
     # The order is that of the link, which another axis may set.
-    for name in sorted(_axes_of_problem(dataset), key=lambda each: each == "order"):
+    for name in sorted(axes, key=lambda each: each == "order"):
         value = dataset[name].item()
         if name in ("activation", "teacher_activation"):
             stored[name] = {"text": value, "order": None}
@@ -685,18 +635,16 @@ def _stored(dataset: Any) -> dict[str, Any]:
             stored["inputs"] = {"alpha": value}
         elif name in stored:
             stored[name] = value
-    return stored
 
 
-def _arguments(dataset: Any) -> dict[str, Any]:
+def _arguments(stored: dict[str, Any], dataset: Any) -> dict[str, Any]:
     def array(name: str) -> Array | None:
         return np.asarray(dataset[name].values) if name in dataset else None
 
-    stored, weights = _stored(dataset), array("initial_weight")
+    link, weights = stored["activation"], array("initial_weight")
     # What old files lack has its usual value.
     names = ("dimension", "seed", "label_noise", "objective", "smoothing")
-    link, known = stored["activation"], {name: stored[name] for name in names if name in stored}
-    known |= {
+    known: dict[str, Any] = {name: stored[name] for name in names if name in stored} | {
         "initial_weights": weights,
         "inputs": Inputs.of(stored.get("inputs"), array("input_eigenvalue"), array("input_multiplicity")),
         "teacher_activation": _link(stored["teacher_activation"]) if "teacher_activation" in stored else None,

@@ -12,7 +12,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_memory, check_type, checked_integer, checked_real, read_only, require
+from dynamics.problem.checks import (
+    check_memory,
+    check_that,
+    check_type,
+    checked_integer,
+    checked_real,
+    read_only,
+    require,
+)
 from dynamics.problem.question import Compared
 from hermite.arrays import Array, real_column
 from hermite.text.messages import refuse
@@ -41,14 +49,11 @@ class SaveAt(Compared):
 
     def __post_init__(self) -> None:
         times = real_column(self.times, "times")
-        need = f"Argument `times` must be a non-empty list of times, but has shape {times.shape}."
-        require(times.ndim == 1 and times.size != 0, need)
-        require(
-            np.isfinite(times).all() and times[0] >= 0,
-            f"Argument `times` must be finite and at least 0, but starts at {times[0]} and ends at {times[-1]}.",
-        )
-        if (fallen := np.flatnonzero(np.diff(times) <= 0)).size:
-            at = fallen[0]
+        is_list = times.ndim == 1 and times.size != 0
+        check_that(is_list, "times", "be a non-empty list of times", f"has shape {times.shape}")
+        is_sound = np.isfinite(times).all() and times[0] >= 0
+        check_that(is_sound, "times", "be finite and at least 0", f"starts at {times[0]} and ends at {times[-1]}")
+        for at in np.flatnonzero(np.diff(times) <= 0)[:1]:
             refuse(f"Argument `times` must increase, but goes from {times[at]} to {times[at + 1]}.")
         object.__setattr__(self, "times", read_only(times))
 
@@ -85,10 +90,8 @@ def _checked_range(first: object, last: object, count: object, above: Literal["<
     number = checked_integer(count, "count", minimum=2)
     begin, end = checked_real(first, "first"), checked_real(last, "last")
     is_above = begin > 0 if above == "<" else begin >= 0
-    require(
-        is_above and begin < end < np.inf,
-        f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}.",
-    )
+    need = f"Arguments `first` and `last` must satisfy 0 {above} first < last, but are {begin} and {end}."
+    require(is_above and begin < end < np.inf, need)
     check_memory("count", number, ARRAYS_OF_TIMES * number)
     return begin, end, number
 

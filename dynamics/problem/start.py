@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.problem.checks import check_memory, read_only, require
+from dynamics.problem.checks import check_entries, check_memory, check_that, read_only
 from hermite.arrays import Array, real_array
 from hermite.text.messages import refuse, shown
 
@@ -102,33 +102,23 @@ def weights_from_overlaps(start: OverlapStart, teacher: Teacher) -> Array:
 def check_rows(name: str, rows: Array) -> None:
     """Raise one sentence about the argument `name` unless each of its rows is a vector of finite, positive length."""
     squared_lengths = np.sum(rows**2, axis=1)
-    require(
-        (np.isfinite(squared_lengths) & (squared_lengths > 0)).all(),
-        f"Argument `{name}` must have finite rows of positive length, but has a row without.",
-    )
+    are_good = (np.isfinite(squared_lengths) & (squared_lengths > 0)).all()
+    check_that(are_good, name, "have finite rows of positive length", "has a row without")
 
 
 def checked_overlaps(overlaps: Sequence[ArrayLike], teacher: Teacher, width: int, dimension: int) -> Overlaps:
     """Return (C, G, n) as read-only arrays, or raise one sentence saying why no weights in R^d have them."""
     C, G, n = _checked_arrays(overlaps, teacher.num_directions, width)
-    rows = _rows(teacher)
+    rows, given = _rows(teacher), "initial_overlaps"
     on_teacher = C @ np.linalg.pinv(rows).T
-    require(
-        np.abs(on_teacher @ rows.T - C).max() <= GRAM_TOLERANCE,
-        "Argument `initial_overlaps` must have C in the range of the teacher's Gram matrix, but it is not.",
-    )
-    values = np.linalg.eigvalsh(G - on_teacher @ on_teacher.T)
-    require(
-        values[0] >= -GRAM_TOLERANCE * max(1.0, width),
-        "Argument `initial_overlaps` must leave G - C T^-1 C^T positive semidefinite, "
-        f"but its smallest eigenvalue is {values[0]:.3g}.",
-    )
-    free_dimensions = dimension - np.linalg.matrix_rank(rows)
-    require(
-        np.sum(values > GRAM_TOLERANCE * max(1.0, width)) <= free_dimensions,
-        f"Argument `initial_overlaps` must fit in R^d, but G - C T^-1 C^T has more than the "
-        f"{free_dimensions} dimensions that d = {dimension} leaves.",
-    )
+    is_spanned = np.abs(on_teacher @ rows.T - C).max() <= GRAM_TOLERANCE
+    check_that(is_spanned, given, "have C in the range of the teacher's Gram matrix", "it is not")
+    values, slack = np.linalg.eigvalsh(G - on_teacher @ on_teacher.T), GRAM_TOLERANCE * max(1.0, width)
+    need = "leave G - C T^-1 C^T positive semidefinite"
+    check_that(values[0] >= -slack, given, need, f"its smallest eigenvalue is {values[0]:.3g}")
+    free = dimension - np.linalg.matrix_rank(rows)
+    too_many = f"G - C T^-1 C^T has more than the {free} dimensions that d = {dimension} leaves"
+    check_that(np.sum(values > slack) <= free, given, "fit in R^d", too_many)
     return C, G, n
 
 
@@ -136,45 +126,31 @@ def _checked_arrays(overlaps: object, directions: int, width: int) -> Overlaps:
     """Return finite arrays (C, G, n) of the right shapes, n positive and G symmetric with ones on its diagonal."""
     if not isinstance(overlaps, Sequence | np.ndarray):
         refuse(f"Argument `initial_overlaps` must be a tuple (C, G, n), but is {shown(overlaps)}.", TypeError)
-    require(
-        len(overlaps) == 3, f"Argument `initial_overlaps` must be a tuple (C, G, n), but has {len(overlaps)} entries."
-    )
-    C, G, n = (read_only(real_array(part, "initial_overlaps")) for part in overlaps)
+    name = "initial_overlaps"
+    check_that(len(overlaps) == 3, name, "be a tuple (C, G, n)", f"has {len(overlaps)} entries")
+    C, G, n = (read_only(real_array(part, name)) for part in overlaps)
     for label, array, shape in (("C", C, (width, directions)), ("G", G, (width, width)), ("n", n, (width,))):
-        require(
-            array.shape == shape,
-            f"Argument `initial_overlaps` must have {label} of shape {shape}, but it has shape {array.shape}.",
-        )
-        require(np.isfinite(array).all(), f"Argument `initial_overlaps` must be finite, but {label} is not.")
-    require(
-        (n > 0).all(), f"Argument `initial_overlaps` must have positive squared norms n, but the smallest is {n.min()}."
-    )
-    require(
-        np.abs(G - G.T).max() <= GRAM_TOLERANCE and np.abs(np.diag(G) - 1).max() <= GRAM_TOLERANCE,
-        "Argument `initial_overlaps` must have a symmetric G with ones on the diagonal, but it has not.",
-    )
+        check_that(array.shape == shape, name, f"have {label} of shape {shape}", f"it has shape {array.shape}")
+        check_that(np.isfinite(array).all(), name, "be finite", f"{label} is not")
+    check_that((n > 0).all(), name, "have positive squared norms n", f"the smallest is {n.min()}")
+    off = max(np.abs(G - G.T).max(), np.abs(np.diag(G) - 1).max())
+    check_that(off <= GRAM_TOLERANCE, name, "have a symmetric G with ones on the diagonal", "it has not")
     return C, G, n
 
 
 def check_unit_lengths(name: str, squared_lengths: Array) -> None:
     """Raise one sentence about the argument `name` unless its neurons have length 1, as those on a sphere do."""
-    off = np.abs(squared_lengths - 1.0)
-    i = int(np.argmax(off))
-    require(
-        off[i] <= UNIT_LENGTH_TOLERANCE,
-        f"Argument `{name}` must have neurons of length 1 for the spherical student, but neuron {i + 1} of {off.size} "
-        f"has length {np.sqrt(squared_lengths[i]):.6g}.",
-    )
+    good = np.abs(squared_lengths - 1.0) <= UNIT_LENGTH_TOLERANCE
+    need, but = "have neurons of length 1 for the spherical student", "neuron {} of {} has length {:.6g}"
+    check_entries(name, np.sqrt(squared_lengths), good, need, but)
 
 
 def check_orthogonal(name: str, gram: Array) -> None:
     """Raise one sentence about the argument `name` unless its neurons are orthogonal and of one length."""
     off = np.abs(gram - gram[0, 0] * np.eye(len(gram))).max() / gram[0, 0]
-    require(
-        off <= UNIT_LENGTH_TOLERANCE,
-        f"Argument `{name}` must have orthogonal neurons of one length for the stiefel student, but an inner "
-        f"product is off by {off:.3g} of the squared length.",
-    )
+    but = f"an inner product is off by {off:.3g} of the squared length"
+    need = "have orthogonal neurons of one length for the stiefel student"
+    check_that(off <= UNIT_LENGTH_TOLERANCE, name, need, but)
 
 
 def _rows(teacher: Teacher) -> Array:

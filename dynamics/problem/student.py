@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     check_choice,
+    check_that,
     checked_integer,
     checked_link,
     checked_number,
     checked_real,
     float_vector,
-    require,
 )
 from dynamics.problem.question import Compared
 from hermite import HermiteExpansion
@@ -164,10 +164,8 @@ class Student(Compared):
         if not isinstance(given, str):
             return _checked_vector("initial_second_layer", given, self.width)
         check_choice("initial_second_layer", given, NAMED_STARTS)
-        require(
-            given != "pairs" or self.width % 2 == 0,
-            f"Argument `width` must be even where `initial_second_layer` is 'pairs', but is {self.width}.",
-        )
+        is_right = given != "pairs" or self.width % 2 == 0
+        check_that(is_right, "width", "be even where `initial_second_layer` is 'pairs'", f"is {self.width}")
         return given
 
     def _checked_biases(self) -> float | Array:
@@ -176,10 +174,8 @@ class Student(Compared):
             found: float | Array = checked_number(given, "initial_biases", positive=False, maximum=LARGEST_SETTING)
         else:
             found = _checked_vector("initial_biases", given, self.width)
-        require(
-            self.biases != "none" or (isinstance(found, float) and found == 1.0),
-            f"Argument `initial_biases` must be absent where `biases` is 'none', but is {shown(given)}.",
-        )
+        is_right = self.biases != "none" or (isinstance(found, float) and found == 1.0)
+        check_that(is_right, "initial_biases", "be absent where `biases` is 'none'", f"is {shown(given)}")
         return found
 
     # --- derived quantities -------------------------------------------------------------------------------
@@ -219,9 +215,8 @@ class Student(Compared):
             return np.zeros(self.width)
         if not isinstance(self.initial_biases, float):
             return self.initial_biases
-        if not self.is_paired:
-            return self.initial_biases * rng.standard_normal(self.width)
-        return np.tile(self.initial_biases * rng.standard_normal(self.width // 2), 2)
+        halves = 2 if self.is_paired else 1
+        return np.tile(self.initial_biases * rng.standard_normal(self.width // halves), halves)
 
     # --- to and from a file -------------------------------------------------------------------------------
 
@@ -240,13 +235,9 @@ class Student(Compared):
     @classmethod
     def of(cls, stored: dict[str, Any], second_layer: Array | None, biases: Array | None) -> Student:
         """Return the student of what `parameters` and `arrays` returned."""
-        given = {name: value for name, value in stored.items() if name != "activation"}
-        if given["initial_second_layer"] is None:
-            given["initial_second_layer"] = second_layer
-        if given["initial_biases"] is None:
-            given["initial_biases"] = biases
-        link = stored["activation"]
-        return cls(activation=read_link(link), order=link["order"], **given)
+        arrays, link = {"initial_second_layer": second_layer, "initial_biases": biases}, stored["activation"]
+        given: dict[str, Any] = {name: arrays.get(name) if v is None else v for name, v in stored.items()}
+        return cls(**given | {"activation": read_link(link), "order": link["order"]})
 
     def _repr_html_(self) -> str:
         rows = {"f(x)": STUDENTS[NETWORK][1], "link σ": link_in_a_line(self.activation), **layers_in_html(self)}

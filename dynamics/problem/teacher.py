@@ -16,14 +16,15 @@ from numpy.typing import ArrayLike
 
 from dynamics.problem.checks import (
     Frozen,
+    check_entries,
     check_memory,
+    check_that,
     checked_integer,
     checked_link,
     checked_number,
     checked_real,
     float_vector,
     read_only,
-    require,
 )
 from dynamics.problem.emergence import EMERGENCE_LEVEL
 from dynamics.problem.question import Compared
@@ -99,10 +100,8 @@ class Polynomial(Compared):
     def value(self, x: ArrayLike) -> Array:
         """Return f* at points of shape (…, r)."""
         at = np.asarray(x, dtype=np.float64)
-        found = np.zeros(at.shape[:-1])
-        for exponents, power in zip(self.exponents, self.powers, strict=True):
-            found += power * np.prod(at**exponents, axis=-1)
-        return found
+        terms = (power * np.prod(at**own, axis=-1) for own, power in zip(self.exponents, self.powers, strict=True))
+        return np.asarray(sum(terms, np.zeros(at.shape[:-1])))
 
     @cached_property
     def mean(self) -> float:
@@ -115,9 +114,13 @@ class Polynomial(Compared):
         values = {degrees: value for degrees, value in self._hermite.items() if any(degrees)}
         known: set[int] = set()
         found: list[Component] = []
+
+        def cost(degrees: tuple[int, ...]) -> int:
+            return sum(degree for a, degree in enumerate(degrees) if a not in known)
+
         while values:
-            degrees = min(values, key=lambda each: (_cost(each, known), sum(each), tuple(-n for n in each)))
-            found.append(Component(degrees, float(values.pop(degrees)), _named(degrees), _cost(degrees, known)))
+            degrees = min(values, key=lambda each: (cost(each), sum(each), tuple(-n for n in each)))
+            found.append(Component(degrees, float(values.pop(degrees)), _named(degrees), cost(degrees)))
             known.update(found[-1].axes)
         return tuple(found)
 
@@ -140,11 +143,6 @@ class Polynomial(Compared):
 
     def __reduce__(self) -> tuple[object, ...]:
         return Polynomial, (self.text,)
-
-
-def _cost(degrees: tuple[int, ...], known: set[int]) -> int:
-    """Return |α| on the axes that are not known."""
-    return sum(degree for a, degree in enumerate(degrees) if a not in known)
 
 
 def _power_in_hermite(n: int) -> dict[int, Any]:
@@ -225,19 +223,11 @@ class Teacher(Compared, Frozen):
         biases: ArrayLike | None = None,
     ) -> None:
         a = real_column(coefficients, "coefficients")
-        need = f"Argument `coefficients` must have shape (num_directions,), but has shape {a.shape}."
-        require(a.ndim == 1 and a.size != 0, need)
-        good = np.isfinite(a) & (a != 0)
-        p, ends = int(np.argmin(good)), f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
-        require(
-            good.all(), f"Argument `coefficients` must be finite and not zero, but entry {p + 1} of {a.size} is {a[p]}."
-        )
+        check_that(a.ndim == 1 and a.size != 0, "coefficients", "have shape (num_directions,)", f"has shape {a.shape}")
+        ends = f"{SMALLEST_COEFFICIENT:g} to {LARGEST_COEFFICIENT:g}"
+        check_entries("coefficients", a, np.isfinite(a) & (a != 0), "be finite and not zero", "entry {} of {} is {}")
         good = (np.abs(a) >= SMALLEST_COEFFICIENT) & (np.abs(a) <= LARGEST_COEFFICIENT)
-        p = int(np.argmin(good))
-        require(
-            good.all(),
-            f"Argument `coefficients` must have sizes from {ends}, but entry {p + 1} of {a.size} is {a[p]:g}.",
-        )
+        check_entries("coefficients", a, good, f"have sizes from {ends}")
         self._set(
             coefficients=read_only(a),
             directions=None if directions is None else checked_rows(directions, a.size),
@@ -274,11 +264,10 @@ class Teacher(Compared, Frozen):
         >>> Teacher.power_law(2, beta=1.0).coefficients.round(4).tolist()
         [0.8944, 0.4472]
         """
-        decay = checked_number(beta, "beta", positive=False)
-        places = _places(num_directions)
+        decay, places = checked_number(beta, "beta", positive=False), _places(num_directions)
         with np.errstate(under="ignore"):
             a = (places + 1.0) ** -decay
-        require(a[-1] != 0.0, f"Argument `beta` must keep every p^-beta above zero in float64, but is {beta}.")
+        check_that(a[-1] != 0.0, "beta", "keep every p^-beta above zero in float64", f"is {beta}")
         teacher = cls(a / np.sqrt(np.sum(a**2)))
         object.__setattr__(teacher, "beta", decay)
         return teacher
@@ -293,14 +282,12 @@ class Teacher(Compared, Frozen):
         [0.8729, 0.4364, 0.2182]
         """
         share = checked_real(ratio, "ratio")
-        require(0.0 < share < 1.0, f"Argument `ratio` must be above 0 and below 1, but is {share}.")
+        check_that(0.0 < share < 1.0, "ratio", "be above 0 and below 1", f"is {share}")
         places = _places(num_directions)
         with np.errstate(under="ignore"):
             a = share**places
-        require(
-            a[-1] >= np.finfo(np.float64).tiny,
-            f"Argument `ratio` must keep every ratio^p above zero in float64, but is {ratio}.",
-        )
+        is_normal = a[-1] >= np.finfo(np.float64).tiny
+        check_that(is_normal, "ratio", "keep every ratio^p above zero in float64", f"is {ratio}")
         return cls(a / np.sqrt(np.sum(a**2)))
 
     @property
@@ -427,9 +414,7 @@ def checked_links(links: Iterable[object], count: int) -> tuple[HermiteExpansion
     if isinstance(links, (str, bytes, dict)) or not isinstance(links, Iterable):
         refuse(f"Argument `links` must be a list with one link per unit, but is {shown(links)}.", TypeError)
     found = tuple(checked_link(link, "links") for link in links)
-    require(
-        len(found) == count, f"Argument `links` must hold one link for each of {count} units, but holds {len(found)}."
-    )
+    check_that(len(found) == count, "links", f"hold one link for each of {count} units", f"holds {len(found)}")
     return found
 
 
@@ -437,17 +422,11 @@ def checked_rows(directions: ArrayLike, count: int) -> Array:
     """Return directions (P, r) of unit length; rows of length 1 up to 10^-9 (10^-6 if single) are normalised."""
     is_single = str(getattr(directions, "dtype", "")).endswith("float32")
     rows = real_array(directions, "directions")
-    require(
-        rows.ndim == 2 and rows.shape[0] == count,
-        f"Argument `directions` must have shape (num_directions, r) = ({count}, r), but has shape {rows.shape}.",
-    )
+    need = f"have shape (num_directions, r) = ({count}, r)"
+    check_that(rows.ndim == 2 and len(rows) == count, "directions", need, f"has shape {rows.shape}")
     lengths = np.sqrt(np.sum(rows**2, axis=1))
     good = np.abs(lengths - 1.0) <= (SINGLE_TOLERANCE if is_single else UNIT_LENGTH_TOLERANCE)
-    p = int(np.argmin(good))
-    need = (
-        f"Argument `directions` must have rows of unit length, but row {p + 1} of {count} has length {lengths[p]:.6g}."
-    )
-    require(good.all(), need)
+    check_entries("directions", lengths, good, "have rows of unit length", "row {} of {} has length {:.6g}")
     # Rows of length 1 up to rounding stay as they are, bit for bit, so that a teacher comes back from its file.
     off_by_more = np.abs(lengths - 1.0) > ROUNDED_LENGTH
     return read_only(rows / np.where(off_by_more, lengths, 1.0)[:, None])

@@ -164,27 +164,25 @@ def study_dataset(
     )
 
 
+#: The per-direction variables that every answer carries.
+PREDICTED = ("matched_neuron", "leading_order_time", "predicted_emergence_time", "predicted_learned_time")
+
+
 def prediction_values(prediction: EmergencePrediction) -> dict[str, NDArray[Any]]:
-    """Return the per-direction variables that every answer carries."""
-    return {
-        "matched_neuron": prediction.matched_neuron,
-        "leading_order_time": prediction.leading_order_time,
-        "predicted_emergence_time": prediction.predicted_emergence_time,
-        "predicted_learned_time": prediction.predicted_learned_time,
-    }
+    """Return the variables of `PREDICTED`."""
+    return {name: getattr(prediction, name) for name in PREDICTED}
 
 
 def prediction_attributes(prediction: EmergencePrediction) -> dict[str, Any]:
     """Return what predicted times are of, where not of matched pairs, and what −θ has of a direction, where a part."""
-    found = {"prediction_theory": None if prediction.theory == PAIRS else prediction.theory}
-    return {k: v for k, v in (found | {"far_side_share": prediction.far_side_share}).items() if v is not None}
+    theory = {} if prediction.theory == PAIRS else {"prediction_theory": prediction.theory}
+    share = prediction.far_side_share
+    return theory if share is None else {**theory, "far_side_share": share}
 
 
 def no_prediction_values(num_directions: int) -> dict[str, NDArray[Any]]:
-    """Return the same variables where no theory predicts: no matched neuron, times unknown."""
-    names = ("leading_order_time", "predicted_emergence_time", "predicted_learned_time")
-    unknown = np.full(num_directions, np.nan)
-    return {"matched_neuron": np.full(num_directions, -1), **dict.fromkeys(names, unknown)}
+    """Return the variables of `PREDICTED` where no theory predicts: no matched neuron, times unknown."""
+    return dict.fromkeys(PREDICTED, np.full(num_directions, np.nan)) | {"matched_neuron": np.full(num_directions, -1)}
 
 
 def _labelled(

@@ -112,7 +112,7 @@ class _Flow(Run):
         events = self._stepper.event_times
         return replace(
             self._begun,
-            records=self.records.so_far(),
+            records=Records.of(self.records.columns, len(self.records)),  # the arrays are shared: they never change
             stop_reason=StopReason(reason),
             end_time=self.time,
             event_times=np.where(events <= self.end, events, np.nan),
@@ -127,12 +127,10 @@ class _Flow(Run):
         self._advance(self._stepper.time)
 
     def take(self) -> StopReason | None:
-        leaper, began = self._leaper(), clock.perf_counter()
-        wrong = None
+        leaper, began, first, wrong = self._leaper(), clock.perf_counter(), len(self.records), None
         if leaper is None:
-            status = self._advance(float(self._times[len(self.records)]))
+            status = self._advance(float(self._times[first]))
         else:
-            first = len(self.records)
             status, states = leaper.advance_through(self._times[first : first + self._most], self.steps)
             if len(states) > 0:
                 self.records.extend(self._observe(states), len(states))
@@ -210,7 +208,7 @@ class UnwatchedRun:
     """A stepper at time 0 that is to go through increasing times, all at once and without trackers.
 
     `states` (T, N) has fewer rows where the run ended before the last of the times, or could not go on in this way.
-    Such a run has no result here: `run` says what came of it.
+    `run` says what came of such a run.
     """
 
     def __init__(self, stepper: Stepper, times: Array) -> None:
@@ -265,10 +263,8 @@ def results_of(
 
 def begun_snapshot(file: RunFile, part: str) -> Snapshot | None:
     """Return the snapshot from which a part of the run goes on, None if it begins."""
-    arrays = file.part(part)
-    if file.begun is None or arrays is None:
-        return None
-    return unpacked(arrays, file.begun.dataset if part == RUN else None)
+    begun, arrays = file.begun, file.part(part)
+    return None if begun is None or arrays is None else unpacked(arrays, begun.dataset if part == RUN else None)
 
 
 def run_with_file(
@@ -285,8 +281,8 @@ def run_with_file(
 ) -> tuple[RunResult, DatasetArrays]:
     """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread, see `in_worker`.
 
-    `labelled` gives the contents of a dataset of the result and of that of the looser run, if there is one. The looser
-    run has begun already, and is ended here.
+    `labelled` gives the contents of a dataset of the results of the run and of the looser run, which has begun already
+    and is ended here.
     """
 
     def now(own: Snapshot) -> tuple[DatasetArrays, Mapping[str, xr.Dataset]]:
@@ -387,7 +383,7 @@ class LooserRun:
         begun: Snapshot | None = None,
         cut: tuple[Stepper, Callable[[Array], float]] | None = None,
     ) -> None:
-        asked = [(stepper, loss, begun), *([] if cut is None else [(*cut, None)])]
+        asked = [(stepper, loss, begun), *([(*cut, None)] if cut else [])]
         self._steppers = [each for each, _, _ in asked]
         self._remotes = [_Remote() for _ in asked]
         self._pool = ThreadPoolExecutor(1)
@@ -505,7 +501,6 @@ def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, fact
     """
     if cut is None:
         return np.full(count, np.nan), np.full(looser.event_times.size, np.nan)
-    loss, other = _losses(count, looser, cut)
     events = np.abs(looser.event_times - cut.event_times)
     _mark_unresolved(events, looser, cut)
-    return factor * np.abs(loss - other), factor * events
+    return factor * np.abs(np.subtract(*_losses(count, looser, cut))), factor * events

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import xarray as xr
 
@@ -21,24 +21,46 @@ if TYPE_CHECKING:
 class StopReason(StrEnum):
     """Why a run ended; every member carries one sentence of advice."""
 
-    REACHED_END = "reached_end"
-    STEADY_STATE = "steady_state"
-    MAX_RUNTIME = "max_runtime"
-    CALLBACK = "callback"
-    INTERRUPTED = "interrupted"
-    STEP_TOO_SMALL = "step_too_small"
-    NOT_FINITE = "not_finite"
-    OVERLAP_ABOVE_ONE = "overlap_above_one"
-    NORM_NOT_POSITIVE = "norm_not_positive"
-    NOT_REALISABLE = "not_realisable"
-    LOSS_ROSE = "loss_rose"
-    SERIES_TOO_SHORT = "series_too_short"
-    UNFINISHED = "unfinished"
+    #: One sentence on what happened and what to try.
+    advice: str
 
-    @property
-    def advice(self) -> str:
-        """One sentence on what happened and what to try."""
-        return _ADVICE[self]
+    def __new__(cls, value: str, advice: str = "") -> Self:
+        """Return the member of a value, with its advice."""
+        member = str.__new__(cls, value)
+        member._value_, member.advice = value, advice
+        return member
+
+    REACHED_END = "reached_end", "Every requested time was reached."
+    STEADY_STATE = "steady_state", "The state stopped moving before the last requested time."
+    MAX_RUNTIME = "max_runtime", "The wall-clock budget ran out; raise `max_runtime` or save fewer, earlier times."
+    CALLBACK = "callback", "A callback asked to stop."
+    INTERRUPTED = "interrupted", "The run was interrupted; times up to the interruption were kept."
+    STEP_TOO_SMALL = (
+        "step_too_small",
+        "The step size fell to rounding: the tolerance may be below what float64 can give (raise `rtol`), or the "
+        "solution may blow up.",
+    )
+    NOT_FINITE = (
+        "not_finite", "The state stopped being finite: the start may be too large, or the solution blows up.",
+    )  # fmt: skip
+    OVERLAP_ABOVE_ONE = (
+        "overlap_above_one", "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`.",
+    )  # fmt: skip
+    NORM_NOT_POSITIVE = (
+        "norm_not_positive",
+        "A squared norm is no longer positive: a neuron has shrunk below the smallest number; save earlier times.",
+    )
+    NOT_REALISABLE = (
+        "not_realisable",
+        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`.",
+    )
+    LOSS_ROSE = "loss_rose", "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`."
+    SERIES_TOO_SHORT = (
+        "series_too_short",
+        "A neuron has a length or a bias at which the series of its link is not accurate: start with smaller ones, "
+        "save earlier times, or take a link with closed means, such as 'erf', 'relu' or a polynomial.",
+    )
+    UNFINISHED = "unfinished", "The run had not ended when this was written; times until then were kept."
 
     @property
     def failed(self) -> bool:
@@ -49,35 +71,6 @@ class StopReason(StrEnum):
     def resumable(self) -> bool:
         """Whether the run was ended from outside, or has not ended, and could go on."""
         return self in {StopReason.MAX_RUNTIME, StopReason.CALLBACK, StopReason.INTERRUPTED, StopReason.UNFINISHED}
-
-
-_ADVICE = {
-    StopReason.REACHED_END: "Every requested time was reached.",
-    StopReason.STEADY_STATE: "The state stopped moving before the last requested time.",
-    StopReason.MAX_RUNTIME: "The wall-clock budget ran out; raise `max_runtime` or save fewer, earlier times.",
-    StopReason.CALLBACK: "A callback asked to stop.",
-    StopReason.INTERRUPTED: "The run was interrupted; times up to the interruption were kept.",
-    StopReason.STEP_TOO_SMALL: (
-        "The step size fell to rounding: the tolerance may be below what float64 can give (raise `rtol`), "
-        "or the solution may blow up."
-    ),
-    StopReason.NOT_FINITE: "The state stopped being finite: the start may be too large, or the solution blows up.",
-    StopReason.OVERLAP_ABOVE_ONE: (
-        "An overlap of unit vectors left [-1, 1]: the errors have grown too large; lower `rtol`."
-    ),
-    StopReason.NORM_NOT_POSITIVE: (
-        "A squared norm is no longer positive: a neuron has shrunk below the smallest number; save earlier times."
-    ),
-    StopReason.NOT_REALISABLE: (
-        "No vectors have the computed overlaps any more: the errors have grown too large; lower `rtol`."
-    ),
-    StopReason.LOSS_ROSE: "The loss rose, which a gradient flow excludes: the errors are too large; lower `rtol`.",
-    StopReason.SERIES_TOO_SHORT: (
-        "A neuron has a length or a bias at which the series of its link is not accurate: start with smaller ones, "
-        "save earlier times, or take a link with closed means, such as 'erf', 'relu' or a polynomial."
-    ),
-    StopReason.UNFINISHED: "The run had not ended when this was written; times until then were kept.",
-}
 
 
 @dataclass
@@ -144,19 +137,8 @@ class Records:
             column[count : self._count] = np.nan
         self._count = count
 
-    def so_far(self) -> Records:
-        """Return the records made until now; the arrays are shared, since records never change."""
-        return Records.of(self.columns, self._count)
-
     def __len__(self) -> int:
         return self._count
-
-    def __getitem__(self, at: int) -> dict[str, Any]:
-        place = range(self._count)[at]
-        return {name: column[place] for name, column in self.columns.items()}
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[at] for at in range(self._count))
 
 
 class SolveError(RuntimeError):
@@ -222,17 +204,7 @@ def run_attributes(result: RunResult) -> dict[str, Any]:
     }
 
 
-def checked_outcome(dataset: xr.Dataset, reason: StopReason, on_failure: str) -> xr.Dataset:
-    """Return the dataset of a run; with `on_failure` "raise", a failure or an interruption raises with it inside."""
-    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        msg = f"The {dataset.attrs['answer']} solve stopped at t = {dataset.attrs['end_time']:.6g} ({reason})"
-        if not reason.failed:
-            raise SolveInterrupted(msg, dataset)
-        msg = f"{msg}. {reason.advice}"
-        raise SolveError(msg, dataset)
-    return dataset
-
-
-def joined(notes: Iterable[str]) -> str:
-    """Return notes as one attribute."""
-    return "; ".join(notes)
+def failed_outcome(dataset: xr.Dataset, reason: StopReason) -> SolveError | SolveInterrupted:
+    """Return the exception of a run that failed or was interrupted, with its dataset inside."""
+    msg = f"The {dataset.attrs['answer']} solve stopped at t = {dataset.attrs['end_time']:.6g} ({reason})"
+    return SolveError(f"{msg}. {reason.advice}", dataset) if reason.failed else SolveInterrupted(msg, dataset)

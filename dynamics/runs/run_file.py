@@ -38,6 +38,8 @@ DEFAULT_SECONDS = 30.0
 LARGEST_SHARE = 0.1
 #: Prefixes of the names of arrays: of the state of a stepper, and of records that only the checkpoint holds.
 STATE, RECORD = "state_", "record_"
+#: Seconds that a run has cost, which go on to be counted.
+COSTS = ("solve_seconds", "tracker_seconds")
 
 
 class Checkpoint(Tracker):
@@ -54,8 +56,7 @@ class Checkpoint(Tracker):
 
     def check(self, view: Run) -> StopReason | None:
         """Write when it is time."""
-        began = clock.monotonic()
-        if began >= self._next:
+        if (began := clock.monotonic()) >= self._next:
             self._write(view.snapshot())
             ended = clock.monotonic()
             self._next = ended + max(self._every, (ended - began) / LARGEST_SHARE)
@@ -78,25 +79,22 @@ def packed(snapshot: Snapshot, *, records: bool = True) -> xr.Dataset | None:
         return None
     result = snapshot.result
     count, columns = len(result.records), result.records.columns
-    variables = labelled_arrays(snapshot.state, STATE)
-    if records:
-        variables |= labelled_arrays({name: column[:count] for name, column in columns.items()}, RECORD)
-    costs = {"solve_seconds": result.solve_seconds, "tracker_seconds": result.tracker_seconds}
+    own = {name: column[:count] for name, column in columns.items()} if records else {}
+    variables = labelled_arrays(snapshot.state, STATE) | labelled_arrays(own, RECORD)
+    costs = {name: getattr(result, name) for name in COSTS}
     return xr.Dataset(variables, attrs={"records": count, "observables": " ".join(columns), **costs})
 
 
 def unpacked(dataset: xr.Dataset, held: xr.Dataset | None = None) -> Snapshot:
     """Return the snapshot that `packed` made a dataset of; KeyError or ValueError is raised for any other dataset."""
-    names = dataset.attrs["observables"].split()
-    count = int(dataset.attrs["records"])
-    columns = {name: (dataset[f"{RECORD}{name}"] if held is None else held[name]).to_numpy()[:count] for name in names}
     arrays = {str(name): array.to_numpy() for name, array in dataset.data_vars.items()}
+    records = {name: arrays[f"{RECORD}{name}"] if held is None else held[name].to_numpy()
+               for name in dataset.attrs["observables"].split()}  # fmt: skip
+    count = int(dataset.attrs["records"])
+    result = RunResult(Records.of({name: column[:count] for name, column in records.items()}, count))
     state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
-    result = RunResult(
-        records=Records.of(columns, count),
-        solve_seconds=float(dataset.attrs["solve_seconds"]),
-        tracker_seconds=float(dataset.attrs["tracker_seconds"]),
-    )
+    for name in COSTS:
+        setattr(result, name, float(dataset.attrs[name]))
     return Snapshot(result, state)
 
 
@@ -213,10 +211,9 @@ class RunFile:
 
         groups: dict[str, xr.Dataset] = {"/": dataset}
         if parts:
+            given = xr.Dataset(labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)})
+            groups |= {f"/{storage.CHECKPOINT}": given}
             groups |= {f"/{storage.CHECKPOINT}/{name}": part for name, part in parts.items()}
-            groups[f"/{storage.CHECKPOINT}"] = xr.Dataset(
-                labelled_arrays(self.arguments), attrs={"digest": _digest(self.arguments, parts)}
-            )
         if self._written(xr.DataTree.from_dict(groups), compress=False):
             self.unfinished = bool(parts)
 
@@ -278,13 +275,13 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
     """
     output = str(path).removesuffix(".points")
     again = f"`dynamics.sweep(…, output={output!r})` or `python -m dynamics.study FILE`"
-    sweep = f"a directory: a sweep goes on when it is called again as it was, {again}"
-    file_of_run = f"Argument `path` must name the file of a run, but {str(path)!r} is {sweep}."
-    require(not storage.names_directory(path), file_of_run, storage.StorageError)
+    sweep = f"{str(path)!r} is a directory: a sweep goes on when it is called again as it was, {again}"
+    is_file = not storage.names_directory(path)
+    require(is_file, f"Argument `path` must name the file of a run, but {sweep}.", storage.StorageError)
     tree, file = storage.load_tree(path), f"File {str(path)!r}"
     dataset = tree.to_dataset()
-    reason, engine = (dataset.attrs.get(name) for name in ("stop_reason", "engine"))
-    why_not = f"it stopped ({reason}) by a method that cannot go on, {dataset.attrs.get('method', engine)!r}"
+    reason, method = dataset.attrs.get("stop_reason"), dataset.attrs.get("method", dataset.attrs.get("engine"))
+    why_not = f"it stopped ({reason}) by a method that cannot go on, {method!r}"
     if not any(reason == each and each.resumable for each in StopReason):
         why_not = "it holds a finished one"
     resumable = f"{file} must hold a run that can be resumed, but {why_not}."
@@ -296,20 +293,13 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         if group.attrs["digest"] != _digest(arguments, parts):
             raise ValueError
         settings = dict(json.loads(dataset.attrs["parameters"])["solver"])
-        begun = Begun(
-            answer=str(settings.pop("answer")),
-            problem=stored_question(dataset),
-            save_at=SaveAt.at(dataset["time"].to_numpy()),
-            settings=settings | arguments,
-            dataset=dataset,
-            parts=parts,
-        )
+        answer, times = str(settings.pop("answer")), SaveAt.at(dataset["time"].to_numpy())
+        begun = Begun(answer, stored_question(dataset), times, settings | arguments, dataset, parts)
     except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
         msg = f"{file} must hold a whole checkpoint of this program, but does not."
         raise storage.StorageError(msg) from error
-    written_by = dataset.attrs.get("source")
-    if written_by != PROGRAM:
-        other = f"{file} was begun by {written_by}, so {PROGRAM} may give results that differ in their last bits."
+    if (source := dataset.attrs.get("source")) != PROGRAM:
+        other = f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits."
         warnings.warn(other, UserWarning, stacklevel=3)
     found = RunFile(path, every, overwrite=True, keeps_result=keeps_result, begun=begun, unfinished=True)
     remove_torn(found.target)
@@ -318,12 +308,11 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
 
 def _digest(arguments: Mapping[str, Any], parts: Parts) -> str:
     """Return a hash of all arrays of a checkpoint, which shows whether it is damaged."""
-    found = hashlib.sha256()
-    arrays = [(name, np.asarray(array)) for name, array in arguments.items()]
+    found, arrays = hashlib.sha256(), {name: np.asarray(array) for name, array in arguments.items()}
     for part, dataset in parts.items():
         found.update(f"{part} {sorted((name, str(value)) for name, value in dataset.attrs.items())}".encode())
-        arrays += [(f"{part}/{name}", array.to_numpy()) for name, array in dataset.data_vars.items()]
-    for name, array in sorted(arrays, key=lambda named: named[0]):
+        arrays |= {f"{part}/{name}": array.to_numpy() for name, array in dataset.data_vars.items()}
+    for name, array in sorted(arrays.items(), key=lambda named: named[0]):
         text = array.dtype.kind in "OU"
         found.update(f"{name} {array.shape}".encode())
         found.update(str(array).encode() if text else np.ascontiguousarray(array).tobytes())

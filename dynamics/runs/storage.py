@@ -9,6 +9,7 @@ end the process: so `check_structure` refuses what this program has not written.
 from __future__ import annotations
 
 import glob
+import math
 import mmap
 import os
 import struct
@@ -21,11 +22,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem.checks import check_switch
+from dynamics.problem.checks import check_switch, check_that, check_type
 from dynamics.runs.dataset import SCHEMA_VERSION
 from dynamics.threads import in_worker
 from hermite.text.messages import refuse, require, shown
@@ -76,17 +77,13 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
         need = "be a name in UTF-8, as netCDF asks"
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         need, found = "name a file that can be written", f"{name} cannot ({getattr(error, 'strerror', None) or error})"
-    if need:
-        msg = f"Argument `path` must {need}, but {found}."
-        raise StorageError(msg)
+    require(not need, f"Argument `path` must {need}, but {found}.", StorageError)
     return target
 
 
-def as_path(path: object) -> Path:
+def as_path(path: Any) -> Path:
     """Return a name of a file as a path; raise TypeError for any other type."""
-    if not isinstance(path, (str, os.PathLike)):
-        msg = f"Argument `path` must be a path, but is {shown(path)}."
-        raise TypeError(msg)
+    check_type("path", path, (str, os.PathLike), "a path")
     return Path(path)
 
 
@@ -108,8 +105,7 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
         # KeyboardInterrupt inside of the libraries could leave one of their locks taken: the next file would hang.
         in_worker(written)
     except OSError as error:
-        cause = OSError(*error.args)  # without the temporary name
-        msg = f"File {str(target)!r} could not be written: {cause}."
+        msg = f"File {str(target)!r} could not be written: {OSError(*error.args)}."  # without the temporary name
         raise StorageError(msg) from error
 
 
@@ -210,9 +206,7 @@ def _place(temporary: Path, target: Path, *, replaces: bool) -> None:
         with suppress(OSError):
             os.link(temporary, target)
             return
-    if _is_taken(target, replaces=replaces):
-        msg = "something else has that name now"
-        raise OSError(msg)
+    require(not _is_taken(target, replaces=replaces), "something else has that name now", OSError)
     temporary.replace(target)
 
 
@@ -231,26 +225,26 @@ def check_structure(path: Path) -> None:
     _check_heaps(path)
     with h5py.File(path, "r") as file:
         groups: list[h5py.Group] = [file]
-        seen, members, claimed = {_address(file)}, 0, 0
+        seen, members, claimed, size = {_address(file)}, 0, 0, path.stat().st_size
         while groups:
             group = groups.pop()
             members += len(group)
-            if len(seen) > MOST_GROUPS or members > MOST_MEMBERS or group.name.count("/") > MOST_LEVELS:
-                need = f"have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and {MOST_MEMBERS} members"
-                _refuse(path, need, f"{shown(group.name)} exceeds that")
+            is_ours = len(seen) <= MOST_GROUPS and members <= MOST_MEMBERS and group.name.count("/") <= MOST_LEVELS
+            need = f"have at most {MOST_GROUPS} groups, in {MOST_LEVELS} levels, and {MOST_MEMBERS} members"
+            _check(path, is_ours, need, f"{shown(group.name)} exceeds that")
             for name in group:
-                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                    _refuse(path, "hold what it names", f"{shown(name)} is a link elsewhere")
+                is_here = isinstance(group.get(name, getlink=True), h5py.HardLink)
+                _check(path, is_here, "hold what it names", f"{shown(name)} is a link elsewhere")
                 member = group[name]
                 if isinstance(member, h5py.Group):
-                    if _address(member) in seen:
-                        _refuse(path, "name each group once", f"{shown(name)} is one that has another name")
+                    is_new = _address(member) not in seen
+                    _check(path, is_new, "name each group once", f"{shown(name)} is one that has another name")
                     seen.add(_address(member))
                     groups.append(member)
                 else:
                     claimed += _claimed(path, name, member)
-        if claimed > SMALL_BYTES + LARGEST_EXPANSION * path.stat().st_size:
-            _refuse(path, "hold what it claims", f"{claimed} bytes are more than {path.stat().st_size} can be")
+        is_ours = claimed <= SMALL_BYTES + LARGEST_EXPANSION * size
+        _check(path, is_ours, "hold what it claims", f"{claimed} bytes are more than {size} can be")
 
 
 def _check_heaps(path: Path) -> None:
@@ -267,8 +261,7 @@ def _check_heaps(path: Path) -> None:
                 index, size = _OBJECT.unpack_from(content, at)
                 # Of free space the size is that of all of it, of an object that of its content.
                 length = size if index == 0 else (_OBJECT.size + size + 7) // 8 * 8
-                if length < _OBJECT.size or length >= 2**64:
-                    _refuse(path, "have lists that end", "one of them does not")
+                _check(path, _OBJECT.size <= length < 2**64, "have lists that end", "one of them does not")
                 at += length
             start = content.find(_HEAP_BEGINS, start + 1)
 
@@ -277,20 +270,16 @@ def _claimed(path: Path, name: str, member: h5py.Dataset | h5py.Datatype) -> int
     """Return the bytes that reading a variable takes; refuse all but arrays of numbers or texts in this file."""
     import h5py
 
-    if not isinstance(member, h5py.Dataset) or not _is_plain(member.id.get_type()):
-        _refuse(path, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
+    is_plain = isinstance(member, h5py.Dataset) and _is_plain(member.id.get_type())
+    _check(path, is_plain, "hold real numbers of at most 64 bits and texts", f"{shown(name)} is something else")
     creation = member.id.get_create_plist()
-    if creation.get_external_count() or creation.get_layout() == h5py.h5d.VIRTUAL:
-        _refuse(path, "hold its own numbers", f"those of {shown(name)} are in another file")
+    is_own = not creation.get_external_count() and creation.get_layout() != h5py.h5d.VIRTUAL
+    _check(path, is_own, "hold its own numbers", f"those of {shown(name)} are in another file")
     for axis, length in enumerate(member.shape):
-        for scale in member.dims[axis].values():
-            if scale.shape != (length,):
-                _refuse(path, "have variables as long as their dims", f"{shown(name)} is not")
-    piece = member.chunks or ()  # read whole, however little of it is asked for
-    size = 1
-    for axis, length in enumerate(member.shape):
-        size *= max(length, piece[axis] if piece else 0)
-    return int(size * member.dtype.itemsize)
+        fits = all(scale.shape == (length,) for scale in member.dims[axis].values())
+        _check(path, fits, "have variables as long as their dims", f"{shown(name)} is not")
+    # A piece is read whole, however little of it is asked for.
+    return int(math.prod(map(max, member.shape, member.chunks or member.shape)) * member.dtype.itemsize)
 
 
 def _is_plain(stored: h5py.h5t.TypeID) -> bool:
@@ -308,9 +297,9 @@ def _address(group: h5py.Group) -> int:
     return int(h5py.h5o.get_info(group.id).addr)
 
 
-def _refuse(path: Path, need: str, found: str) -> NoReturn:
-    msg = f"File {str(path)!r} must {need}, as those of this program do, but {found}."
-    raise StorageError(msg)
+def _check(path: Path, holds: object, need: str, but: str) -> None:
+    """Raise StorageError about a file unless a condition holds."""
+    require(holds, f"File {str(path)!r} must {need}, as those of this program do, but {but}.", StorageError)
 
 
 __all__ = ["StorageError", "check_target", "free_name", "load", "names_directory", "save"]
@@ -326,7 +315,7 @@ LARGE_BYTES, CHUNK_BYTES = 2**20, 2**20
 ONE_THREAD = threading.RLock()
 
 
-def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True) -> Path:
+def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True) -> Path:
     """Write a dataset, or a tree of them, to netCDF: first to a temporary name, then moved into place.
 
     Parameters
@@ -352,12 +341,11 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
     """
     import xarray as xr
 
-    if not isinstance(result, (xr.Dataset, xr.DataTree)):
-        msg = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
-        raise TypeError(msg)
+    kind = f"Argument `result` must be a Dataset or DataTree, but is {type(result).__name__}."
+    require(isinstance(result, (xr.Dataset, xr.DataTree)), kind, TypeError)
     check_switch("compress", compress)
     for dataset in parts_of(result).values():
-        _check_attributes(dataset)
+        check_attributes(dataset)
     target = check_target(path, overwrite=overwrite)
     table = f"Argument `path` must not end in .csv, as `to_table(result).to_csv` writes, but is {shown(str(target))}."
     require(target.suffix.lower() != ".csv", table, StorageError)
@@ -365,7 +353,7 @@ def save(result: object, path: str | os.PathLike[str], *, overwrite: bool = Fals
     return target
 
 
-def _check_attributes(dataset: xr.Dataset) -> None:
+def check_attributes(dataset: xr.Dataset) -> None:
     """Refuse attributes that netCDF cannot store."""
     owners = {"": dataset.attrs} | {f" of {name!r}": var.attrs for name, var in dataset.variables.items()}
     for owner, attrs in owners.items():
@@ -464,14 +452,19 @@ def load_tree(path: str | os.PathLike[str], *, checkpoint: bool = True) -> xr.Da
 
 def _check_schema(source: Path, tree: xr.DataTree) -> None:
     """Refuse what another program, or a newer version of this one, has written."""
-    answers, file = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)], repr(str(source))
+    answers = [tree, *(node for name, node in tree.children.items() if name != CHECKPOINT)]
     version: Any = next((node.attrs["schema_version"] for node in answers if "schema_version" in node.attrs), None)
-    foreign = f"File {file} must have been written by this program, but has no schema_version."
-    require(version is not None, foreign, StorageError)
-    other = f"File {file} must have a positive integer as schema_version, but has {shown(version)}."
-    require(isinstance(version, (int, np.integer)) and version > 0, other, StorageError)
-    newer = f"File {file} must have a schema_version of at most {SCHEMA_VERSION}, but has {version}: "
-    require(version <= SCHEMA_VERSION, f"{newer}a newer version of this program wrote it.", StorageError)
+    need, but = (
+        f"have a schema_version of at most {SCHEMA_VERSION}",
+        f"has {version}: a newer version of this program wrote it",
+    )
+    if version is None:
+        need, but = "have been written by this program", "has no schema_version"
+    elif not (isinstance(version, (int, np.integer)) and version > 0):
+        need, but = "have a positive integer as schema_version", f"has {shown(version)}"
+    elif version <= SCHEMA_VERSION:
+        return
+    refuse(f"File {str(source)!r} must {need}, but {but}.", StorageError)
 
 
 def _piece(variable: xr.Variable | xr.DataArray) -> tuple[int, ...]:
@@ -618,13 +611,10 @@ def _natural_rows(dataset: xr.Dataset) -> tuple[Hashable, ...]:
 
 def _checked_rows(per: object, dataset: xr.Dataset) -> tuple[str, ...]:
     if not isinstance(per, Sequence) or not all(isinstance(name, str) for name in per):
-        msg = f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}."
-        raise TypeError(msg)
+        refuse(f"Argument `per` must be a dimension or a sequence of them, but is {shown(per)}.", TypeError)
     names = (per,) if isinstance(per, str) else tuple(per)
     known = ", ".join(map(str, dataset.sizes)) or "of which there are none"
     for name in names:
-        unknown = f"Argument `per` must name dimensions of the answer, {known}, but has {shown(name)}."
-        require(name in dataset.sizes, unknown)
-    twice = f"Argument `per` must name each dimension once, but is {shown(per)}."
-    require(len(set(names)) == len(names), twice)
+        check_that(name in dataset.sizes, "per", f"name dimensions of the answer, {known}", f"has {shown(name)}")
+    check_that(len(set(names)) == len(names), "per", "name each dimension once", f"is {shown(per)}")
     return names

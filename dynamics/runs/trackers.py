@@ -10,14 +10,14 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dynamics.problem.checks import check_switch, checked_number
+from dynamics.problem.checks import check_switch, check_type, checked_number, require
 from dynamics.runs.result import StopReason
 from dynamics.threads import Stopped, interruption
-from hermite.text.messages import refuse, shown
+from hermite.text.messages import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,9 +115,8 @@ class Run(ABC):
     def __init__(self, quick_size: int = 0, stopping: Callable[[], object] = lambda: None) -> None:
         #: Steps of a chunk, adapted so that one takes about `CHUNK_SECONDS`; a state of `quick_size` numbers is quick.
         self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
-        self._started = clock.perf_counter()
-        self._watchers: Sequence[Tracker] = ()
-        self._stopping = stopping
+        self._started, self._stopping = clock.perf_counter(), stopping
+        self._watchers: Sequence[Any] = ()
 
     @property
     @abstractmethod
@@ -192,20 +191,18 @@ class Run(ABC):
     def asked_to_stop(self) -> StopReason | None:
         """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
         if self.urgent is None:
-            asked = (each.urgent(self) for each in self._watchers if isinstance(each, UrgentTracker))
-            self.urgent = next((reason for reason in asked if reason is not None), None)
+            asked = (each.urgent(self) for each in self._watchers if hasattr(each, "urgent"))
+            self.urgent = next(filter(None, asked), None)
             if self.urgent is not None:
                 self._stopping()
         return self.urgent
 
     def _take_chunk(self) -> StopReason | None:
         self.intact = False
-        failure = self.take()
-        if failure is not None:
+        if (failure := self.take()) is not None:
             return failure
-        self.intact = True
-        began = clock.perf_counter()
-        reason = self.urgent or next((found for each in self._watchers if (found := each.check(self))), None)
+        self.intact, began = True, clock.perf_counter()
+        reason = self.urgent or next(filter(None, (each.check(self) for each in self._watchers)), None)
         self.tracker_seconds += clock.perf_counter() - began
         return reason
 
@@ -220,7 +217,8 @@ class Run(ABC):
 class Tracker(Protocol):
     """What watches a run: anything with these three methods; a subclass needs the second alone.
 
-    A tracker with a true attribute `patient` may miss saved times: many of a small flow may lie in one chunk of steps.
+    With a true attribute `patient` it may miss saved times: many of a small flow may lie in one chunk of steps. With a
+    method `urgent`, as `check`, it is asked in the middle of a long step too, about every 50 ms.
     """
 
     def start(self, view: Run) -> None:
@@ -236,19 +234,8 @@ class Tracker(Protocol):
         del view
 
 
-@runtime_checkable
-class UrgentTracker(Protocol):
-    """A tracker that is asked in the middle of a long step, too."""
-
-    def urgent(self, view: Run) -> StopReason | None:
-        """Return a reason to give the step up, or None; called about every 50 ms, from the thread of the run."""
-
-
 class SecondsLeft:
-    """How long a run will take that has reached some times: its cost per octave is taken to be a power of the time.
-
-    So are even costs in time and in log time. The power is that of the last two octaves.
-    """
+    """How long a run will take that has reached some times: its cost per octave is a power of the time, as lately."""
 
     def __init__(self, time: float) -> None:
         self._times, self._seconds = [time], [0.0]
@@ -377,9 +364,9 @@ class Interrupts(Tracker):
 class SteadyState(Tracker):
     """Stop when, at its present velocity, no component would move by `tolerance` before the end of the run.
 
-    A neuron that waits to escape looks steady on any fixed scale. But one that will emerge before the end has
-    C' · (end − t) ≥ C/(k − 2), since its escape is a blow-up: with a tolerance below C ~ 1/√d it is never mistaken.
-    Neurons that are left over keep a run from settling: their ln n falls like −ln t for ever.
+    A neuron that will emerge before the end has C' · (end − t) ≥ C/(k − 2), since its escape is a blow-up: with a
+    tolerance below C ~ 1/√d it is never mistaken. Neurons that are left over keep a run from settling: their ln n falls
+    like −ln t.
 
     Parameters
     ----------
@@ -427,13 +414,11 @@ class Callback(Tracker):
 def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime: float | None) -> list[Tracker]:
     """Return the caller's trackers with the bar and the budget of every public `solve_*`, checked."""
     check_switch("progress", progress, optional=True)
-    given: object = trackers
-    if not isinstance(given, (list, tuple)):
-        refuse(f"Argument `trackers` must be a list of trackers, but is {shown(given)}.", TypeError)
-    for tracker in given:
-        if not all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish")):
-            lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
-            refuse(lacks, TypeError)
+    check_type("trackers", trackers, (list, tuple), "a list of trackers")
+    for tracker in trackers:
+        is_one = all(callable(getattr(tracker, name, None)) for name in ("start", "check", "finish"))
+        lacks = f"Argument `trackers` must have the methods start, check and finish, but {shown(tracker)} has not."
+        require(is_one, lacks, TypeError)
     bar = [] if progress is False else [Progress(force=bool(progress))]
     budget = [] if max_runtime is None else [MaxRuntime(max_runtime)]
     return [*trackers, *bar, *budget]
@@ -442,10 +427,10 @@ def all_trackers(trackers: Sequence[Tracker], progress: bool | None, max_runtime
 #: Violations in units of `rtol` beyond which a run is wrong rather than inaccurate. Overlaps that are integrated drift
 #: from those of vectors by far more than the error of a step, so the margin has more room.
 TOLERATED, TOLERATED_MARGIN = 1e4, 1e6
-OVERLAPS = ("teacher_overlap", "max_overlap", "alpha", "projection")
+OVERLAPS = {"teacher_overlap", "max_overlap", "alpha", "projection"}
 #: A series whose means may have a larger error than this stands for another link.
 LARGEST_SERIES_ERROR = 1e-6
-MASSES = ("squared_norm", "particle_mass")
+MASSES = {"squared_norm", "particle_mass"}
 
 
 def _rise(loss: Array) -> Array:
@@ -474,10 +459,10 @@ class Soundness:
 
     def __call__(self, records: Records, begin: int = -1) -> StopReason | None:
         """Check the records since number `begin`, by default the last; drop those that follow a wrong one."""
-        begin, count = range(len(records))[begin], len(records)
+        count = len(records)
+        begin = range(count)[begin]
         new = {name: column[begin:count] for name, column in records.columns.items()}
-        loss = records.columns["loss"][max(begin - 1, 0) : count]
-        rise = _rise(loss)[-len(new["loss"]) :] if self.falls else None
+        rise = _rise(records.columns["loss"][max(begin - 1, 0) : count])[begin - count :] if self.falls else None
         wrong = [(int(np.argmax(found)), reason) for found, reason in self._found(new, rise) if found.any()]
         if not wrong:
             return None
@@ -494,13 +479,12 @@ class Soundness:
     def _found(self, new: Mapping[str, Array], rise: Array | None) -> Iterator[tuple[NDArray[np.bool_], StopReason]]:
         """Yield for every reason which of the new records are wrong; the reason that says most comes first."""
         slack = TOLERATED * self.rtol + 1e-9
-        flat = {name: new[name].reshape(len(new[name]), -1) for name in (*OVERLAPS, *MASSES) if name in new}
-        for name, values in flat.items():
-            if name in OVERLAPS:
-                yield np.max(np.abs(values), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
-            else:
-                least = np.min(values, axis=1, initial=1.0)
-                yield (least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE
+        for name in new.keys() & OVERLAPS:
+            overlaps = new[name].reshape(len(new[name]), -1)
+            yield np.max(np.abs(overlaps), axis=1, initial=0.0) > 1.0 + slack, StopReason.OVERLAP_ABOVE_ONE
+        for name in new.keys() & MASSES:
+            least = np.min(new[name].reshape(len(new[name]), -1), axis=1, initial=1.0)
+            yield (least < 0.0) | ((least == 0.0) & (not self.dies)), StopReason.NORM_NOT_POSITIVE
         if "gram_margin" in new:
             yield new["gram_margin"] < -TOLERATED_MARGIN * self.rtol - 1e-9, StopReason.NOT_REALISABLE
         if "series_error" in new:

@@ -11,7 +11,6 @@ from dynamics.problem import Problem, check_problem
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.problem.student import HOMOGENEOUS, SPHERICAL
 from dynamics.runs.dataset import make_dataset, prediction_attributes, prediction_values
-from dynamics.runs.result import joined
 from dynamics.solve.registry import registered
 from dynamics.theory.prediction import PAIRS, check_decouples, default_schedule, predict, sum_formula_loss
 from hermite.arrays import Array
@@ -75,7 +74,7 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
         title="Predicted emergence of teacher directions, without integration",
         coords={"time": schedule.times},
         solver={"answer": "prediction"},
-        attributes={"answer": "prediction", **prediction_attributes(prediction), "notes": joined(prediction.notes)},
+        attributes={"answer": "prediction", **prediction_attributes(prediction), "notes": "; ".join(prediction.notes)},
     )
 
 
@@ -130,7 +129,7 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
         attributes={
             "answer": "decoupled",
             **prediction_attributes(prediction),
-            "notes": joined(dict.fromkeys(prediction.notes + solution.notes)),
+            "notes": "; ".join(dict.fromkeys(prediction.notes + solution.notes)),
         },
     )
 

@@ -45,7 +45,7 @@ from dynamics.runs.loop import (
     run_with_file,
     truncation_errors,
 )
-from dynamics.runs.result import RunResult, StopReason, checked_outcome, joined, run_attributes, stack_records
+from dynamics.runs.result import RunResult, StopReason, failed_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
 from dynamics.runs.variables import VARIABLES, Variable
@@ -320,7 +320,7 @@ def solved_contents(
     integration.warn(contents.attributes)
     reason = result.stop_reason
     if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        checked_outcome(contents.dataset(), reason, on_failure)
+        raise failed_outcome(contents.dataset(), reason)
     return contents
 
 
@@ -386,7 +386,7 @@ def labelled(
             **run_attributes(result),
             **{name: shared[name] for name in ("rtol", "atol") if name in shared},
             **integration.attributes(values),
-            "notes": joined(integration.notes),
+            "notes": "; ".join(integration.notes),
         },
         variables=integration.variables,
     )

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.problem import Inputs, Problem
-from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.problem.question import Question, check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.problem.student import Student
 from dynamics.problem.teacher import Teacher
 from dynamics.sweeps.points import MAGIC, Study, SweepPoint, check_options, name_of_study, study_path
+from hermite import expand
 from hermite.arrays import Matrix, as_scalar
 from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
@@ -81,18 +82,12 @@ class Grid:
 
     def point(self, index: int) -> SweepPoint:
         """Return one point; raise TypeError or ValueError, with its place in front, if its values make no problem."""
-        asked, own = self._chosen(index)
+        own = {axis.name: axis.values[i] for axis, i in zip(self.axes, self.position(index), strict=True)}
+        asked = {name: own.pop(name) for name in self._keys & own.keys()}
         try:
             return SweepPoint(index, changed_problem(self.problem, asked), self.options | own)
         except (TypeError, ValueError) as error:
             refuse(f"Point {self.describe(index)} of the grid must be a problem, but is none: {error}", type(error))
-
-    def _chosen(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the values of the axes at a point: those of its problem, and those of its options."""
-        at = zip(self.axes, self.position(index), strict=True)
-        chosen = {axis.name: axis.values[i] for axis, i in at}
-        asked = {name: value for name, value in chosen.items() if name in self._keys}
-        return asked, {name: value for name, value in chosen.items() if name not in asked}
 
     @cached_property
     def _keys(self) -> frozenset[str]:
@@ -117,7 +112,7 @@ class Grid:
                 sizes[point.number, :2] = problem.width * (problem.width + problem.num_directions), problem.dimension
                 code = problem.activation.coefficients.tobytes() + problem.teacher_link.coefficients.tobytes()
             ends[code] = [*ends.get(code, [])[:1], point]
-            own = {name: _plain(value) for name, value in self._chosen(point.number)[1].items()}
+            own = {axis.name: _plain(point.options[axis.name]) for axis in self.axes if axis.name not in self._keys}
             digest.update(json.dumps([problem.parameters(), own]).encode())
             for name, (_, array) in sorted(problem.arrays().items()):
                 digest.update(name.encode() + array.tobytes())
@@ -129,11 +124,12 @@ class Grid:
         count = max(self.shape)
         while math.prod(min(size, count) for size in self.shape) > most:
             count //= 2
-        axes = []
-        for axis in self.axes:
-            kept = np.unique(np.linspace(0, len(axis.values) - 1, min(count, len(axis.values))).round().astype(int))
-            axes.append(replace(axis, values=tuple(axis.values[at] for at in kept), labels=axis.labels[kept]))
-        return replace(self, axes=tuple(axes))
+        kept = [np.unique(np.linspace(0, size - 1, min(count, size)).round().astype(int)) for size in self.shape]
+        axes = tuple(
+            Axis(axis.name, tuple(axis.values[at] for at in places), axis.labels[places])
+            for axis, places in zip(self.axes, kept, strict=True)
+        )
+        return replace(self, axes=axes)
 
     def settings(self) -> dict[str, Any]:
         """Return study, axes and options, JSON-ready, for the attributes of a dataset."""
@@ -152,16 +148,21 @@ def make_grid(problem: Question, grid: Mapping[str, Iterable[Any]], study: Study
         is_named = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
         need = f"Argument `{name}` must be a dict with names as keys, but is {shown(given)}."
         require(is_named, need, TypeError)
-    require(grid, "Argument `grid` must have at least one key, but is empty.")
+    check_that(grid, "grid", "have at least one key", "is empty")
     axes = tuple(_axis(name, values) for name, values in grid.items())
     count = math.prod(len(axis.values) for axis in axes)
-    require(count <= MOST_POINTS, f"Argument `grid` must have at most {MOST_POINTS} points, but has {count}.")
-    _check_keys(grid)
+    check_that(count <= MOST_POINTS, "grid", f"have at most {MOST_POINTS} points", f"has {count}")
+    setters: dict[str, list[str]] = {}
+    for name in grid:
+        setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
+    for setting, names in setters.items():
+        both = " and ".join(f"`{name}`" for name in names)
+        may_be = len(names) == 1 or set(names) == {"beta", "num_directions"}
+        require(may_be, f"Grid keys {both} must not both be given: each sets `{setting}`.")
     keys = keys_of(problem)
     for name in options:
         require(name not in grid, f"Grid key `{name}` must be absent from the options, but is in both.")
-        need = f"Argument `options` must hold options of the study, but holds `{name}` of the problem."
-        require(name not in keys, need)
+        check_that(name not in keys, "options", "hold options of the study", f"holds `{name}` of the problem")
     of_study = {axis.name: axis.values[0] for axis in axes if axis.name not in keys}
     check_options(study, {**options, **of_study}, keys)
     return Grid(problem, axes, study, dict(options))
@@ -190,10 +191,8 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
     if "beta" in found or "num_directions" in found:
         count = found.pop("num_directions", problem.num_directions)
         beta = found.pop("beta", problem.teacher.beta)
-        require(
-            beta is not None,
-            "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not.",
-        )
+        need = "Grid key `num_directions` must come with `beta` unless the teacher is a power law, but does not."
+        require(beta is not None, need)
         found["teacher"] = Teacher.power_law(count, beta)
     if "alpha" in found:
         found["inputs"] = Inputs.power_law(found.pop("alpha"))
@@ -205,17 +204,6 @@ def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
     if isinstance(found.get("student"), Student):
         found |= {"activation": None, "width": None, "order": None}
     return replace(problem, **found)
-
-
-def _check_keys(grid: Mapping[str, Any]) -> None:
-    setters: dict[str, list[str]] = {}
-    for name in grid:
-        setters.setdefault(DERIVED_KEYS.get(name, name), []).append(name)
-    for field, names in setters.items():
-        require(
-            len(names) <= 1 or set(names) == {"beta", "num_directions"},
-            f"Grid keys {' and '.join(f'`{name}`' for name in names)} must not both be given: each sets `{field}`.",
-        )
 
 
 def _axis(name: str, values: Any) -> Axis:
@@ -238,10 +226,7 @@ def _labels(name: str, values: tuple[Any, ...]) -> NDArray[Any]:
     if all(value is None or isinstance(value, (bool, str, int, float)) for value in values):
         return np.array([str(value) for value in values], dtype=object)
     if name in ("activation", "teacher_activation"):
-        import hermite
-
-        links = [hermite.expand(value) for value in values]
-        names = [link.text or link.name for link in links]
+        names = [link.text or link.name for link in map(expand, values)]
     else:
         names = [repr(value) for value in values]
     plain = len(set(names)) == len(values) and not any("\n" in text or " at 0x" in text for text in names)

@@ -1,9 +1,8 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
 Workers send the file that an answer becomes: they share no file system with the process that keeps the files, and that
-process writes without reading them. A file is whole, or absent. It holds a block, small points as plain numbers and
-text, or netCDF, which takes thirty times as long: large points, which it compresses, and values such as attributes that
-are lists. Both kinds are read as `Points`.
+process writes without reading them. A file is whole, or absent. It is a block: a description in JSON, and all numbers.
+netCDF, which earlier versions wrote too, takes thirty times as long.
 
 A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
 installed packages add theirs as entry points of the group `feature_emergence.studies`. A path
@@ -16,13 +15,11 @@ import inspect
 import json
 import os
 import shutil
-import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
@@ -33,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import one_core
-from dynamics.problem.checks import require
+from dynamics.problem.checks import check_that, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import DatasetArrays, Labelled
-from dynamics.runs.storage import StorageError, save
+from dynamics.runs.storage import StorageError, check_attributes
 from dynamics.solve.registry import ANSWERS, Answer, answers_that
 from hermite.text.messages import refuse, shown, suggestion
 
@@ -57,17 +54,14 @@ def study_path(study: object) -> Study:
     """Return a study as what workers can find: "module:function" for a name, the callable itself otherwise."""
     if callable(study):
         return study
+    path = "a path 'module:function' or a callable"
     if not isinstance(study, str):
-        refuse(
-            f"Argument `study` must be a name, a path 'module:function' or a callable, but is {shown(study)}.",
-            TypeError,
-        )
-    path = registered_path(study) or (study if ":" in study else None)
-    if path is None:
-        names = [*STUDIES, *_installed()]
-        menu = f"{', '.join(map(repr, names))}, a path 'module:function' or a callable"
-        refuse(f"Argument `study` must be one of {menu}, but is {shown(study)}.{suggestion(study, names)}")
-    return path
+        refuse(f"Argument `study` must be a name, {path}, but is {shown(study)}.", TypeError)
+    names, found = [*STUDIES, *_installed()], registered_path(study)
+    menu = f"one of {', '.join(map(repr, names))}, {path}"
+    need = f"Argument `study` must be {menu}, but is {shown(study)}.{suggestion(study, names)}"
+    require(found or ":" in study, need)
+    return found or study
 
 
 def registered_path(name: str) -> str | None:
@@ -118,18 +112,13 @@ def check_options(study: Study, options: Mapping[str, Any], keys: Iterable[str] 
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL]
-    for name in options:
-        if name not in known:
-            hint = suggestion(name, [*known, *keys], mark="`")
-            refuse(
-                f"Grid and options must hold what a problem or the study {name_of_study(study)} has, "
-                f"but hold `{name}`.{hint}"
-            )
-    for parameter in parameters:
-        require(
-            parameter.default is not parameter.empty or parameter.name not in known or parameter.name in options,
-            f"Argument `options` must hold `{parameter.name}` for the study {name_of_study(study)}, but does not.",
-        )
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        need = f"what a problem or the study {name_of_study(study)} has, but hold `{unknown}`."
+        refuse(f"Grid and options must hold {need}{suggestion(unknown, [*known, *keys], mark='`')}")
+    for each in parameters:
+        has_value = each.default is not each.empty or each.name not in known or each.name in options
+        check_that(has_value, "options", f"hold `{each.name}` for the study {name_of_study(study)}", "does not")
 
 
 def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str:
@@ -152,25 +141,20 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
                     # The end of a run decides which method it takes.
                     unwatched["method"] = Call(problem, unwatched).run(answer)[1].method.name
                 find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
-    except (TypeError, ValueError, ImportError) as error:
-        return str(error)
-    except Exception:
-        return ""
+    except Exception as error:
+        return str(error) if isinstance(error, (TypeError, ValueError, ImportError)) else ""
     return ""
 
 
 SETTINGS = "sweep.json"
-#: Endings of the files of points: netCDF, and blocks.
-SUFFIXES = (".nc", ".point")
+#: Ending of the files of points, and that of files that earlier versions wrote.
+BLOCK, NETCDF = ".point", ".nc"
 #: A worker begins no further point of a bundle after this many seconds. Small flows need less. Longer points, such as
 #: many steps of gradient descent, are answered one at a time: few are lost with a worker, and none waits for another.
 BUNDLE_SECONDS = 0.5
 #: A block begins with these bytes, the length of its description, the description, and all numbers in its order.
 MAGIC = b"feature-emergence points 2\n"
 _LENGTH = 8
-#: Points with at least so many numbers and texts are kept as netCDF.
-LARGE_POINT = 1 << 20
-_NUMBERS = ("<f8", "<i8")
 
 
 class SweepPoint(NamedTuple):
@@ -202,9 +186,7 @@ def answer_points(study: Study, points: Sequence[SweepPoint]) -> list[PointAnswe
     found = [contents for contents in together if contents is not None]
     if len(found) == len(together):
         with suppress(Exception):  # the files of single points tell the error
-            content = packed_together(found)
-            if content is not None:
-                return [PointAnswer(content, "", warned, len(found))]
+            return [PointAnswer(packed_points(found), "", warned, len(found))]
     answers: list[PointAnswer] = []
     for point, contents in zip(points, together, strict=False):
         if contents is not None:
@@ -259,7 +241,9 @@ def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) ->
 
 def _packed(found: DatasetArrays | xr.Dataset, warned: tuple[str, ...] = ()) -> PointAnswer:
     try:
-        return PointAnswer(packed_point(found), "", warned)
+        return PointAnswer(
+            packed_points([found if isinstance(found, DatasetArrays) else plain_contents(found)]), "", warned
+        )
     except Exception as error:
         return PointAnswer(None, f"{type(error).__name__}: {error}", warned)
 
@@ -300,9 +284,9 @@ def _recorded_warnings() -> Iterator[list[str]]:
 class PointDirectory:
     """The directory of a running sweep: files of its points, and a description of the sweep.
 
-    `<number>.point`, a block, or `<number>.nc` is what was computed, and `<number>.failed` says why it is not all
-    that was asked. A point is done when it has the first alone, so that failed points are tried again. The block of
-    points that were answered together is `<first>-<last>.point`.
+    `<number>.point` is what was computed, and `<number>.failed` says why it is not all that was asked. A point is done
+    when it has the first alone, so that failed points are tried again. The file of points that were answered together
+    is `<first>-<last>.point`.
 
     The directory is made if it does not exist. `digest` tells what the answers depend on, and `settings` tells it to a
     reader. StorageError is raised if the directory cannot be written, is in use by another process, or is that of
@@ -331,11 +315,8 @@ class PointDirectory:
         if stored and digest_of(self.path) != digest:
             if not overwrite:
                 self._lock.close()
-                refuse(
-                    f"Directory {str(self.path)!r} must hold points of this sweep, but holds those of another one "
-                    "(allow it to be emptied with overwrite).",
-                    StorageError,
-                )
+                but = "holds those of another one (allow it to be emptied with overwrite)"
+                refuse(f"Directory {str(self.path)!r} must hold points of this sweep, but {but}.", StorageError)
             for file in self.files().values():
                 file.unlink()
             stored = ""
@@ -344,7 +325,7 @@ class PointDirectory:
             self._lock.write(json.dumps({"digest": digest, **settings}, indent=1) + "\n")
             self._lock.flush()
         for failed in self.path.glob("*.failed"):
-            for suffix in SUFFIXES:
+            for suffix in (BLOCK, NETCDF):
                 failed.with_suffix(suffix).unlink(missing_ok=True)
             failed.unlink()
 
@@ -373,7 +354,7 @@ class PointDirectory:
         if answer.failure:
             _write(path.with_suffix(".failed"), answer.failure.encode())
         if answer.content is not None:
-            _write(path.with_suffix(SUFFIXES[is_block(answer.content)]), answer.content)
+            _write(path.with_suffix(BLOCK), answer.content)
 
     def remove(self) -> None:
         """Delete the directory, its description last, by which a removal that was cut short is known."""
@@ -386,8 +367,8 @@ class PointDirectory:
 def answered_points(path: Path) -> dict[range, Path]:
     """Return which points the files of a directory answer, in the order of their numbers."""
     found = {}
-    for suffix in SUFFIXES:
-        for file in path.glob(f"[0-9]*{suffix}"):
+    for file in path.glob("[0-9]*"):
+        if file.suffix in (BLOCK, NETCDF):
             first, _, last = file.stem.partition("-")
             found[range(int(first), int(last or first) + 1)] = file
     return dict(sorted(found.items(), key=lambda each: each[0].start))
@@ -429,26 +410,17 @@ def _lock_file(handle: Any, path: Path) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True)
-class PointsVariable:
-    """A variable of some points, without the points in `dims` and `shape`."""
+class PointsVariable(NamedTuple):
+    """A variable of some points: dims and attributes of one of them, and values with the points in front."""
 
     dims: tuple[str, ...]
-    shape: tuple[int, ...]
-    #: Whether it holds text rather than numbers.
-    text: bool
     attributes: dict[str, Any]
-    #: Values, the points in front, or a variable of a netCDF file.
-    held: Any
-
-    def values(self) -> NDArray[Any]:
-        """Return the values, the points in front."""
-        return self.held if isinstance(self.held, np.ndarray) else np.asarray(self.held[...])[None]
+    #: Numbers, or objects that are text.
+    values: NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
-    """Points in a file that is open for reading."""
+class Points(NamedTuple):
+    """The points in a file."""
 
     sizes: dict[str, int]
     variables: dict[str, PointsVariable]
@@ -458,34 +430,26 @@ class Points:
     attributes: dict[str, list[Any]]
 
 
-def packed_point(point: DatasetArrays | xr.Dataset) -> bytes:
-    """Return one point as bytes that `opened_points` reads."""
-    contents = point if isinstance(point, DatasetArrays) else _contents_of(point)
-    size = sum(array.size for _, array, _ in (*contents.variables.values(), *contents.coords.values()))
-    content = packed_together([contents]) if size < LARGE_POINT else None
-    if content is None:
-        dataset = point.dataset() if isinstance(point, DatasetArrays) else point
-        with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
-            return save(dataset, Path(folder) / "point.nc").read_bytes()
-    return content
+def plain_contents(dataset: xr.Dataset) -> DatasetArrays:
+    """Return a dataset as numbers and text alone, as netCDF would hold it: dates and truth values become numbers."""
+    from xarray.conventions import cf_encoder
 
-
-def _contents_of(dataset: xr.Dataset) -> DatasetArrays:
+    check_attributes(dataset)
+    variables, attributes = cf_encoder(dataset.variables, dataset.attrs)
     held: dict[str, Labelled] = {
-        str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
+        str(name): (tuple(map(str, v.dims)), np.asarray(v.values), v.attrs) for name, v in variables.items()
     }
     coords = {name: held.pop(name) for name in map(str, dataset.coords)}
-    return DatasetArrays(held, coords, {str(name): value for name, value in dataset.attrs.items()})
+    return DatasetArrays(held, coords, {str(name): value for name, value in attributes.items()})
 
 
-def packed_together(points: Sequence[DatasetArrays]) -> bytes | None:
-    """Return points as the bytes of one block, None unless they have the same variables, and all is plain."""
+def packed_points(points: Sequence[DatasetArrays]) -> bytes:
+    """Return points as the bytes of one file; TypeError unless they have the same variables, of numbers and text."""
     arrays = [{**point.variables, **point.coords} for point in points]
     described = _described(arrays[0])
-    if described is None or any(_described(other) != described for other in arrays[1:]):
-        return None
-    if not all(_is_plain(value) for point in points for value in point.attributes.values()):
-        return None
+    if any(_described(other) != described for other in arrays[1:]):
+        msg = "Points in one file must have the same variables, but have not."
+        raise TypeError(msg)
     sizes = {dim: n for dims, array, _ in arrays[0].values() for dim, n in zip(dims, array.shape, strict=True)}
     names = dict.fromkeys(name for point in points for name in point.attributes)
     said = {
@@ -497,86 +461,53 @@ def packed_together(points: Sequence[DatasetArrays]) -> bytes | None:
     }
     header = json.dumps(said).encode()
     numbers = [
-        np.stack([other[name][1] for other in arrays]).tobytes()
-        for name, (_, array, _) in arrays[0].items()
-        if array.dtype.str in _NUMBERS
+        np.stack([other[name][1] for other in arrays]).tobytes() for name, entry in described.items() if "kind" in entry
     ]
     return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *numbers])
 
 
-def is_block(content: bytes) -> bool:
-    """Return whether the content of a file is a block."""
-    return content.startswith(MAGIC)
-
-
-def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any] | None:
-    """Return all of some variables but their numbers, ready for JSON; None if that is not possible."""
+def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
+    """Return all of some variables but their numbers, ready for JSON."""
     variables: dict[str, Any] = {}
     for name, (dims, array, labels) in arrays.items():
-        is_number = array.dtype.str in _NUMBERS
-        held = {"kind": array.dtype.str} if is_number else {"text": array.ravel().tolist()}
-        texts = held.get("text", ())
-        if not all(isinstance(text, str) for text in texts) or not all(map(_is_plain, labels.values())):
-            return None
+        held: dict[str, Any] = (
+            {"kind": array.dtype.str} if array.dtype.kind in "iuf" else {"text": array.ravel().tolist()}
+        )
+        if not all(isinstance(text, str) for text in held.get("text", ())):
+            msg = f"Variable {name!r} must hold real numbers or text, but is of type {array.dtype}."
+            raise TypeError(msg)
         attributes = {str(key): _plain(value) for key, value in labels.items()}
         variables[name] = {"dims": dims, "shape": array.shape, **held, "attributes": attributes}
     return variables
 
 
-def _is_plain(value: object) -> bool:
-    return isinstance(value, (str, int, float, np.int64)) and not isinstance(value, bool)
-
-
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    """Return an attribute as netCDF gives it back, ready for JSON; a list of one value is that value."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    values = np.asarray(value)
+    return values.item() if values.size == 1 else values.tolist()
 
 
-@contextmanager
-def opened_points(path: Path) -> Iterator[Points]:
-    """Yield the points in a file, numbers as they are stored."""
-    with path.open("rb") as file:
-        content = file.read() if file.read(len(MAGIC)) == MAGIC else None
-    if content is not None:
-        yield _of_block(content)
-        return
-    import netCDF4
+def read_points(path: Path) -> Points:
+    """Return the points in a file."""
+    if path.suffix == NETCDF:
+        import xarray as xr
 
-    with netCDF4.Dataset(path) as stored:
-        stored.set_auto_mask(False)
-        yield _of_netcdf(stored)
-
-
-def _of_block(content: bytes) -> Points:
-    """Return the points of a block, without its first bytes."""
-    first = _LENGTH + int.from_bytes(content[:_LENGTH], "little")
-    said = json.loads(content[_LENGTH:first])
+        with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
+            content = packed_points([plain_contents(stored)])
+    else:
+        content = path.read_bytes()
+    first = len(MAGIC) + _LENGTH
+    end = first + int.from_bytes(content[len(MAGIC) : first], "little")
+    said = json.loads(content[first:end])
     count, variables = said["points"], {}
     for name, described in said["variables"].items():
         shape = (count, *described["shape"])
-        text = "text" in described
-        if text:
+        if "text" in described:
             values = np.array(described["text"] * count, dtype=object)
         else:
-            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), first)
-            first += values.nbytes
-        dims, held = tuple(described["dims"]), values.reshape(shape)
-        variables[name] = PointsVariable(dims, shape[1:], text, described["attributes"], held)
+            values = np.frombuffer(content, described["kind"], int(np.prod(shape, dtype=np.int64)), end)
+            end += values.nbytes
+        variables[name] = PointsVariable(tuple(described["dims"]), described["attributes"], values.reshape(shape))
     return Points(said["sizes"], variables, frozenset(said["auxiliary"]), said["attributes"])
-
-
-def _of_netcdf(stored: Any) -> Points:
-    """Return the point of a netCDF file; its numbers are read when they are used."""
-
-    def attributes_of(held: Any) -> dict[str, Any]:
-        return {name: held.getncattr(name) for name in held.ncattrs()}
-
-    variables, auxiliary = {}, set()
-    own = attributes_of(stored)
-    for name, variable in stored.variables.items():
-        labels = attributes_of(variable)
-        auxiliary |= set(labels.get("coordinates", "").split())  # xarray names them here, or on the file
-        text = variable.dtype is str
-        variables[name] = PointsVariable(variable.dimensions, variable.shape, text, labels, variable)
-    auxiliary |= set(own.get("coordinates", "").split())
-    sizes = {name: len(dimension) for name, dimension in stored.dimensions.items()}
-    return Points(sizes, variables, frozenset(auxiliary), {name: [value] for name, value in own.items()})

@@ -6,11 +6,11 @@ A file asks for studies by registered names alone: to import what a file names w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +49,7 @@ SAVE_AT: dict[str, Callable[..., SaveAt]] = {
 }
 
 
-@dataclass(frozen=True)
-class StudyFile:
+class StudyFile(NamedTuple):
     """The arguments of `dynamics.sweep` in a study file, and the file of the result."""
 
     problem: Question
@@ -88,17 +87,10 @@ def read_study_file(path: str, trusted: str | None = None) -> StudyFile:
 
 def _kind(table: dict[str, Any]) -> Any:
     """Return the class of the problems of the kind that a table names, None for Gaussian inputs, which name none."""
-    kind = table.get("kind")
-    if kind is None:
-        return None
-    known = [name for name in KINDS if name not in (GAUSSIAN, OWN)]
-    if kind not in known:
-        refuse(
-            f"Key `kind` of [problem] must be one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}."
-            + suggestion(kind, known),
-            UsageError,
-        )
-    return resolve_name(KINDS[kind])
+    kind, known = table.get("kind"), [name for name in KINDS if name not in (GAUSSIAN, OWN)]
+    menu = f"one of {', '.join(map(repr, known))}, or absent, but is {shown(kind)}.{suggestion(kind, known)}"
+    require_usage(kind is None or kind in known, f"Key `kind` of [problem] must be {menu}")
+    return None if kind is None else resolve_name(KINDS[kind])
 
 
 def _integer_fields(kind: Any) -> set[str]:
@@ -116,14 +108,13 @@ def _with_none(value: Any) -> Any:
 
 def _token_problem(kind: Any, table: dict[str, Any], grid: dict[str, list[Any]]) -> Question:
     """Return the problem that the points have in common, which is that of the first valid point."""
-    names = [field.name for field in fields(kind)]
+    names, refused = [field.name for field in fields(kind)], ""
     _refuse_others("problem", table, ("kind", *names))
-    own = {key: value for key, value in table.items() if key != "kind"}
     of_grid = [key for key in grid if key in names]
-    refused = ""
     for values in product(*(grid[key] for key in of_grid)):
+        given = table | dict(zip(of_grid, values, strict=True))
         try:
-            question: Question = kind(**own, **dict(zip(of_grid, values, strict=True)))
+            question: Question = kind(**{key: value for key, value in given.items() if key != "kind"})
             return question
         except (TypeError, ValueError) as error:
             refused = str(error)
@@ -134,34 +125,27 @@ def _check_name(name: object, trusted: str | None) -> None:
     """Refuse a name that is not registered and that the user has not trusted."""
     if not isinstance(name, str):
         refuse(f"Key `name` of [study] must be text, but is {shown(name)}.", UsageError)
-    require_usage(
-        trusted is None or name == trusted,
-        f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}.",
-    )
-    require_usage(
-        trusted is not None or ":" not in name or registered_path(name) is not None,
-        f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: code that this "
-        f"command imports only where it is named by --study {shown(name)} too.",
-    )
+    need = f"Option --study must be the `name` of [study], {shown(name)}, but is {shown(trusted)}."
+    require_usage(trusted is None or name == trusted, need)
+    code = f"code that this command imports only where it is named by --study {shown(name)} too"
+    need = f"Key `name` of [study] must be the name of a registered study, but is {shown(name)}: {code}."
+    require_usage(trusted is not None or ":" not in name or registered_path(name) is not None, need)
 
 
 def _tables(path: str) -> dict[str, dict[str, Any]]:
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
-        if name not in TABLES or not isinstance(table, dict):
-            refuse(
-                f"File {path!r} must hold the tables {', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}."
-                + suggestion(name, TABLES),
-                UsageError,
-            )
+        menu = f"{', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}.{suggestion(name, TABLES)}"
+        is_one = name in TABLES and isinstance(table, dict)
+        require_usage(is_one, f"File {path!r} must hold the tables {menu}")
     return {name: stored.get(name, {}) for name in TABLES}
 
 
 def _refuse_others(table: str, entries: dict[str, Any], known: tuple[str, ...]) -> None:
+    menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
     for key in entries:
         if key not in known:
-            menu = f"one of {', '.join(known)}" if len(known) > 1 else f"`{known[0]}`"
-            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not." + suggestion(key, known), UsageError)
+            refuse(f"Key `{key}` of [{table}] must be {menu}, but is not.{suggestion(key, known)}", UsageError)
 
 
 def _problem(table: dict[str, Any], grid: dict[str, list[Any]]) -> Problem:
@@ -213,14 +197,10 @@ def _values(key: str, value: Any, integers: Collection[str]) -> list[Any]:
                 return list(found.tolist())
         except (KeyError, IndexError, TypeError, ValueError, OverflowError):
             pass
-    return refuse(
-        (
-            f"Key `{key}` of [grid] must be a list of values, {{range = [first, end]}}, {{geometric = [first, last, "
-            f"count]}} or {{linear = [first, last, count]}}, of at most {MOST_POINTS} values, but is {shown(value)}."
-        )
-        + _kind_suggestion(value, ("range", *SPACINGS)),
-        UsageError,
-    )
+    forms = "{range = [first, end]}, {geometric = [first, last, count]} or {linear = [first, last, count]}"
+    many, hint = f"of at most {MOST_POINTS} values", _kind_suggestion(value, ("range", *SPACINGS))
+    need = f"Key `{key}` of [grid] must be a list of values, {forms}, {many}, but is {shown(value)}.{hint}"
+    return refuse(need, UsageError)
 
 
 def _option(key: str, value: Any) -> Any:
@@ -237,14 +217,9 @@ def _option(key: str, value: Any) -> Any:
                 return SAVE_AT[kind](*numbers)
             except (TypeError, ValueError) as error:
                 refuse(f"Key `save_at` must be a schedule, but is none: {error}", UsageError)
-    return refuse(
-        (
-            "Key `save_at` must be {geometric = [first, last, count]}, {linear = [first, last, count]} or "
-            f"{{at = [times]}}, but is {shown(value)}."
-        )
-        + _kind_suggestion(value, SAVE_AT),
-        UsageError,
-    )
+    forms = "{geometric = [first, last, count]}, {linear = [first, last, count]} or {at = [times]}"
+    hint = _kind_suggestion(value, SAVE_AT)
+    return refuse(f"Key `save_at` must be {forms}, but is {shown(value)}.{hint}", UsageError)
 
 
 def _kind_suggestion(value: object, kinds: Iterable[str]) -> str:

@@ -1,9 +1,7 @@
 """`dynamics.sweep`: a grid of problems, each answered by the same study, as one dataset.
 
-Points that have no answer yet are run, the largest first, and all are merged to one file.
-
-Files are read one by one, twice: memory holds one of them at a time, what is one number or text per point, and
-variables that are small.
+Points that have no answer yet are run, the largest first, and all are merged to one file. The files of points are read
+one by one, twice: memory holds one of them at a time, one number or text of every point, and small variables.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from dynamics.sweeps.points import (
     compile_study,
     digest_of,
     name_of_study,
-    opened_points,
+    read_points,
 )
 from dynamics.sweeps.workers import CallingThread, GivenExecutor, WorkerPool, begin_workers, checked_workers, run_points
 from hermite.text.messages import refuse, shown
@@ -80,16 +78,69 @@ class Merged:
     text: bool
     attributes: dict[str, Any]
     #: Values of a coordinate, the longest seen, as long as all points agree on it.
-    shared: NDArray[Any] | None = None
+    shared: NDArray[Any] | None
 
 
 @dataclass
 class Survey:
     """Sizes of dims, variables, and attributes of the points, the last as one array over all points each."""
 
+    grid: Grid
     sizes: dict[str, int] = field(default_factory=dict)
     variables: dict[str, Merged] = field(default_factory=dict)
     scalars: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def renamed(self, name: str) -> str:
+        """Return the name of something of a point, changed if the result has its own of that name."""
+        taken = name == "failure" or any(axis.name == name for axis in self.grid.axes)
+        return f"point_{name}" if taken else name
+
+    def add(self, bundle: range, points: Points) -> None:
+        """Note the points of a file."""
+        for name, size in points.sizes.items():
+            clear = self.renamed(name)
+            self.sizes[clear] = max(self.sizes.get(clear, 0), size)
+        for name, variable in points.variables.items():
+            self._add_variable(name, variable, is_coordinate=name in points.sizes or name in points.auxiliary)
+        for name, values in points.attributes.items():
+            if name not in PROVENANCE:
+                self._add_attribute(self.renamed(name), bundle, values)
+
+    def _add_variable(self, name: str, variable: PointsVariable, *, is_coordinate: bool) -> None:
+        """Note a variable, and whether a coordinate still agrees with those seen before."""
+        first = variable.values[0, ...]
+        agreed = is_coordinate and all(np.array_equal(first, other) for other in variable.values[1:])
+        shared = first if agreed else None
+        clear = self.renamed(name)
+        seen = self.variables.get(clear)
+        if seen is None:
+            own = {k: v for k, v in variable.attributes.items() if k not in ("_FillValue", "coordinates", "dtype")}
+            dims = tuple(map(self.renamed, variable.dims))
+            self.variables[clear] = Merged(dims, variable.values.dtype == object, own, shared)
+            return
+        # Attributes that a variable has at some points alone are left out.
+        seen.attributes = {k: v for k, v in seen.attributes.items() if variable.attributes.get(k) == v}
+        seen.shared = None if shared is None or seen.shared is None else _common(seen.shared, shared)
+
+    def _add_attribute(self, name: str, bundle: range, values: list[Any]) -> None:
+        """Note an attribute as numbers or text of the grid."""
+        for index, value in zip(bundle, values, strict=True):
+            number = isinstance(value, (int, float))
+            if value is None:
+                continue
+            if name not in self.scalars:
+                self.scalars[name] = np.full(len(self.grid), *((np.nan,) if number else ("", object)))
+            array = self.scalars[name]
+            if number or array.dtype == object:
+                array[index] = str(value) if array.dtype == object else value
+
+
+def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the longer of two coordinates if the shorter is its beginning, else None."""
+    if first.ndim != 1 or second.ndim != 1:
+        return first if np.array_equal(first, second) else None
+    short, long = sorted((first, second), key=len)
+    return long if np.array_equal(short, long[: len(short)]) else None
 
 
 def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite: bool = False) -> None:
@@ -107,101 +158,45 @@ def merge_points(grid: Grid, points: PointDirectory, target: Path, *, overwrite:
 
 
 def _write_file(grid: Grid, points: PointDirectory, target: Path) -> None:
-    files = points.files()
-    survey = _survey(grid, files)
+    files, survey = points.files(), Survey(grid)
+    for bundle, path in files.items():
+        survey.add(bundle, read_points(path))
+    for name in [name for name in survey.scalars if name in survey.variables]:
+        survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
     with netCDF4.Dataset(target, "w") as merged:
-        _write_frame(merged, grid, survey, points.failures())
-        gathered = _gathered(merged, survey)
+        _write_frame(merged, survey, points.failures())
+        left, targets = GATHERED_BYTES, dict[str, Any]()
+        for name in [name for name, entry in survey.variables.items() if entry.shared is None]:
+            # Small variables are gathered in memory, since writing takes long for every point.
+            created = targets[name] = merged.variables[name]
+            size = np.dtype("f8").itemsize * created.size
+            if 0 < size <= left:
+                left -= size
+                targets[name] = np.full(created.shape, *(("", object) if survey.variables[name].text else (np.nan,)))
         for bundle, path in files.items():
-            with opened_points(path) as points_of_file:
-                _write_points(gathered, grid, survey, bundle, points_of_file)
-        for name, values in gathered.items():
+            for name, variable in read_points(path).variables.items():
+                found = targets.get(survey.renamed(name))
+                if found is not None and variable.values.size > 0:
+                    _write_values(found, grid, bundle, variable.values)
+        for name, values in targets.items():
             if isinstance(values, np.ndarray):
                 merged.variables[name][...] = values
 
 
-def _gathered(merged: Any, survey: Survey) -> dict[str, Any]:
-    """Return what takes the values of points, by variable: an array, written at the end, as long as all are small."""
-    gathered: dict[str, Any] = {}
-    left = GATHERED_BYTES
-    for name, entry in survey.variables.items():
-        variable = merged.variables[name]
-        size = np.dtype("f8").itemsize * variable.size
-        if entry.shared is None and 0 < size <= left:
-            left -= size
-            gathered[name] = np.full(variable.shape, *(("", object) if entry.text else (np.nan,)))
-        elif entry.shared is None:
-            gathered[name] = variable
-    return gathered
+def _write_values(target: Any, grid: Grid, bundle: range, values: NDArray[Any]) -> None:
+    """Write one variable of some points to an array or a variable of the file."""
+    part = [slice(size) for size in values.shape[1:]]
+    if isinstance(target, np.ndarray):
+        places: Any = (*np.unravel_index(np.array(bundle), grid.shape), *part)
+        target[places] = values
+    else:
+        for index, value in zip(bundle, values, strict=True):
+            target[(*grid.position(index), *part)] = value
 
 
-def _survey(grid: Grid, files: dict[range, Path]) -> Survey:
-    survey = Survey()
-    for bundle, path in files.items():
-        with opened_points(path) as points:
-            for name, size in points.sizes.items():
-                name = _clear_of(grid, name)  # noqa: PLW2901
-                survey.sizes[name] = max(survey.sizes.get(name, 0), size)
-            for name, variable in points.variables.items():
-                is_coordinate = name in points.sizes or name in points.auxiliary
-                _survey_variable(grid, survey, name, variable, is_coordinate=is_coordinate)
-            for name, values in points.attributes.items():
-                if name not in PROVENANCE:
-                    _survey_attribute(grid, survey, bundle, name, values)
-    for name in [name for name in survey.scalars if name in survey.variables]:
-        survey.scalars[f"point_{name}"] = survey.scalars.pop(name)
-    return survey
-
-
-def _survey_variable(grid: Grid, survey: Survey, name: str, variable: PointsVariable, *, is_coordinate: bool) -> None:
-    """Note a variable of points, and whether a coordinate still agrees with those seen before."""
-    clear = _clear_of(grid, name)
-    shared = _agreed(variable.values()) if is_coordinate else None
-    seen = survey.variables.get(clear)
-    if seen is None:
-        hidden = ("_FillValue", "coordinates", "dtype")
-        attributes = {key: value for key, value in variable.attributes.items() if key not in hidden}
-        dims = tuple(_clear_of(grid, dim) for dim in variable.dims)
-        survey.variables[clear] = Merged(dims, variable.text, attributes, shared)
-        return
-    # Attributes that a variable has at some points alone are left out.
-    seen.attributes = {key: value for key, value in seen.attributes.items() if variable.attributes.get(key) == value}
-    if seen.shared is not None:
-        seen.shared = None if shared is None else _common(seen.shared, shared)
-
-
-def _agreed(values: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the values on which all points agree, None if they do not."""
-    first: NDArray[Any] = values[0, ...]
-    return first if all(np.array_equal(first, other) for other in values[1:]) else None
-
-
-def _common(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any] | None:
-    """Return the longer of two coordinates if the shorter is its beginning, else None."""
-    if first.ndim != 1 or second.ndim != 1:
-        return first if np.array_equal(first, second) else None
-    short, long = sorted((first, second), key=len)
-    return long if np.array_equal(short, long[: len(short)]) else None
-
-
-def _survey_attribute(grid: Grid, survey: Survey, bundle: range, name: str, values: list[Any]) -> None:
-    """Note an attribute of points as numbers or text of the grid."""
-    name = _clear_of(grid, name)
-    for index, value in zip(bundle, values, strict=True):
-        if value is None:
-            continue
-        number = isinstance(value, (int, float, np.number))
-        if name not in survey.scalars:
-            survey.scalars[name] = np.full(len(grid), *((np.nan,) if number else ("", object)))
-        array = survey.scalars[name]
-        if array.dtype == object:
-            array[index] = str(value)
-        elif number:
-            array[index] = value
-
-
-def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, str]) -> None:
+def _write_frame(merged: Any, survey: Survey, failures: dict[int, str]) -> None:
     """Write axes, shared coordinates and variables of one value per point; create all other variables."""
+    grid = survey.grid
     axes = tuple(axis.name for axis in grid.axes)
     for axis in grid.axes:
         merged.createDimension(axis.name, len(axis.values))
@@ -217,36 +212,15 @@ def _write_frame(merged: Any, grid: Grid, survey: Survey, failures: dict[int, st
             _write_whole(merged, name, dims, entry.shared, entry.attributes)
             auxiliary += [name] if name not in dims else []
         else:
-            shape = [survey.sizes[dim] for dim in entry.dims]
-            kind = str if entry.text else "f8"
-            _create(merged, name, (*axes, *dims), entry.attributes, kind, _chunks(grid, shape))
-    for name, array in survey.scalars.items():
-        _write_whole(merged, name, axes, array.reshape(grid.shape), _labels_of(name))
+            chunks = _chunks(grid, [survey.sizes[dim] for dim in entry.dims])
+            _create(merged, name, (*axes, *dims), entry.attributes, str if entry.text else "f8", chunks)
     failure = np.full(len(grid), "", dtype=object)
-    for index, reason in failures.items():
-        failure[index] = reason
-    _write_whole(merged, "failure", axes, failure.reshape(grid.shape), _labels_of("failure"))
-    names = ", ".join(axes)
-    attributes = stamp_of(grid.problem, f"Sweep over {names}", {"answer": "sweep", **grid.settings()})
+    failure[list(failures)] = list(failures.values())
+    for name, array in {**survey.scalars, "failure": failure}.items():
+        _write_whole(merged, name, axes, array.reshape(grid.shape), _labels_of(name))
+    attributes = stamp_of(grid.problem, f"Sweep over {', '.join(axes)}", {"answer": "sweep", **grid.settings()})
     attributes |= own_attributes(grid.problem, {"answer": "sweep", "sweep": json.dumps(grid.settings())})
-    merged.setncatts(attributes)
-    if auxiliary:
-        merged.setncattr("coordinates", " ".join(auxiliary))
-
-
-def _write_points(gathered: dict[str, Any], grid: Grid, survey: Survey, bundle: range, points: Points) -> None:
-    places: Any = np.unravel_index(np.array(bundle), grid.shape)
-    for name, variable in points.variables.items():
-        clear = _clear_of(grid, name)
-        if survey.variables[clear].shared is not None or 0 in variable.shape:
-            continue
-        values, part = variable.values(), tuple(slice(size) for size in variable.shape)
-        target: Any = gathered[clear]
-        if isinstance(target, np.ndarray):
-            target[(*places, *part)] = values
-            continue
-        for index, value in zip(bundle, values, strict=True):
-            target[(*grid.position(index), *part)] = value
+    merged.setncatts(attributes | ({"coordinates": " ".join(auxiliary)} if auxiliary else {}))
 
 
 def _write_whole(merged: Any, name: str, dims: tuple[str, ...], values: NDArray[Any], labels: dict[str, Any]) -> None:
@@ -282,11 +256,6 @@ def _chunks(grid: Grid, shape: list[int]) -> tuple[int, ...] | None:
         rest = item * np.prod(own, dtype=float) / size
         own[at] = int(np.clip(CHUNK_BYTES // rest, 1, size))
     return (1,) * len(grid.shape) + tuple(own)
-
-
-def _clear_of(grid: Grid, name: str) -> str:
-    """Return the name of a dim, variable or attribute of a point, changed if the result has its own of that name."""
-    return f"point_{name}" if name == "failure" or any(axis.name == name for axis in grid.axes) else name
 
 
 def _labels_of(name: str) -> dict[str, str]:
@@ -398,16 +367,14 @@ def sweep(
     given: object = executor
     need = f"Argument `executor` must be a concurrent.futures.Executor, but is {shown(given)}."
     require(given is None or isinstance(given, futures.Executor), need, TypeError)
-    require(
-        executor is None or workers is None,
-        f"Argument `workers` must be None when an executor is given, but is {shown(workers)}.",
-    )
+    need = f"Argument `workers` must be None when an executor is given, but is {shown(workers)}."
+    require(executor is None or workers is None, need)
     count = 0 if executor is not None else checked_workers(workers, alone=0)
     points = make_grid(problem, grid, study, options or {})
     merged_before = not overwrite and isinstance(output, (str, os.PathLike)) and is_merged(points, Path(output))
     target = None if output is None else check_target(output, overwrite=overwrite or merged_before)
     if target is not None and merged_before:
-        with PointDirectory(points_directory(target), points.surveyed.digest, points.settings()) as directory:
+        with _directory(points, target) as directory:
             directory.remove()
         return _opened(target)
     if executor is None and count > 0:
@@ -421,22 +388,19 @@ def sweep(
         try:
             _answer(points, target, executor, count, progress, overwrite=overwrite)
         except KeyboardInterrupt:
-            kept = points_directory(target)
-            refuse(
-                f"{_interruption(kept, points)}, which are kept in {str(kept)!r}: the same call goes on.",
-                KeyboardInterrupt,
-            )
+            where = f"which are kept in {str(points_directory(target))!r}: the same call goes on."
+            refuse(f"{_interruption(target, points)}, {where}", KeyboardInterrupt)
         return _opened(target)
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         merged = Path(folder) / "sweep.nc"
         try:
             _answer(points, merged, executor, count, progress, overwrite=False)
         except KeyboardInterrupt:
-            with PointDirectory(points_directory(merged), points.surveyed.digest, points.settings()) as directory:
+            with _directory(points, merged) as directory:
                 if merged.exists() or not directory.files():
                     raise
                 merge_points(points, directory, merged)
-            raise SolveInterrupted(_interruption(points_directory(merged), points), load(merged)) from None
+            raise SolveInterrupted(_interruption(merged, points), load(merged)) from None
         found: xr.Dataset = load(merged)
         return found
 
@@ -463,9 +427,10 @@ def is_merged(grid: Grid, output: Path) -> bool:
         return False
 
 
-def _interruption(kept: Path, grid: Grid) -> str:
+def _interruption(output: Path, grid: Grid) -> str:
     """Return after how many points a sweep was interrupted."""
-    return f"The sweep was interrupted after {sum(map(len, answered_points(kept)))} of {len(grid)} points"
+    count = sum(map(len, answered_points(points_directory(output))))
+    return f"The sweep was interrupted after {count} of {len(grid)} points"
 
 
 def _load_datasets() -> None:
@@ -479,13 +444,17 @@ def points_directory(output: Path) -> Path:
     return output.with_name(f"{output.name}.points")
 
 
+def _directory(grid: Grid, output: Path, *, overwrite: bool = False) -> PointDirectory:
+    """Open the directory of a sweep beside its output."""
+    return PointDirectory(points_directory(output), grid.surveyed.digest, grid.settings(), overwrite=overwrite)
+
+
 def _answer(
     grid: Grid, target: Path, executor: Executor | None, workers: int, progress: bool | None, *, overwrite: bool
 ) -> None:
     """Ask the points that have no answer yet, and merge all into the target."""
     pool: GivenExecutor | WorkerPool
-    settings = grid.settings()
-    with PointDirectory(points_directory(target), grid.surveyed.digest, settings, overwrite=overwrite) as directory:
+    with _directory(grid, target, overwrite=overwrite) as directory:
         missing = sorted(set(range(len(grid))) - directory.done())
         if executor is not None:
             pool = GivenExecutor(executor)
@@ -523,11 +492,8 @@ def _answer(
     for message in warned:
         warnings.warn(message, UserWarning, stacklevel=3)
     if failures:
-        first = min(failures)
-        msg = (
-            f"{len(failures)} of {len(grid)} points failed, the first at {grid.describe(first)}: {failures[first]} "
-            "The variable `failure` has them all."
-        )
+        first = f"the first at {grid.describe(min(failures))}: {failures[min(failures)]}"
+        msg = f"{len(failures)} of {len(grid)} points failed, {first} The variable `failure` has them all."
         warnings.warn(msg, RuntimeWarning, stacklevel=3)
 
 

@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from dynamics.cores import THREAD_VARIABLES, available_cores
-from dynamics.problem.checks import checked_integer, require
+from dynamics.problem.checks import check_that, checked_integer, require
 from dynamics.sweeps.points import PointAnswer, Study, SweepPoint, answer_points, find_study
 from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
@@ -65,22 +65,35 @@ def run_points(
     waiting, suspects = deque(bundles), deque[range]()
     flying: dict[Future[Any], range] = {}
     deaths, lonely = Counter[range](), Counter[range]()
+
+    def hand_out(source: deque[range], window: int) -> bool:
+        """Fill the window; return whether the workers turned out to be dead."""
+        while source and len(flying) < window:
+            points = [make_point(index) for index in source[0]]
+            try:
+                flying[pool.submit(answer_points, study, points)] = source[0]
+            except BrokenExecutor:
+                return True
+            source.popleft()
+        return False
+
     while waiting or suspects or flying:
         alone = not waiting and not flying
         source, window = (suspects, 1) if alone else (waiting, pool.window)
-        broken = _hand_out(source, window, make_point, study, pool, flying)
+        broken = hand_out(source, window)
         stop_if_heard()
         while flying and not wait(flying, LOOK, return_when=FIRST_COMPLETED).done:
             stop_if_heard()
         done = [future for future in flying if future.done()]
-        broken = broken or any(_died(future) for future in done)
+        broken = broken or any(map(_died, done))
         lost = []
         for future in wait(flying).done if broken else done:
             bundle = flying.pop(future)
+            single = [range(index, index + 1) for index in bundle]
             if _died(future):
-                lost += _single(bundle)
+                lost += single
             elif len(bundle) > 1 and isinstance(future.exception(), Exception):
-                waiting.extend(_single(bundle))  # it may be the fault of one of them
+                waiting.extend(single)  # it may be the fault of one of them
             else:
                 for answer in _answers_of(future):
                     keep(bundle[: answer.points], answer)
@@ -97,42 +110,17 @@ def run_points(
             pool.restart()
 
 
-def _single(bundle: range) -> list[range]:
-    return [range(index, index + 1) for index in bundle]
-
-
-def _hand_out(
-    source: deque[range],
-    window: int,
-    make_point: Callable[[int], SweepPoint],
-    study: Study,
-    pool: GivenExecutor | WorkerPool,
-    flying: dict[Future[Any], range],
-) -> bool:
-    """Fill the window from the source; return whether the workers turned out to be dead."""
-    while source and len(flying) < window:
-        points = [make_point(index) for index in source[0]]
-        try:
-            flying[pool.submit(answer_points, study, points)] = source[0]
-        except BrokenExecutor:
-            return True
-        source.popleft()
-    return False
-
-
 def _died(future: Future[Any]) -> bool:
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
 
 def _answers_of(future: Future[Any]) -> list[PointAnswer]:
     """Return the answers of a task, or that of its point, a failure, where the executor could not give them."""
-    error = future.exception()
-    if error is None:
+    try:
         answers: list[PointAnswer] = future.result()
         return answers
-    if isinstance(error, Exception):
+    except Exception as error:
         return [PointAnswer(None, f"{type(error).__name__}: {error}")]
-    raise error
 
 
 class CallingThread(Executor):
@@ -175,17 +163,14 @@ class GivenExecutor:
 class WorkerPool:
     """Worker processes on this machine, each on one thread, replaced when one dies.
 
-    Processes are forked from one that has loaded what they need and runs no threads ("forkserver"); it stays for the
+    They are forked from a process that has loaded what they need and runs no threads ("forkserver"); it stays for the
     next sweep and ends with this process. Where that is not safe they are spawned. All hold the end of a pipe whose
-    other end is here: when that closes, because the sweep is over or this process was killed, they exit. They import
-    the study that they will be asked when they start.
+    other end is here: when that closes, as this process ends however it ends, they exit.
     """
 
     def __init__(self, workers: int, study: Study) -> None:
         self.window = workers + 1
-        self._workers = workers
-        self._study = study
-        self._context = begin_workers()
+        self._workers, self._study, self._context = workers, study, begin_workers()
         self._starts: list[Future[Any]] = []
         self._failed_starts = 0
 
@@ -214,10 +199,8 @@ class WorkerPool:
         """Replace all processes."""
         started = any(future.done() and not _died(future) for future in self._starts)
         self._failed_starts = 0 if started else self._failed_starts + 1
-        need = (
-            "Worker processes must be able to start, but end at once; a script must call `dynamics.sweep` below "
-            "`if __name__ == '__main__':`."
-        )
+        hint = "a script must call `dynamics.sweep` below `if __name__ == '__main__':`"
+        need = f"Worker processes must be able to start, but end at once; {hint}."
         require(self._failed_starts < 2, need, RuntimeError)
         self._stop(at_once=True)
         self._start()
@@ -243,11 +226,9 @@ def checked_workers(workers: int | None, *, alone: int) -> int:
     Where this process can have none, that is the default, with a warning, and ValueError is raised for any other.
     """
     count = available_cores() if workers is None else checked_integer(workers, "workers", minimum=alone)
-    reason = "" if count == alone else why_no_workers()
-    need = f"Argument `workers` must be {alone} here, since {reason}, but is {workers}."
-    require(not reason or workers is None, need)
-    if not reason:
+    if count == alone or not (reason := why_no_workers()):
         return count
+    check_that(workers is None, "workers", f"be {alone} here, since {reason}", f"is {workers}")
     warnings.warn(f"All is done in this process, one after the other, since {reason}.", UserWarning, stacklevel=3)
     return alone
 
@@ -256,8 +237,9 @@ def why_no_workers() -> str:
     """Return why this process can have no worker processes, "" if nothing is known against it."""
     if current_process().daemon:
         return "a daemonic process may have no children"
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    if script is not None and getattr(sys.modules["__main__"], "__spec__", None) is None and not Path(script).exists():
+    main = sys.modules["__main__"]
+    script, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if script is not None and spec is None and not Path(script).exists():
         return "workers could not import the script, which is no file"
     try:
         get_context("spawn").Lock()
@@ -324,18 +306,15 @@ def cluster_executor(*, scheduler: str | None = None, workers: int | None = None
         try:
             client = distributed.Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            refuse(
-                f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__}).",
-                ConnectionError,
-            )
+            need = f"A dask scheduler must listen at {scheduler!r}, but none answers ({type(error).__name__})."
+            refuse(need, ConnectionError)
         with client:
             yield client.get_executor()
         return
     settings = {"threads_per_worker": 1, "processes": True, "env": dict.fromkeys(THREAD_VARIABLES, "1")}
+    quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
     with (
-        distributed.LocalCluster(
-            n_workers=workers, dashboard_address=None, silence_logs=logging.ERROR, **settings
-        ) as cluster,
+        distributed.LocalCluster(n_workers=workers, **quiet, **settings) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         client.run(_ignore_interrupts)

@@ -14,11 +14,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dynamics.integrators import Status, Stepper, stepper_of
-from dynamics.problem.checks import checked_number, require
+from dynamics.problem.checks import check_that, checked_number, require
 from dynamics.problem.question import check_question
 from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
-from dynamics.runs.result import joined
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.trackers import Tracker
 from dynamics.solve.integration import Integration, Run, solved_contents
@@ -91,8 +90,7 @@ def solve(
         is ½, located within steps (NaN: not within the run); `predicted_learned_time(component)` in closed form (inf:
         never; NaN: there is none); `plateau(component)`, the loss on the plateau that ends then. All dimensionless;
         times after an early stop hold NaN. `notes` says what is not exact. Of Gaussian embeddings instead
-        `recovery(rank)` after one step, the number `rank_count(rank)` of items that a rank stands for, and
-        `recovered_count`.
+        `recovery(rank)` after one step, the number `rank_count(rank)` of items of a rank, and `recovered_count`.
 
     Raises
     ------
@@ -116,10 +114,7 @@ def solve(
     del given["problem"]
     if getattr(problem, "embeddings", None) == "gaussian":
         for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
-            require(
-                given[name] is None,
-                f"Argument `{name}` must be None for Gaussian embeddings, which are one step, but is given.",
-            )
+            check_that(given[name] is None, name, "be None for Gaussian embeddings, which are one step", "is given")
         return predict(problem)
     return solved_contents(NAME, cast("Any", problem), _integration, given).dataset()
 
@@ -141,7 +136,7 @@ def predict(problem: TokenProblem) -> xr.Dataset:
         title=f"Closed forms of {system.name}",
         coords={"component": system.components},
         solver={"answer": f"{NAME}-closed"},
-        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": joined(system.notes)},
+        attributes={"answer": f"{NAME}-closed", "references": system.references, "notes": "; ".join(system.notes)},
         variables=TOKEN_VARIABLES,
     )
 
@@ -211,24 +206,18 @@ def _schedule(system: TokenSystem, stepper: Stepper) -> SaveAt:
         spent += LOOK_STEPS if status == Status.MAX_STEPS else 0
         if status not in (Status.REACHED, Status.MAX_STEPS):
             break  # the run itself will say why
-        require(
-            spent < MOST_STEPS,
-            f"Argument `save_at` must be given, because not all components are learned in {MOST_STEPS} steps, "
-            f"until t = {stepper.time:.3g}.",
-        )
+        why = f"not all components are learned in {MOST_STEPS} steps, until t = {stepper.time:.3g}"
+        require(spent < MOST_STEPS, f"Argument `save_at` must be given, because {why}.")
         target = 2.0 * target if status == Status.REACHED else target
-    times = stepper.event_times[awaited]
-    last = BEYOND * float(np.nanmax(times)) if np.isfinite(times).any() else 3.0 * system.time_scale
+    times = stepper.event_times[awaited & np.isfinite(stepper.event_times)]
+    first, last = (times.min(), BEYOND * times.max()) if times.size else (system.time_scale, 3.0 * system.time_scale)
     if system.geometric:
-        return SaveAt.geometric(1e-3 * float(np.nanmin(times)), last, DEFAULT_COUNT)
+        return SaveAt.geometric(1e-3 * first, last, DEFAULT_COUNT)
     return SaveAt.linear(0.0, last, DEFAULT_COUNT)
 
 
 class StagedStepper:
-    """A stepper of equations that jump at given times: one stepper per stage, so that no step crosses a jump.
-
-    `make` returns the stepper of a stage from its start (None: that of the system) and its time.
-    """
+    """A stepper of equations that jump at `ends`: `make` makes that of a stage, from its start (or None) and time."""
 
     def __init__(self, make: Callable[[int, Array | None, float], Stepper], ends: tuple[float, ...]) -> None:
         self._make, self._ends, self._stage = make, (*ends, np.inf), 0
@@ -275,10 +264,10 @@ class StagedStepper:
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
-        stage = int(state["stage"])
-        need = f"Argument `state` must hold a stage below {len(self._ends)}, but has {stage}."
-        require(0 <= stage < len(self._ends), need)
-        self._stage, self._stepper = stage, self._make(stage, None, 0.0)
+        self._stage = int(state["stage"])
+        is_one = 0 <= self._stage < len(self._ends)
+        check_that(is_one, "state", f"hold a stage below {len(self._ends)}", f"has {self._stage}")
+        self._stepper = self._make(self._stage, None, 0.0)
         self._stepper.restore(state)
         self._passed = np.array(state["passed"], dtype=np.float64)
         self._spent = dict(zip(self._stepper.statistics(), state["spent"].astype(int).tolist(), strict=True))

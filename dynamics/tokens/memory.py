@@ -303,18 +303,17 @@ def gradient_recovery(p: Array, counts: Array, dimension: int) -> Array:
 
     d, drawn = float(dimension), min(DRAWN_RANKS, p.size)
     z, weights = _normal_nodes()
-    points, found = qmc.Sobol(drawn, seed=SEED).random(DRAWS), np.zeros(p.size)
-    rest = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d
-    for overlaps in special.ndtri(points):
+    is_drawn, found = np.arange(p.size) < drawn, np.zeros(p.size)
+    rest, others = float((counts[drawn:] * p[drawn:] ** 2).sum()) / d, counts[drawn:].sum() - ~is_drawn
+    for overlaps in special.ndtri(qmc.Sobol(drawn, seed=SEED).random(DRAWS)):
         parts = p[:drawn] ** 2 * overlaps**2 / d
-        V = parts.sum() + rest - np.concatenate([parts, np.zeros(p.size - drawn)])
+        V = parts.sum() + rest - np.pad(parts, (0, p.size - drawn))
         noise, own = np.sqrt((V + p**2) / d), np.sqrt((2.5 * p**2 + V) / d)
         score = p[:, None] + own[:, None] * z
         means = p[:drawn] * overlaps / np.sqrt(d)
         near = special.log_ndtr((score[:, :, None] - means) / noise[:, None, None])
         logs = near.sum(axis=2)
         logs[:drawn] -= near[np.arange(drawn), :, np.arange(drawn)]
-        others = counts[drawn:].sum() - np.concatenate([np.zeros(drawn), np.ones(p.size - drawn)])
         logs += others[:, None] * special.log_ndtr(score / noise[:, None])
         found += np.exp(logs) @ weights / DRAWS
     return found

@@ -6,23 +6,31 @@ This module is light to import: it needs numpy alone.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dynamics.problem.checks import check_choice, checked_integer, checked_list, checked_number, require
 from hermite.arrays import Array
 from hermite.text.formulas import clean, first_of, table_of_pairs
-from hermite.text.messages import shown
+from hermite.text.messages import refuse, shown
 
 #: Numbers of symbols, tokens or items that float64 counts exactly in products of them.
 MOST_SYMBOLS = 2**40
-#: Tokens of a sequence, of which the reduction has half of the square as numbers, and groups of items, of which it has
-#: the square.
+#: Tokens of a sequence and groups of items, of which the reduction has about the square as numbers.
 MOST_TOKENS, MOST_GROUPS = 256, 128
+
+
+def counted(least: int) -> Callable[[object, str], int]:
+    """Return the check of a number of symbols, tokens or items."""
+    return partial(checked_integer, minimum=least, maximum=MOST_SYMBOLS)
+
+
+POSITIVE = partial(checked_number, positive=True)
+NON_NEGATIVE = partial(checked_number, positive=False)
 
 
 class TokenProblem:
@@ -32,6 +40,22 @@ class TokenProblem:
     """
 
     kind: ClassVar[str]
+    #: Field -> its check, which returns the value; that of a field that is None by default may be None. Fields whose
+    #: type is `Literal` need none.
+    checks: ClassVar[dict[str, Callable[[Any, str], object]]] = {}
+
+    def __post_init__(self) -> None:
+        types = get_type_hints(type(self))
+        for each in fields(self):  # type: ignore[arg-type]  # a subclass is a dataclass
+            name, value = each.name, getattr(self, each.name)
+            if get_origin(types[name]) is Literal:
+                check_choice(name, value, get_args(types[name]))
+            if name in self.checks and not (value is each.default is None):
+                self._assign(**{name: self.checks[name](value, name)})
+        self._check()
+
+    def _check(self) -> None:
+        """Check fields together."""
 
     def parameters(self) -> dict[str, Any]:
         """Return kind and fields as a JSON-ready dict."""
@@ -51,6 +75,7 @@ class TokenProblem:
         ValueError
             If the dataset holds no problem of this kind.
         """
+        need = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but"
         try:
             stored = dict(json.loads(dataset.attrs["parameters"])["problem"])
             axes = json.loads(dataset.attrs["sweep"])["axes"] if "sweep" in dataset.attrs else ()
@@ -58,10 +83,8 @@ class TokenProblem:
             if stored.pop("kind") == cls.kind:
                 return cls(**stored).changed(**chosen)
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
-            msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but does not ({error})."
-            raise ValueError(msg) from error
-        msg = f"Argument `dataset` must hold `parameters` with a {cls.__name__}, but holds another problem."
-        raise ValueError(msg)
+            refuse(f"{need} does not ({error}).")
+        return refuse(f"{need} holds another problem.")
 
     def changed(self, **fields: Any) -> Self:
         """Return the problem with other values of these fields, as a sweep over them asks for."""
@@ -79,14 +102,9 @@ class TokenProblem:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_counts(self, **minimum: int) -> None:
-        """Check numbers of symbols, tokens or items by their names, each with the least that it may be."""
-        for name, least in minimum.items():
-            number = checked_integer(getattr(self, name), name, minimum=least, maximum=MOST_SYMBOLS)
-            self._assign(**{name: number})
-
-    def _check_number(self, name: str, *, positive: bool, maximum: float = math.inf) -> None:
-        self._assign(**{name: checked_number(getattr(self, name), name, positive=positive, maximum=maximum)})
+    def _need(self, name: str, holds: object, must: str) -> None:
+        """Raise ValueError, with the value of a field, unless it holds what must."""
+        require(holds, f"Argument `{name}` must {must}, but is {shown(getattr(self, name))}.")
 
 
 def positive_numbers(values: object, name: str, count: int) -> tuple[float, ...]:
@@ -128,7 +146,10 @@ class Composition(TokenProblem):
     3
     """
 
-    kind: ClassVar[str] = "composition"
+    kind = "composition"
+    checks: ClassVar = {
+        "vocabulary": counted(2), "hops": counted(2), "stage_time": POSITIVE, "initial_score": NON_NEGATIVE,
+    }  # fmt: skip
 
     vocabulary: int
     hops: int
@@ -138,21 +159,13 @@ class Composition(TokenProblem):
     loss: Literal["correlation", "cross-entropy"] = "correlation"
     initial_score: float = 0.0
 
-    def __post_init__(self) -> None:
-        self._check_counts(vocabulary=2, hops=2)
-        self._check_number("initial_score", positive=False)
-        require(not (self.hops & (self.hops - 1)), f"Argument `hops` must be a power of 2, but is {self.hops}.")
-        check_choice("data", self.data, ("mixture", "curriculum", "hardest"))
-        check_choice("loss", self.loss, ("correlation", "cross-entropy"))
+    def _check(self) -> None:
+        self._need("hops", not (self.hops & (self.hops - 1)), "be a power of 2")
         for name, data in (("weights", "mixture"), ("stage_time", "curriculum")):
-            require(
-                getattr(self, name) is None or self.data == data,
-                f"Argument `{name}` must be None unless `data` is {data!r}, but is {shown(getattr(self, name))}.",
-            )
+            is_absent = getattr(self, name) is None
+            self._need(name, is_absent or self.data == data, f"be None unless `data` is {data!r}")
         if self.weights is not None:
             self._assign(weights=positive_numbers(self.weights, "weights", self.layers))
-        if self.stage_time is not None:
-            self._check_number("stage_time", positive=True)
 
     @property
     def layers(self) -> int:
@@ -204,7 +217,11 @@ class CausalGraph(TokenProblem):
     4
     """
 
-    kind: ClassVar[str] = "causal-graph"
+    kind = "causal-graph"
+    checks: ClassVar = {
+        "parents": checked_list, "vocabulary": counted(2), "persistence": partial(POSITIVE, maximum=1.0),
+        "beta": POSITIVE,
+    }  # fmt: skip
 
     parents: Sequence[int | None]
     vocabulary: int
@@ -213,36 +230,21 @@ class CausalGraph(TokenProblem):
     beta: float | None = None
     transitions: Literal["permutation", "dirichlet"] = "permutation"
 
-    def __post_init__(self) -> None:
-        parents = checked_list(self.parents, "parents")
-        require(
-            3 <= len(parents) <= MOST_TOKENS,
-            f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}.",
-        )
-        require(
-            parents[0] is None,
-            f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}.",
-        )
-        self._assign(
-            parents=tuple(
-                None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
-                for t, parent in enumerate(parents)
-            )
-        )
-        self._check_counts(vocabulary=2)
-        self._check_number("persistence", positive=True, maximum=1.0)
-        check_choice("second_layer", self.second_layer, ("linear", "softmax"))
-        check_choice("transitions", self.transitions, ("permutation", "dirichlet"))
-        require(
-            (self.beta is None) == (self.second_layer == "linear"),
-            f"Argument `beta` must be given for a softmax second layer alone, but is {shown(self.beta)}.",
-        )
-        if self.beta is not None:
-            self._check_number("beta", positive=True)
-        require(
-            self.transitions != "dirichlet" or self.second_layer != "linear",
-            "Argument `second_layer` must be 'softmax' for Dirichlet transitions, but is 'linear'.",
-        )
+    def _check(self) -> None:
+        parents = self.parents
+        need = f"Argument `parents` must hold 3 to {MOST_TOKENS} parents, but holds {len(parents)}."
+        require(3 <= len(parents) <= MOST_TOKENS, need)
+        need = f"Argument `parents` must begin with None, since nothing comes before, but with {shown(parents[0])}."
+        require(parents[0] is None, need)
+        before = [
+            None if parent is None else checked_integer(parent, "parents", minimum=0, maximum=t - 1)
+            for t, parent in enumerate(parents)
+        ]
+        self._assign(parents=tuple(before))
+        is_linear = self.second_layer == "linear"
+        self._need("beta", (self.beta is None) == is_linear, "be given for a softmax second layer alone")
+        is_drawn = self.transitions == "dirichlet"
+        self._need("second_layer", not (is_drawn and is_linear), "be 'softmax' for Dirichlet transitions")
 
     @property
     def length(self) -> int:
@@ -276,7 +278,11 @@ class FactualRecall(TokenProblem):
     True
     """
 
-    kind: ClassVar[str] = "recall"
+    kind = "recall"
+    checks: ClassVar = {
+        "relations": counted(2), "subjects": counted(2), "answers": counted(2), "initial_scale": POSITIVE,
+        "noise_tokens": counted(0), "sequence_length": counted(2),
+    }  # fmt: skip
 
     relations: int
     subjects: int
@@ -285,18 +291,11 @@ class FactualRecall(TokenProblem):
     noise_tokens: int = 0
     sequence_length: int = 2
 
-    def __post_init__(self) -> None:
-        self._check_counts(relations=2, answers=2, subjects=2, sequence_length=2, noise_tokens=0)
-        self._check_number("initial_scale", positive=True)
-        require(
-            self.subjects % self.answers == 0,
-            f"Argument `subjects` must be a multiple of `answers`, {self.answers}, but is {self.subjects}.",
-        )
-        require(
-            (self.sequence_length > 2) == (self.noise_tokens > 0),
-            "Argument `sequence_length` must be more than 2 if there are noise tokens, and else 2, "
-            f"but is {self.sequence_length}.",
-        )
+    def _check(self) -> None:
+        is_multiple = self.subjects % self.answers == 0
+        self._need("subjects", is_multiple, f"be a multiple of `answers`, {self.answers}")
+        has_noise, is_long = self.noise_tokens > 0, self.sequence_length > 2
+        self._need("sequence_length", has_noise == is_long, "be more than 2 if there are noise tokens, and else 2")
 
     @property
     def relation_first(self) -> bool:
@@ -339,7 +338,8 @@ class AssociativeMemory(TokenProblem):
     (6, [0.361, 0.069])
     """
 
-    kind: ClassVar[str] = "memory"
+    kind = "memory"
+    checks: ClassVar = {"smoothing": POSITIVE, "frequency_exponent": NON_NEGATIVE, "group_sizes": checked_list}
 
     group_sizes: Sequence[int] = ()
     frequencies: Sequence[float] | None = None
@@ -350,62 +350,27 @@ class AssociativeMemory(TokenProblem):
     items: int | None = None
     dimension: int | None = None
 
-    def __post_init__(self) -> None:
-        check_choice("optimizer", self.optimizer, ("gradient", "spectral"))
-        check_choice("embeddings", self.embeddings, ("orthonormal", "gaussian"))
-        require(
-            (self.smoothing is None) == (self.optimizer == "gradient"),
-            f"Argument `smoothing` must be given for the spectral optimizer alone, but is {shown(self.smoothing)}.",
-        )
-        if self.smoothing is not None:
-            self._check_number("smoothing", positive=True)
-        if self.frequency_exponent is not None:
-            self._check_number("frequency_exponent", positive=False)
-        sizes = tuple(
-            checked_integer(size, "group_sizes", minimum=1, maximum=MOST_SYMBOLS)
-            for size in checked_list(self.group_sizes, "group_sizes")
-        )
+    def _check(self) -> None:
+        is_gradient = self.optimizer == "gradient"
+        self._need("smoothing", (self.smoothing is None) == is_gradient, "be given for the spectral optimizer alone")
+        sizes = tuple(counted(1)(size, "group_sizes") for size in self.group_sizes)
         self._assign(group_sizes=sizes)
         if self.embeddings == "gaussian":
-            self._check_gaussian()
-        else:
-            self._check_groups(sizes)
-
-    def _check_gaussian(self) -> None:
-        """Check what Gaussian embeddings need, and refuse groups."""
-        for name in ("group_sizes", "frequencies"):
-            require(
-                not getattr(self, name),
-                f"Argument `{name}` must be absent for Gaussian embeddings, but is {shown(getattr(self, name))}.",
-            )
-        require(
-            self.frequency_exponent is not None,
-            "Argument `frequency_exponent` must be given for Gaussian embeddings, but is None.",
-        )
-        self._check_counts(items=2, dimension=2)
-
-    def _check_groups(self, sizes: tuple[int, ...]) -> None:
-        """Check what orthonormal embeddings need, and refuse a number of items."""
-        require(
-            self.items is None,
-            f"Argument `items` must be None for orthonormal embeddings, which have groups, but is {self.items}.",
-        )
-        require(
-            1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2,
-            f"Argument `group_sizes` must hold 1 to {MOST_GROUPS} sizes of 2 items or more in all, "
-            f"but is {shown(sizes)}.",
-        )
-        require(
-            (self.frequencies is None) != (self.frequency_exponent is None),
-            "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not.",
-        )
+            for name in ("group_sizes", "frequencies"):
+                self._need(name, not getattr(self, name), "be absent for Gaussian embeddings")
+            self._need("frequency_exponent", self.frequency_exponent is not None, "be given for Gaussian embeddings")
+            self._assign(items=counted(2)(self.items, "items"), dimension=counted(2)(self.dimension, "dimension"))
+            return
+        self._need("items", self.items is None, "be None for orthonormal embeddings, which have groups")
+        are_few = 1 <= len(sizes) <= MOST_GROUPS and sum(sizes) >= 2
+        self._need("group_sizes", are_few, f"hold 1 to {MOST_GROUPS} sizes of 2 items or more in all")
+        need = "Arguments `frequencies` and `frequency_exponent` must be one given and one None, but are not."
+        require((self.frequencies is None) != (self.frequency_exponent is None), need)
         if self.frequencies is not None:
             self._assign(frequencies=positive_numbers(self.frequencies, "frequencies", len(sizes)))
             total = float(self.group_frequencies @ np.array(sizes))
-            require(
-                abs(total - 1.0) <= 1e-9,
-                f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}.",
-            )
+            need = f"Argument `frequencies` must be such that those of all items have sum 1, but they have {total}."
+            require(abs(total - 1.0) <= 1e-9, need)
         if self.dimension is not None:
             self._assign(dimension=checked_integer(self.dimension, "dimension", minimum=self.count))
 

@@ -45,8 +45,8 @@ def integrated(system, times, method="explicit", rtol=1e-10):
 
 
 def state_at(system, time):
-    (record,) = integrated(system, [time]).records
-    parts = (record["teacher_overlap"], record["student_overlap"], np.log(record["squared_norm"]))
+    columns = integrated(system, [time]).records.columns
+    parts = (columns["teacher_overlap"][0], columns["student_overlap"][0], np.log(columns["squared_norm"][0]))
     return np.concatenate([np.ravel(part) for part in parts])
 
 
@@ -157,7 +157,7 @@ def test_search_blows_up_from_just_below_the_limit_on(k, stable, unstable, metho
     times = [0.0, 100.0]
     below = integrated(FiniteStepSystem(problem, stable / d, "infinite-d"), times, rtol=1e-8)
     assert below.stop_reason is StopReason.REACHED_END
-    assert below.records[-1]["loss"] < 1e-9
+    assert below.records.columns["loss"][-1] < 1e-9
     above = integrated(FiniteStepSystem(problem, unstable / d, "infinite-d"), times, method, rtol=1e-8)
     assert above.stop_reason is StopReason.NOT_FINITE
     assert 0.0 < above.end_time < 30.0

@@ -102,7 +102,7 @@ def test_a_step_that_does_not_end_is_given_up_and_its_thread_joined(ended_by, mo
 
     result = stopping.in_worker(work)
     assert result.stop_reason is (StopReason.MAX_RUNTIME if ended_by == "budget" else StopReason.INTERRUPTED)
-    assert [record["y"] for record in result.records] == [1.0]
+    assert result.records.columns["y"][: len(result.records)].tolist() == [1.0]
     assert threads() == []
 
 

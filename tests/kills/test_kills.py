@@ -14,7 +14,7 @@ import xarray as xr
 from same_answers import assert_same
 
 import dynamics
-from dynamics.sweeps.points import answered_points, opened_points
+from dynamics.sweeps.points import answered_points, read_points
 
 #: Kind -> kills in the gate, and with FULL_TESTS: 20 of solves, 20 of simulations, 10 of sweeps.
 KILLS = {
@@ -92,8 +92,7 @@ def unreadable(folder: Path) -> int:
             if path.is_file() and path.suffix == ".nc":
                 dynamics.load(path)
             elif path.suffix == ".point":
-                with opened_points(path) as points:
-                    assert points.variables
+                assert read_points(path).variables
         except (dynamics.StorageError, AssertionError, ValueError, OSError):
             count += 1
     return count
