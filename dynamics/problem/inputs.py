@@ -160,11 +160,10 @@ class Inputs(Compared, Frozen):
     def _runs(self, dimension: int, width: int) -> tuple[Array, Integers]:
         if self.eigenvalues is not None and self.multiplicities is not None:
             return self.eigenvalues, self.multiplicities
-        if self.alpha == 0.0:
+        if not self.alpha:
             return np.ones(1), np.array([dimension])
         _check_size(width, dimension)
-        values = np.arange(1, dimension + 1, dtype=np.float64) ** -float(self.alpha or 0.0)
-        return values, np.ones(dimension, dtype=np.int64)
+        return np.arange(1, dimension + 1, dtype=np.float64) ** -self.alpha, np.ones(dimension, dtype=np.int64)
 
     # --- to and from a dataset ----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ a circle (Glasgow, Wu, Bruna, arXiv:2504.13110).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from hermite.arrays import Array
 
 
 class Entry(NamedTuple):
-    """One teacher: links of student and teacher, mixture weights and directions."""
+    """One teacher: title with mathtext, links of student and teacher, mixture weights and directions."""
 
-    #: Formulas in it are mathtext.
     title: str
     activation: object
     teacher_activation: object | None
@@ -53,12 +52,7 @@ def spherical_problem(name: str, *, dimension: int, width: int = 1, seed: int = 
     """Return the problem of a teacher in `SPHERICAL_TEACHERS`; the mean field has no use for its width."""
     check_choice("name", name, tuple(SPHERICAL_TEACHERS))
     entry = SPHERICAL_TEACHERS[name]
-    return Problem(
-        activation=entry.activation,
-        teacher_activation=entry.teacher_activation,
-        teacher=Teacher(entry.coefficients, directions=entry.directions),
-        width=width,
-        dimension=dimension,
-        seed=seed,
-        student="spherical",
-    )
+    sizes: dict[str, Any] = {"width": width, "dimension": dimension, "seed": seed}
+    links: dict[str, Any] = {"activation": entry.activation, "teacher_activation": entry.teacher_activation}
+    teacher = Teacher(entry.coefficients, directions=entry.directions)
+    return Problem(**links, teacher=teacher, student="spherical", **sizes)

@@ -106,9 +106,9 @@ class Problem(Compared):
         Standard deviation τ of Gaussian noise on the labels; seen by SGD only, the population flow does not change.
     inputs : Inputs, optional
         Covariance Σ of the inputs, for the homogeneous student and a `Student` with a free first layer; by default the
-        identity. Then n_i = w_iᵀΣw_i, C and G are those of Σ^½ w and Σ^½ θ, the θ_p of the teacher (and its
-        `directions`) are the whitened Σ^½ θ_p, of unit length, a polynomial teacher is one of the whitened coordinates
-        x_l/√s_l, and `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
+        identity. Then n_i = w_iᵀΣw_i, C and G are those of Σ^½ w and Σ^½ θ, the `directions` of the teacher are the
+        whitened Σ^½ θ_p, of unit length, a polynomial teacher is one of the whitened coordinates x_l/√s_l, and
+        `initial_weights` are w, not whitened; random neurons are isotropic in w, with n_i = σ0².
     student : {"homogeneous", "committee", "spherical", "stiefel"} or Student
         A `Student` is any two-layer network. Of those with a name "homogeneous" is the student above, its second layer
         tied to |w_i|²; "committee" is f(x) = Σ_i σ(w_i·x); "spherical" the mean f(x) = (1/m) Σ_i σ(w_i·x) with
@@ -275,8 +275,7 @@ class Problem(Compared):
         """Return the starting weights without their trailing zero columns, shape (m, D), D ≤ min(d, m + r).
 
         Online SGD and the flow started from [these | 0] in R^d have the distribution of any rotation of them that keeps
-        the teacher fixed, so every engine starts from this one matrix. With `inputs` they are the whitened weights
-        Σ^½ w, on the axes that `input_axes` keeps.
+        the teacher fixed. With `inputs` they are whitened, Σ^½ w, on the axes that `input_axes` keeps.
         """
         span, m, norm, rng = self.teacher.span, self.width, self.initial_norm, np.random.default_rng(self.seed)
         axes, given = self.input_axes(), self.initial_weights
@@ -611,9 +610,8 @@ def stored_arguments(dataset: Any) -> dict[str, Any]:
         if not several:
             _set_by(set_here, stored, dataset)
             return _arguments(stored, dataset)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
-        msg = "Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not."
-        raise ValueError(msg) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):  # the last of endless JSON
+        refuse("Argument `dataset` must hold `parameters` with a problem and `teacher_coefficient`, but does not.")
     names = ", ".join(f"{name}=…" for name in several)
     return refuse(f"Argument `dataset` must be one point of its sweep, as found.sel({names}) is, but is not.")
 

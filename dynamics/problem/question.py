@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     from hermite.arrays import Array
@@ -61,9 +61,8 @@ def stored_question(dataset: Any) -> Question:
     try:
         kind = json.loads(dataset.attrs["parameters"])["problem"].get("kind", GAUSSIAN)
         path = KINDS[kind]
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:  # the last of endless JSON
-        msg = f"Argument `dataset` must hold `parameters` with a problem of a known kind, but has {shown(kind)}."
-        raise ValueError(msg) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):  # the last of endless JSON
+        refuse(f"Argument `dataset` must hold `parameters` with a problem of a known kind, but has {shown(kind)}.")
     question: Question = resolve_name(path).from_dataset(dataset)
     return question
 

@@ -1,14 +1,14 @@
 """The run loop: steps up to the next record, in chunks between which trackers may stop the run; flows and SGD alike.
 
 Compiled code ignores signals, so it runs in chunks of about a tenth of a second, between which Python asks the trackers
-and whether the run was interrupted. A step of a flow that takes longer is taken in a second thread, which is joined, so
-that it can be given up; the run then ends with the state before it.
+and whether the run was interrupted. A longer step of a flow is taken in a second thread, which is joined, so that it
+can be given up; the run then ends with the state before it.
 
-Errors are estimated from the same run at a looser tolerance, in a second thread. The error of every method here falls
-with its tolerance, so two runs at tolerances ρ and 10 ρ differ by about the error of the looser one, several times that
-of the tighter one. A single difference may be small by chance. So a loss is taken for no more accurate than those at
-saved times nearby, a time for no more accurate than the median time, and neither for better than a part of the
-tolerance. The constants are calibrated by `python -m benchmarks.error_estimates`, whose table is in docs/solvers.md.
+Errors are estimated from the same run at a looser tolerance, in a second thread: two runs at tolerances ρ and 10 ρ
+differ by about the error of the looser one, several times that of the tighter one. A single difference may be small by
+chance. So a loss is taken for no more accurate than those at saved times nearby, a time for no more accurate than the
+median time, and neither for better than a part of the tolerance. The constants are calibrated by
+`python -m benchmarks.error_estimates`, whose table is in docs/solvers.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from dynamics.runs.result import Records, RunResult, Snapshot, StopReason, stack
 from dynamics.runs.run_file import packed, unpacked
 from dynamics.runs.trackers import CHUNK_SECONDS, Progress, Run, Tracker
 from dynamics.threads import LOOK, beside, in_worker, interruption
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,18 +110,11 @@ class _Flow(Run):
         return snapshot_of(self._stepper, self.result(StopReason.UNFINISHED))
 
     def result(self, reason: str) -> RunResult:
-        events = self._stepper.event_times
-        return replace(
-            self._begun,
-            records=Records.of(self.records.columns, len(self.records)),  # the arrays are shared: they never change
-            stop_reason=StopReason(reason),
-            end_time=self.time,
-            event_times=np.where(events <= self.end, events, np.nan),
-            solve_seconds=self._begun.solve_seconds + clock.perf_counter() - self._started,
-            tracker_seconds=self._begun.tracker_seconds + self.tracker_seconds,
-            statistics=self._stepper.statistics(),
-            intact=self.intact,
-        )
+        records = Records.of(self.records.columns, len(self.records))  # the arrays are shared: they never change
+        seconds = self._begun.solve_seconds + clock.perf_counter() - self._started
+        of_trackers = self._begun.tracker_seconds + self.tracker_seconds
+        found = _result(self._stepper, records, StopReason(reason), self.end, seconds)
+        return replace(found, end_time=self.time, tracker_seconds=of_trackers, intact=self.intact)
 
     def begin(self) -> None:
         """Evaluate the start, which may take long, and record the events there."""
@@ -188,8 +182,7 @@ def run(
         try:
             stepper.restore(begun.state or {})
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            msg = f"Argument `begun` must be a snapshot of the same run, but is not ({error})."
-            raise ValueError(msg) from error
+            refuse(f"Argument `begun` must be a snapshot of the same run, but is not ({error}).")
     leaps = takes_stacks(observe) and all(getattr(tracker, "patient", False) for tracker in trackers)
     so_far = RunResult() if begun is None else begun.result
     flow = _Flow(stepper, times, observe, so_far, sound, why_failed, stopping, leaps=leaps)
@@ -202,6 +195,13 @@ def snapshot_of(stepper: Stepper, result: RunResult) -> Snapshot:
         return Snapshot(result, stepper.state())
     except NotImplementedError:
         return Snapshot(result, None)
+
+
+def _result(stepper: Stepper, records: Records, reason: StopReason, end: float, seconds: float) -> RunResult:
+    """Return the result of a run to `end`, without events that a step found beyond it."""
+    events = stepper.event_times
+    within = np.where(events <= end, events, np.nan)
+    return RunResult(records, reason, end, within, seconds, statistics=stepper.statistics())
 
 
 class UnwatchedRun:
@@ -230,15 +230,7 @@ class UnwatchedRun:
 
     def result(self, records: Records, seconds: float) -> RunResult:
         """Return what `run` returns of a run with these records, which took so long to make."""
-        events, end = self.stepper.event_times, float(self.times[-1])
-        return RunResult(
-            records,
-            StopReason.REACHED_END,
-            end,
-            np.where(events <= end, events, np.nan),
-            self.seconds + seconds,
-            statistics=self.stepper.statistics(),
-        )
+        return _result(self.stepper, records, StopReason.REACHED_END, float(self.times[-1]), self.seconds + seconds)
 
 
 def results_of(
@@ -247,9 +239,7 @@ def results_of(
     """Return the results of runs seen by one observer; None of one that did not arrive or lies by an unsound one."""
     found: list[RunResult | None] = [None] * len(runs)
     there = [at for at, run in enumerate(runs) if len(run.states) == run.times.size]
-    if not there:
-        return found
-    most = max(LARGEST_STACK // runs[there[0]].states.size, 1)
+    most = max(LARGEST_STACK // runs[there[0]].states.size, 1) if there else 1
     for begin in range(0, len(there), most):
         began, some = clock.perf_counter(), there[begin : begin + most]
         columns = observe(np.stack([runs[at].states for at in some]))
@@ -448,8 +438,7 @@ def observer_of(loss: Callable[[Array], float]) -> OfStates:
 def estimated_errors(result: RunResult, looser: RunResult, times: Array, rtol: float) -> tuple[Array, Array]:
     """Return the estimated errors of the loss at saved times and of the times of events, NaN where unknown.
 
-    `rtol` is the tolerance of the tighter run. An event that only one of the two runs saw has an infinite error:
-    whether it happens at all is not resolved.
+    `rtol` is the tolerance of the tighter run. An event that only one of the two runs saw has an infinite error.
     """
     events = event_errors(result.event_times, looser.event_times, rtol)
     _mark_unresolved(events, result, looser)

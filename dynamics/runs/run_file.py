@@ -18,7 +18,7 @@ from dynamics.runs import storage
 from dynamics.runs.result import Records, RunResult, Snapshot, StopReason
 from dynamics.runs.storage import fingerprint, remove_torn, write_somewhere
 from dynamics.runs.trackers import Tracker
-from hermite.text.messages import require
+from hermite.text.messages import refuse, require
 from hermite.version import PROGRAM
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ class RunFile:
             If nothing is written.
         """
         if self._target is None:
-            msg = "Argument `path` must be given for a file to be written, but is None."
-            raise ValueError(msg)
+            refuse("Argument `path` must be given for a file to be written, but is None.")
         return self._target
 
     @property
@@ -295,9 +294,8 @@ def reopened(path: str | os.PathLike[str], *, every: float = DEFAULT_SECONDS, ke
         settings = dict(json.loads(dataset.attrs["parameters"])["solver"])
         answer, times = str(settings.pop("answer")), SaveAt.at(dataset["time"].to_numpy())
         begun = Begun(answer, stored_question(dataset), times, settings | arguments, dataset, parts)
-    except (KeyError, ValueError, TypeError, RecursionError) as error:  # the last of endless JSON
-        msg = f"{file} must hold a whole checkpoint of this program, but does not."
-        raise storage.StorageError(msg) from error
+    except (KeyError, ValueError, TypeError, RecursionError):  # the last of endless JSON
+        refuse(f"{file} must hold a whole checkpoint of this program, but does not.", storage.StorageError)
     if (source := dataset.attrs.get("source")) != PROGRAM:
         other = f"{file} was begun by {source}, so {PROGRAM} may give results that differ in their last bits."
         warnings.warn(other, UserWarning, stacklevel=3)

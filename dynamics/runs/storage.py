@@ -379,11 +379,13 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
 
     root = tree.path.rstrip("/")
     datasets = {node.path.removeprefix(root) or ROOT: node.to_dataset(inherit=False) for node in tree.subtree}
-    early = {
-        group: [name for name, variable in dataset.variables.items() if _ends_early(variable)]
+    early = [
+        (group, str(name))
         for group, dataset in datasets.items()
-    }
-    others = {group: dataset.drop_vars(early[group]) for group, dataset in datasets.items()}
+        for name, variable in dataset.variables.items()
+        if _ends_early(variable)
+    ]
+    others = {group: one.drop_vars([name for own, name in early if own == group]) for group, one in datasets.items()}
     # In pieces if there are many numbers, since the library writes a whole array twice.
     encoding = {
         group: {
@@ -398,12 +400,10 @@ def _write(tree: xr.DataTree, compression: Mapping[str, Any], path: Path) -> Non
             xr.DataTree.from_dict(others).to_netcdf(path, engine="netcdf4", encoding=encoding)
         else:
             others[ROOT].to_netcdf(path, engine="netcdf4", encoding=encoding[ROOT])
-        if any(early.values()):
+        if early:
             with netCDF4.Dataset(path, "a") as file:
-                for group, names in early.items():
-                    for name in names:
-                        place = file if group == ROOT else file[group]
-                        _write_reached(place, str(name), datasets[group][name], compression)
+                for group, name in early:
+                    _write_reached(file if group == ROOT else file[group], name, datasets[group][name], compression)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -537,13 +537,13 @@ def to_table(
     Parameters
     ----------
     answer : Dataset or DataTree
-        What a solve, prediction, simulation, comparison, study or sweep returned, or `dynamics.load` read. Of a tree it
-        is the group `comparison`, or else the first; ``tree["simulation"]`` is another.
+        Any answer of this program. Of a tree it is the group `comparison`, or else the first; ``tree["simulation"]`` is
+        another.
     per : str or sequence of str, optional
         Dimensions of the answer; a row belongs to one value of each. By default those of the measured times
-        (`emergence_time`, or else `aligned_time` or `learned_time`): one row per direction, in simulations per run and
-        direction, in sweeps per point and direction. An answer without measured times has the dimensions that most of
-        its variables have. An empty sequence asks for one row, of the values without dimensions.
+        (`emergence_time`, or else `aligned_time` or `learned_time`), such as one row per direction, in sweeps per point
+        and direction; without measured times those that most variables have. An empty sequence asks for one row, of the
+        values without dimensions.
     bookkeeping : bool, default False
         Of a sweep, also return columns on how points were computed: method, tolerances, counts, seconds, commit.
 

@@ -116,7 +116,8 @@ class Run(ABC):
         #: Steps of a chunk, adapted so that one takes about `CHUNK_SECONDS`; a state of `quick_size` numbers is quick.
         self.steps = min(FIRST_QUICK_WORK // quick_size, LARGEST_CHUNK_STEPS) if quick_size else FIRST_CHUNK_STEPS
         self._started, self._stopping = clock.perf_counter(), stopping
-        self._watchers: Sequence[Any] = ()
+        self._watchers: Sequence[Tracker] = ()
+        self._is_interrupted: Callable[[], bool] = bool
 
     @property
     @abstractmethod
@@ -165,7 +166,7 @@ class Run(ABC):
 
         A KeyboardInterrupt of a tracker becomes the reason "interrupted".
         """
-        self._watchers = [*trackers, Interrupts()]
+        self._watchers, self._is_interrupted = trackers, interruption()
         reason: StopReason | str | None = None
         try:
             for tracker in trackers:
@@ -191,18 +192,22 @@ class Run(ABC):
     def asked_to_stop(self) -> StopReason | None:
         """Return a reason to stop that does not wait for the end of a step, or None; once found, it stays."""
         if self.urgent is None:
-            asked = (each.urgent(self) for each in self._watchers if hasattr(each, "urgent"))
-            self.urgent = next(filter(None, asked), None)
+            self.urgent = self._asked("urgent")
             if self.urgent is not None:
                 self._stopping()
         return self.urgent
+
+    def _asked(self, method: str) -> StopReason | None:
+        """Return the first reason to stop that a method of a tracker gives, or an interruption."""
+        asked = (getattr(each, method)(self) for each in self._watchers if hasattr(each, method))
+        return next(filter(None, asked), None) or (StopReason.INTERRUPTED if self._is_interrupted() else None)
 
     def _take_chunk(self) -> StopReason | None:
         self.intact = False
         if (failure := self.take()) is not None:
             return failure
         self.intact, began = True, clock.perf_counter()
-        reason = self.urgent or next(filter(None, (each.check(self) for each in self._watchers)), None)
+        reason = self.urgent or self._asked("check")
         self.tracker_seconds += clock.perf_counter() - began
         return reason
 
@@ -342,21 +347,6 @@ class MaxRuntime(Tracker):
     def check(self, view: Run) -> StopReason | None:  # noqa: ARG002
         """Stop when the budget is spent."""
         return StopReason.MAX_RUNTIME if clock.monotonic() > self._deadline else None
-
-    urgent = check
-
-
-class Interrupts(Tracker):
-    """Stops a run whose caller was interrupted, or whose command is to end, in whichever thread it is asked."""
-
-    patient = True
-
-    def __init__(self) -> None:
-        self._is_interrupted = interruption()
-
-    def check(self, view: Run) -> StopReason | None:  # noqa: ARG002
-        """Stop if the run is to end."""
-        return StopReason.INTERRUPTED if self._is_interrupted() else None
 
     urgent = check
 

@@ -15,6 +15,7 @@ import inspect
 import json
 import os
 import shutil
+import tempfile
 import threading
 import time
 import warnings
@@ -33,7 +34,7 @@ from dynamics.cores import one_core
 from dynamics.problem.checks import check_that, require
 from dynamics.problem.schedule import SaveAt, checked_schedule
 from dynamics.runs.dataset import DatasetArrays, Labelled
-from dynamics.runs.storage import StorageError, check_attributes
+from dynamics.runs.storage import StorageError, check_attributes, save
 from dynamics.solve.registry import ANSWERS, Answer, answers_that
 from hermite.text.messages import refuse, shown, suggestion
 
@@ -57,11 +58,12 @@ def study_path(study: object) -> Study:
     path = "a path 'module:function' or a callable"
     if not isinstance(study, str):
         refuse(f"Argument `study` must be a name, {path}, but is {shown(study)}.", TypeError)
-    names, found = [*STUDIES, *_installed()], registered_path(study)
-    menu = f"one of {', '.join(map(repr, names))}, {path}"
-    need = f"Argument `study` must be {menu}, but is {shown(study)}.{suggestion(study, names)}"
-    require(found or ":" in study, need)
-    return found or study
+    found = registered_path(study) or (study if ":" in study else "")
+    if not found:
+        names = [*STUDIES, *_installed()]
+        menu = f"one of {', '.join(map(repr, names))}, {path}"
+        refuse(f"Argument `study` must be {menu}, but is {shown(study)}.{suggestion(study, names)}")
+    return found
 
 
 def registered_path(name: str) -> str | None:
@@ -155,6 +157,8 @@ BUNDLE_SECONDS = 0.5
 #: A block begins with these bytes, the length of its description, the description, and all numbers in its order.
 MAGIC = b"feature-emergence points 2\n"
 _LENGTH = 8
+#: Kinds of numbers.
+NUMBERS = "biuf"
 
 
 class SweepPoint(NamedTuple):
@@ -300,8 +304,7 @@ class PointDirectory:
         except StorageError:
             raise
         except OSError as error:
-            msg = f"Directory {str(path)!r} could not be written: {error}."
-            raise StorageError(msg) from error
+            refuse(f"Directory {str(path)!r} could not be written: {error}.", StorageError)
 
     def _open(self, digest: str, settings: Mapping[str, Any], *, overwrite: bool) -> None:
         """Make and lock the directory, and drop the files of points that are to be asked again."""
@@ -382,8 +385,7 @@ def _write(path: Path, content: bytes) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        msg = f"File {str(path)!r} could not be written: {error}."
-        raise StorageError(msg) from error
+        refuse(f"File {str(path)!r} could not be written: {error}.", StorageError)
 
 
 def digest_of(path: Path) -> str | None:
@@ -431,25 +433,36 @@ class Points(NamedTuple):
 
 
 def plain_contents(dataset: xr.Dataset) -> DatasetArrays:
-    """Return a dataset as numbers and text alone, as netCDF would hold it: dates and truth values become numbers."""
-    from xarray.conventions import cf_encoder
-
+    """Return a dataset as numbers and text; with anything else in it, such as dates, as netCDF holds it."""
     check_attributes(dataset)
-    variables, attributes = cf_encoder(dataset.variables, dataset.attrs)
+    others = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
+    if all(isinstance(each, str) for array in others for each in array.flat):
+        return _contents_of(dataset)
+    with tempfile.TemporaryDirectory(prefix="sweep-point-") as folder:
+        return _of_netcdf(save(dataset, Path(folder) / "point.nc"))
+
+
+def _of_netcdf(path: Path) -> DatasetArrays:
+    import xarray as xr
+
+    with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
+        return _contents_of(stored)
+
+
+def _contents_of(dataset: xr.Dataset) -> DatasetArrays:
     held: dict[str, Labelled] = {
-        str(name): (tuple(map(str, v.dims)), np.asarray(v.values), v.attrs) for name, v in variables.items()
+        str(name): (tuple(map(str, v.dims)), v.to_numpy(), v.attrs) for name, v in dataset.variables.items()
     }
     coords = {name: held.pop(name) for name in map(str, dataset.coords)}
-    return DatasetArrays(held, coords, {str(name): value for name, value in attributes.items()})
+    return DatasetArrays(held, coords, {str(name): value for name, value in dataset.attrs.items()})
 
 
 def packed_points(points: Sequence[DatasetArrays]) -> bytes:
-    """Return points as the bytes of one file; TypeError unless they have the same variables, of numbers and text."""
+    """Return points of numbers and text as the bytes of one file; TypeError unless they have the same variables."""
     arrays = [{**point.variables, **point.coords} for point in points]
     described = _described(arrays[0])
-    if any(_described(other) != described for other in arrays[1:]):
-        msg = "Points in one file must have the same variables, but have not."
-        raise TypeError(msg)
+    are_alike = all(_described(other) == described for other in arrays[1:])
+    require(are_alike, "Points in one file must have the same variables, but have not.", TypeError)
     sizes = {dim: n for dims, array, _ in arrays[0].values() for dim, n in zip(dims, array.shape, strict=True)}
     names = dict.fromkeys(name for point in points for name in point.attributes)
     said = {
@@ -470,12 +483,8 @@ def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
     """Return all of some variables but their numbers, ready for JSON."""
     variables: dict[str, Any] = {}
     for name, (dims, array, labels) in arrays.items():
-        held: dict[str, Any] = (
-            {"kind": array.dtype.str} if array.dtype.kind in "iuf" else {"text": array.ravel().tolist()}
-        )
-        if not all(isinstance(text, str) for text in held.get("text", ())):
-            msg = f"Variable {name!r} must hold real numbers or text, but is of type {array.dtype}."
-            raise TypeError(msg)
+        is_number = array.dtype.kind in NUMBERS
+        held = {"kind": array.dtype.str} if is_number else {"text": array.ravel().tolist()}
         attributes = {str(key): _plain(value) for key, value in labels.items()}
         variables[name] = {"dims": dims, "shape": array.shape, **held, "attributes": attributes}
     return variables
@@ -491,13 +500,7 @@ def _plain(value: Any) -> Any:
 
 def read_points(path: Path) -> Points:
     """Return the points in a file."""
-    if path.suffix == NETCDF:
-        import xarray as xr
-
-        with xr.open_dataset(path, engine="netcdf4", decode_times=False, mask_and_scale=False) as stored:
-            content = packed_points([plain_contents(stored)])
-    else:
-        content = path.read_bytes()
+    content = packed_points([_of_netcdf(path)]) if path.suffix == NETCDF else path.read_bytes()
     first = len(MAGIC) + _LENGTH
     end = first + int.from_bytes(content[len(MAGIC) : first], "little")
     said = json.loads(content[first:end])

@@ -135,9 +135,9 @@ def _check_name(name: object, trusted: str | None) -> None:
 def _tables(path: str) -> dict[str, dict[str, Any]]:
     stored = read_toml(path, "Argument FILE")
     for name, table in stored.items():
-        menu = f"{', '.join(f'[{name}]' for name in TABLES)}, but has {name!r}.{suggestion(name, TABLES)}"
-        is_one = name in TABLES and isinstance(table, dict)
-        require_usage(is_one, f"File {path!r} must hold the tables {menu}")
+        if name not in TABLES or not isinstance(table, dict):
+            menu = f"{', '.join(f'[{each}]' for each in TABLES)}, but has {name!r}.{suggestion(name, TABLES)}"
+            refuse(f"File {path!r} must hold the tables {menu}", UsageError)
     return {name: stored.get(name, {}) for name in TABLES}
 
 

@@ -128,6 +128,8 @@ class Survey:
             number = isinstance(value, (int, float))
             if value is None:
                 continue
+            if isinstance(value, list) and not isinstance(value[0], str):
+                value = np.array(value)  # noqa: PLW2901  # as netCDF gives it back
             if name not in self.scalars:
                 self.scalars[name] = np.full(len(self.grid), *((np.nan,) if number else ("", object)))
             array = self.scalars[name]
@@ -302,17 +304,16 @@ def sweep(
     options : mapping, optional
         Keyword arguments of the study, the same at every point.
     output : path, optional
-        netCDF file to write. While the sweep runs, a directory of the same name ending in ``.points`` holds one file
-        per point, or per some points that are answered together: called again after an interruption, the sweep asks
-        the missing points only.
+        netCDF file to write. While the sweep runs, a directory of the same name ending in ``.points`` holds the points
+        that are answered: called again after an interruption, the sweep asks the missing points only.
     overwrite : bool, default False
         Replace an existing output, and empty the points of another sweep beside it.
     executor : concurrent.futures.Executor, optional
         Where points run: threads, processes, or ``client.get_executor()`` of a dask cluster.
     workers : int, optional
         Number of processes on this machine if there is no `executor`, each on one thread; by default one per core. 0
-        runs one point after the other in this process, which starts fastest. So does the default, with a warning, where
-        this process can have no others: one that is daemonic, of a script from stdin, or without semaphores.
+        runs one point after the other in this process. So does the default, with a warning, where this process can have
+        no others: one that is daemonic, of a script from stdin, or without semaphores.
     progress : bool, optional
         Progress bar over points on stderr; by default if stderr is a terminal.
 
@@ -320,12 +321,11 @@ def sweep(
     -------
     Dataset
         Every variable of the study with the dims of the grid, in the order of its keys, in front. Numbers are float64,
-        and NaN where a point has no such entry: where its dim is shorter, or it failed. A coordinate on which all
-        points agree, as far as each has it, stays one; any other, such as `time` without a common `save_at`, becomes a
-        variable, and its dim takes the name ``time_index``. Attributes of the points, such as `stop_reason`, become
-        variables over the grid; what has the name of a key is called ``point_<name>``. `failure` says why a point
-        failed, "" if it did not. Values that are no numbers or text are labelled by name or place. With `output` the
-        values are read from the file when they are used.
+        and NaN where a point has no such entry. A coordinate on which all points agree, as far as each has it, stays
+        one; any other, such as `time` without a common `save_at`, becomes a variable, and its dim takes the name
+        ``time_index``. Attributes of the points, such as `stop_reason`, become variables over the grid; what has the
+        name of a key is called ``point_<name>``. `failure` says why a point failed, "" if it did not. Values that are
+        no numbers or text are labelled by name or place. With `output` the values are read when they are used.
 
     Raises
     ------

@@ -46,10 +46,8 @@ class TokenSystem(System):
 
     Attributes
     ----------
-    components : list of str
-        What is learned one after the other.
-    numbers : list of str
-        Names of the numbers of the state.
+    components, numbers : list of str
+        What is learned one after the other, and the numbers of the state.
     references : str
     notes : sequence of str
         The errors of the reduction, one sentence each.
@@ -58,9 +56,9 @@ class TokenSystem(System):
     stage_ends : tuple of float
         Times at which the equations jump; `sizes[-1]` is the stage, −1 if the time tells it.
     last_time : float
-        Time beyond which the equations do not go, inf if there is none.
+        Time beyond which the equations do not go.
     geometric : bool
-        Whether the components' times lie far apart, so that times are saved geometrically by default.
+        Whether times are saved geometrically by default, since those of the components lie far apart.
     """
 
     components: list[str]
