@@ -1,13 +1,10 @@
 """Settings shared by all tests: strict floating point, no figure windows, one hypothesis profile."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -17,11 +14,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import hypothesis
 import numpy as np
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from _pytest.terminal import TerminalReporter
 
 # A suite in the background of a shell, or below `nohup`, inherits signals that are ignored, and so do its children. Tests
 # send them.
@@ -35,7 +27,7 @@ hypothesis.settings.load_profile("project")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Leave out the long tests unless FULL_TESTS is set, and those slow to compile unless the compiler is off."""
     full, compiled = "FULL_TESTS" in os.environ, os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
     chosen, left = [], []
@@ -49,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def pytest_sessionstart(session):
     """Compile all functions before the workers of the whole suite start, which would each compile the same ones."""
     settings = session.config
     is_whole = settings.args_source is pytest.Config.ArgsSource.TESTPATHS and not settings.option.collectonly
@@ -64,18 +56,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(20240416)
 
 
 @pytest.fixture(autouse=True)
-def _strict_floating_point() -> Iterator[None]:
+def _strict_floating_point():
     with np.errstate(all="raise", under="ignore"):
         yield
 
 
 @pytest.fixture(autouse=True)
-def _closed_figures() -> Iterator[None]:
+def _closed_figures():
     """Close the figures that a test left open: pyplot keeps them, and warns of more than twenty."""
     yield
     pyplot = sys.modules.get("matplotlib.pyplot")
@@ -83,9 +75,9 @@ def _closed_figures() -> Iterator[None]:
         pyplot.close("all")
 
 
-def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Print how many inputs of each kind the tests have counted by `record_property("kind: …", number)`."""
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
         for name, number in report.user_properties if report.when == "call" else ():
             counts[name] += number

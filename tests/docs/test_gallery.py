@@ -28,17 +28,17 @@ LONG = {
 BLOCK, LIKENESS = 8, 0.9
 
 
-def grey(path: Path) -> np.ndarray:
+def grey(path):
     """A picture in shades of grey from 0 to 1, averaged over blocks, in which the drawing of letters is lost."""
     return averaged(imread(path)[:, :, :3].mean(axis=2))
 
 
-def averaged(shades: np.ndarray) -> np.ndarray:
+def averaged(shades):
     rows, columns = (size // BLOCK for size in shades.shape)
     return shades[: rows * BLOCK, : columns * BLOCK].reshape(rows, BLOCK, columns, BLOCK).mean(axis=(1, 3))
 
 
-def printed_on_page(name: str) -> str:
+def printed_on_page(name):
     """The block of text after a script on the page of the gallery."""
     page = (DOCS / "gallery.md").read_text(encoding="utf-8")
     return re.search(rf"literalinclude\}} gallery/{name}\.py.*?```text\n(.*?)```", page, flags=re.DOTALL)[1]
@@ -58,7 +58,7 @@ def test_script_prints_and_draws_what_the_page_shows(name, tmp_path, monkeypatch
     assert np.corrcoef(drawn.ravel(), shown.ravel())[0, 1] > LIKENESS, "the committed picture is another one"
 
 
-def first_and_last(folder: Path) -> list[np.ndarray]:
+def first_and_last(folder):
     """The first and the last frame of the animation in a folder, in shades of grey."""
     frames = []
     with Image.open(folder / f"{ANIMATION}.gif") as film:

@@ -19,13 +19,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 class Page(HTMLParser):
     """The links of a page, what it fetches to be shown, its anchors, and the number of its formulas."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         super().__init__()
-        self.links: list[str] = []
-        self.fetched: list[str] = []
-        self.anchors: set[str] = set()
+        self.links = []
+        self.fetched = []
+        self.anchors = set()
         self.formulas = 0
-        self.relations: set[str] = set()
+        self.relations = set()
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
+def site(tmp_path_factory):
     """The site as the extra `docs` alone builds it: without torch."""
     out = tmp_path_factory.mktemp("site").resolve()
     (out / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n")

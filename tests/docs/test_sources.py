@@ -15,13 +15,13 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:literalinclude|include)\} (\S+)")
 
 
-def prose(page: Path) -> str:
+def prose(page):
     """The text of a page without blocks of code; of a directive the first line is left."""
     fenced = re.compile(r"^```(\{.*?$)?.*?^```$", flags=re.DOTALL | re.MULTILINE)
     return fenced.sub(lambda block: block[1] or "", page.read_text(encoding="utf-8"))
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """The anchors of the headings, as repositories make them: lower case, no punctuation, hyphens for blanks."""
     headings = re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -59,7 +59,7 @@ print(json.dumps({"values": [first, given[0]], "hits": [*hits, fill.compiled.cac
 class Tree:
     """A copy of the packages with two small modules in it, run in processes of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.source, self.cache = folder / "source", folder / "cache"
         for package in ("hermite", "dynamics"):
             shutil.copytree(ROOT / package, self.source / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -67,10 +67,10 @@ class Tree:
         self.write("probe", ENTRY)
         self.settings = {"NUMBA_CACHE_DIR": str(self.cache)}
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name, text):
         (self.source / "dynamics" / f"{name}.py").write_text(text, encoding="utf-8")
 
-    def run(self) -> dict[str, list]:
+    def run(self):
         kept = {name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "PYTHONPATH")}
         environment = kept | {"PYTHONPATH": str(self.source), "PYTHONDONTWRITEBYTECODE": "1"} | self.settings
         done = subprocess.run(
@@ -79,7 +79,7 @@ class Tree:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def files(self) -> list[Path]:
+    def files(self):
         return sorted(self.cache.glob("*/*.nb[ic]"))
 
 

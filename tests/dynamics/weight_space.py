@@ -1,11 +1,10 @@
 """The same learning problem in weight space, by torch autograd: independent of every overlap equation."""
 
-import numpy as np
 import torch
 from scipy.integrate import solve_ivp
 
 
-def population_loss(weights: torch.Tensor, problem) -> torch.Tensor:
+def population_loss(weights, problem):
     squares = torch.tensor(problem.activation.coefficients**2)
     directions = torch.zeros(problem.num_directions, weights.shape[1], dtype=torch.float64)
     rows = problem.teacher.directions
@@ -20,11 +19,11 @@ def population_loss(weights: torch.Tensor, problem) -> torch.Tensor:
     return mass @ kernel @ mass
 
 
-def gradient_flow(problem, weights: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
+def gradient_flow(problem, weights, times):
     """Integrate w' = −½ ∇ E(f − f*)² from `weights`; return the weights at `times`."""
     shape = weights.shape
 
-    def velocity(_t: float, flat: np.ndarray) -> np.ndarray:
+    def velocity(_t, flat):
         w = torch.tensor(flat.reshape(shape), requires_grad=True)
         (gradient,) = torch.autograd.grad(0.5 * population_loss(w, problem), w)
         return -gradient.numpy().ravel()

@@ -1,9 +1,7 @@
 """Every public callable with arguments that would pass, small enough to run, and the kind of each argument."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import fuzz_values as bad
 import numpy as np
@@ -13,34 +11,29 @@ import hermite
 import sgd_check
 from dynamics import Problem, SaveAt, Teacher
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fuzz_values import Draw
-
 
 class Call(NamedTuple):
     """A callable, good arguments, the kind of each that is replaced, and those that None and a tuple stand for."""
 
     name: str
-    function: Callable[..., object]
-    good: dict[str, Any]
-    kinds: dict[str, Draw]
+    function: object
+    good: dict
+    kinds: dict
     #: Arguments for which None is good.
     optional: frozenset[str] = frozenset()
 
 
-def problem(**changes: Any) -> Problem:
+def problem(**changes):
     given = {"activation": "he4", "teacher": Teacher([0.8, 0.6]), "width": 3, "dimension": 16} | changes
     return Problem(**given)
 
 
-def one_of(*values: Any) -> Draw:
+def one_of(*values):
     """Return a kind of argument that has these bad values only."""
     return lambda rng: values[int(rng.integers(len(values)))]
 
 
-def either(*kinds: Draw) -> Draw:
+def either(*kinds):
     """Return a kind of argument that is bad in several ways."""
     return lambda rng: kinds[int(rng.integers(len(kinds)))](rng)
 
@@ -54,7 +47,7 @@ QUADRATIC = problem(activation="he2")
 STUDENT = dynamics.Student(activation="erf", width=2, biases="fixed")
 
 
-def network(link: str = "erf", dimension: int = 16) -> Problem:
+def network(link="erf", dimension=16):
     student = replace(STUDENT, activation=link, order=None)
     return Problem(student=student, teacher=Teacher.polynomial("x1 + x1*x2"), dimension=dimension)
 
@@ -84,7 +77,7 @@ MISMATCHED = one_of(SPHERICAL, *(value for name, value in STUDENTS.items() if na
 PROBLEMS = either(bad.no_problem, MISMATCHED)
 
 #: Name of an argument -> wrong values for it in every callable.
-KINDS: dict[str, Draw] = {
+KINDS = {
     "activation": bad.link,
     "atol": bad.positive,
     "batch_size": bad.count,
@@ -122,24 +115,24 @@ FLOW = "problem save_at keep method rtol atol trackers progress max_runtime on_f
 
 
 def call(
-    name: str,
-    function: Callable[..., object],
-    good: dict[str, Any],
-    words: str = "",
+    name,
+    function,
+    good,
+    words="",
     /,
     *,
-    optional: str = "",
-    **own: Draw,
-) -> Call:
+    optional="",
+    **own,
+):
     """Return a call with the named arguments of `KINDS`, those of its own kind, and those for which None is good."""
     kinds = {word: KINDS[word] for word in words.split()} | own
     return Call(name, function, good, kinds, frozenset(optional.split()))
 
 
 WATCHED = "save_at progress max_runtime checkpoint learning_rate particles device"
-FLOW_GOOD: dict[str, Any] = {"problem": problem(), "save_at": SaveAt.at([0.1]), "progress": False}
+FLOW_GOOD = {"problem": problem(), "save_at": SaveAt.at([0.1]), "progress": False}
 COUNTS = ("directions", "dimension", "starts", "steps", "samples", "seeds", "large_directions", "large_dimension")
-STUDIES: tuple[tuple[str, Callable[..., object], dict[str, Draw]], ...] = (
+STUDIES = (
     ("compute_frontier", dynamics.compute_frontier, {"beta": bad.non_negative, "widths": WIDTHS, "coupled": bad.switch,
                                                      "learning_rate": bad.positive, "largest_width": bad.count}),
     ("finite_size", dynamics.finite_size, {"betas": either(bad.array, one_of([0.3], [0.0], [-1.0], ["a"], 3, None)), "sizes": WIDTHS}),
@@ -164,7 +157,7 @@ STUDY_DEFAULTS = {
 }
 
 
-def calls() -> Iterator[Call]:
+def calls():
     """Yield every public callable but those that take answers."""
     yield call("hermite.expand", hermite.expand, {"x": "he4"}, optional="order", x=bad.link, order=ORDERS)
     yield from _problems()
@@ -174,7 +167,7 @@ def calls() -> Iterator[Call]:
     yield from _studies()
 
 
-def _problems() -> Iterator[Call]:
+def _problems():
     inputs = (
         1.0, [1.0] * 16, "power-law", np.ones(16), {}, object(), dynamics.Inputs([1.0], [15]),
         dynamics.Inputs([2.0, 1.0], [10**12, 4]), dynamics.Inputs(np.arange(1.0, 18.0)),
@@ -240,10 +233,10 @@ def _problems() -> Iterator[Call]:
     )  # fmt: skip
 
 
-def _solvers() -> Iterator[Call]:
+def _solvers():
     rest = FLOW.removeprefix("problem ")
 
-    def refused(*others: Any) -> Draw:
+    def refused(*others):
         return either(bad.no_problem, one_of(*others))
 
     yield call(
@@ -332,14 +325,14 @@ def _solvers() -> Iterator[Call]:
     )  # fmt: skip
 
 
-def _files() -> Iterator[Call]:
+def _files():
     for function in (dynamics.load, dynamics.resume, sgd_check.resume):
         name = "load" if function is dynamics.load else f"{function.__module__.partition('.')[0]}.resume"
         yield call(name, function, {"path": None}, "path")
     yield call("RunFile", dynamics.RunFile, {"path": None}, path=bad.folder_path, every=bad.positive)
 
 
-def _experiments() -> Iterator[Call]:
+def _experiments():
     good = {"learning_rate": 1e-4, "steps": 4, "seeds": 2, "progress": False}
     shared = "seeds engine save_at batch_size progress max_runtime checkpoint"
     device = one_of("cuda", "tpu", "", 3, [], object())
@@ -380,7 +373,7 @@ def _experiments() -> Iterator[Call]:
     )  # fmt: skip
 
 
-def _studies() -> Iterator[Call]:
+def _studies():
     for name, function, kinds in STUDIES:
         accepted = function.__annotations__
         every = {"seed": bad.seed, "information_exponent": either(bad.count, one_of(1, 2, 10**9))}
@@ -390,7 +383,7 @@ def _studies() -> Iterator[Call]:
         yield Call(name, function, {"progress": False}, own, optional)
 
 
-def calls_of_answers(answers: dict[str, Any]) -> Iterator[Call]:
+def calls_of_answers(answers):
     """Yield what takes answers: those that are given, a flow, runs and their comparison."""
     flow, runs = answers["flow"], answers["runs"]
     others = sgd_check.simulate(problem(seed=3), learning_rate=1e-4, steps=4, seeds=2, progress=False)

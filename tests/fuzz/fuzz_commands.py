@@ -1,8 +1,6 @@
 """Every command with arguments that would pass, and texts that no option of a given kind may have."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import fuzz_values as bad
 
@@ -15,14 +13,6 @@ from hermite.exponents import __main__ as exponents
 from sgd_check import study as sgd_study
 from sgd_check.run import __main__ as run
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-    from fuzz_values import Draw
-
-    from dynamics.commands.studies import Catalogue
-
 #: What each file that commands are given here is called.
 PREDICTION, EXISTING, STUDY_FILE = "prediction.nc", "existing.nc", "study.toml"
 
@@ -31,9 +21,9 @@ class Command(NamedTuple):
     """A command, good arguments, and what each option may not be."""
 
     name: str
-    main: Callable[[list[str]], int]
+    main: object
     good: list[str]
-    kinds: dict[str, Draw]
+    kinds: dict
     #: Arguments that contradict each other, or lack something.
     wholes: tuple[tuple[str, ...], ...] = ()
 
@@ -43,10 +33,10 @@ NO_NUMBERS = ("", " ", "four", "nan", "-nan", "inf", "-inf", "1e400", "-1", "-0.
               "1_", "\u200b1", "{}", "1j")  # fmt: skip
 
 
-def from_texts(*texts: str, often: tuple[str, ...] = ()) -> Draw:
+def from_texts(*texts, often=()):
     """Return a kind of option that is given one of these texts, or any text."""
 
-    def draw(rng: np.random.Generator) -> str:
+    def draw(rng):
         pool = (*texts, *often, *often)
         at = int(rng.integers(len(pool) + 3))
         return pool[at] if at < len(pool) else "?" + bad.text(rng)
@@ -54,12 +44,12 @@ def from_texts(*texts: str, often: tuple[str, ...] = ()) -> Draw:
     return draw
 
 
-def named(*texts: str) -> Draw:
+def named(*texts):
     """Return a kind of option that is given one of these texts alone, since almost any other would do."""
     return lambda rng: texts[int(rng.integers(len(texts)))]
 
 
-def numbers_from(*more: str) -> Draw:
+def numbers_from(*more):
     """Return a kind of option that is given no number, or one of these."""
     return from_texts(*NO_NUMBERS, *more)
 
@@ -69,7 +59,7 @@ SEED = numbers_from("2.5", "1e-3", "1e30", "9" * 5000)
 POSITIVE = numbers_from("0", "-1e-300", "0e5", "9" * 5000)
 SHARE = numbers_from("0", "1", "1.5", "2")
 #: Kinds by the function that reads the option.
-READERS: dict[Any, Draw] = {
+READERS = {
     options.positive_integer: COUNT,
     options.natural_number: SEED,
     options.positive: POSITIVE,
@@ -88,11 +78,11 @@ PATHS = named(
 FIGURES = named(
     "figure", "figure.xyz", "missing/figure.png", "existing.png", "a\0b.png", ".", "/proc/figure.png", "bad\udcff.png"
 )
-LINKS: Draw = bad.formula
+LINKS = bad.formula
 DEVICES = from_texts("tpu", "cuda:99", "cuda:-1", "cpu:0:1", "meta", "")
 
 
-def commands() -> Iterator[Command]:
+def commands():
     """Yield every command of the program."""
     yield _solve()
     yield _network()
@@ -114,13 +104,13 @@ def commands() -> Iterator[Command]:
                    ("log(z1)",), ("z1/0",), ("0*z1",)))  # fmt: skip
 
 
-def _kinds(table: tuple[options.Option, ...]) -> dict[str, Draw]:
+def _kinds(table):
     kinds = {option.name: READERS[option.read] for option in table if option.read in READERS}
     menus = {option.name: from_texts("", "x", "AUTO", "auto,") for option in table if option.choices}
     return {**kinds, **menus, "output": PATHS, "plot": FIGURES}
 
 
-def _solve() -> Command:
+def _solve():
     table = tuple(option for option in options.OPTIONS if "overlaps" in option.models)
     good = ["--directions", "2", "--width", "3", "--dimension", "16", "--t-max", "0.1", "--output", "new.nc"]
     contradictions = (
@@ -139,7 +129,7 @@ def _solve() -> Command:
     return Command("dynamics.solve", solve.main, good, kinds, contradictions)
 
 
-def _network() -> Command:
+def _network():
     table = tuple(option for option in options.OPTIONS if "network" in option.models)
     good = ["--teacher", "x1*x2", "--activation", "erf", "--biases", "fixed", "--width", "2", "--dimension", "16",
             "--t-max", "0.1", "--output", "new.nc"]  # fmt: skip
@@ -164,7 +154,7 @@ def _network() -> Command:
     return Command("dynamics.solve, network", solve.main, good, kinds, contradictions)
 
 
-def _mean_field() -> Command:
+def _mean_field():
     table = tuple(option for option in options.OPTIONS if "mean-field" in option.models)
     good = ["--model", "mean-field", "--dimension", "16", "--particles", "16", "--t-max", "0.1", "--output", "new.nc"]
     contradictions = (
@@ -177,7 +167,7 @@ def _mean_field() -> Command:
     return Command("dynamics.solve, mean field", solve.main, good, kinds, contradictions)
 
 
-def _studies(catalogue: Catalogue, main: Callable[[list[str]], int]) -> Iterator[Command]:
+def _studies(catalogue, main):
     for name, one in catalogue.studies.items():
         table = one.options
         kinds = _kinds(table)
@@ -190,7 +180,7 @@ def _studies(catalogue: Catalogue, main: Callable[[list[str]], int]) -> Iterator
         yield Command(f"{catalogue.prog} {name}", main, [name, "--output", "new.nc"], kinds, wholes)
 
 
-def _study() -> Command:
+def _study():
     kinds = {"workers": COUNT, "output": PATHS, "study": from_texts("", "os:sep", "predictions", "no.module:f", ":")}
     wholes = ((), ("missing.toml",), (".",), ("fifo",), ("/dev/zero",), ("/proc/self/mem",), (EXISTING,), (STUDY_FILE, "x"),
               (STUDY_FILE, "--json", "--quiet"), (STUDY_FILE, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1"),
@@ -198,7 +188,7 @@ def _study() -> Command:
     return Command("dynamics.study", study.main, [STUDY_FILE, "--output", "new.nc"], kinds, wholes)
 
 
-def _run() -> Command:
+def _run():
     kinds = {
         "seeds": COUNT,
         "learning-rate": POSITIVE,

@@ -1,18 +1,11 @@
 """Damaged, foreign and hostile files made from good ones."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
 
 import netCDF4
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 #: Contents that no program of ours has written.
 FOREIGN = (
@@ -23,18 +16,18 @@ FOREIGN = (
     b"\x89HDF\r\n\x1a\n" + bytes(2000), b"\x89PNG\r\n\x1a\n", b"\xef\xbb\xbf", b"CDF\x01" + b"\xff" * 60,
 )  # fmt: skip
 #: What an attribute may hold that we never write.
-HOSTILE: tuple[Any, ...] = (
+HOSTILE = (
     "", " ", "{", "[]", "null", "3", '"x"', "NaN", "{}", '{"problem": {}}', '{"problem": null, "solver": {}}',
     '{"problem": [], "solver": []}', "[" * 5000, '{"a":' * 2000, "9" * 5000, "__import__('os').system('touch executed')",
     "<script>alert(1)</script>", "../../etc/passwd", "\u202e\u0000".replace("\u0000", "\u0001"), "x" * 100_000, "%s%n%d", "{0}",
     -1, 0, 2, 10**9, 1.5, float("nan"), float("inf"), np.arange(5), np.array([1.5, np.nan]),
 )  # fmt: skip
 #: Values that no entry of the stored parameters may have.
-JSON_VALUES: tuple[Any, ...] = (None, -1, 0, 1.5, "x", "", [], {}, True, [1], {"a": 1}, 10**400, float("nan"), 10**12, "he999",
+JSON_VALUES = (None, -1, 0, 1.5, "x", "", [], {}, True, [1], {"a": 1}, 10**400, float("nan"), 10**12, "he999",
                                 "open('executed', 'w')", [[1.0]], "9" * 400)  # fmt: skip
 
 
-def damaged(rng: np.random.Generator, content: bytes) -> bytes:
+def damaged(rng, content):
     """Return a file cut short, with bytes changed, blanked, repeated, or followed by others."""
     changed = bytearray(content)
     kind = int(rng.integers(6))
@@ -56,36 +49,36 @@ def damaged(rng: np.random.Generator, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def spoilers(rng: np.random.Generator, number: int) -> Iterator[tuple[str, Callable[[Any], None]]]:
+def spoilers(rng, number):
     """Yield so many ways to spoil an open file of ours, each with what it does in words."""
     for at in range(number):
         yield (_attribute, _parameter, _values, _version)[at % 4](rng)
 
 
-def spoiled(source: Path, target: Path, spoil: Callable[[Any], None]) -> None:
+def spoiled(source, target, spoil):
     """Copy a file and spoil the copy."""
     shutil.copy(source, target)
     with netCDF4.Dataset(target, "a") as file:
         spoil(file)
 
 
-def _attribute(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
+def _attribute(rng):
     value = HOSTILE[int(rng.integers(len(HOSTILE)))]
     name = str(
         rng.choice(["parameters", "answer", "stop_reason", "method", "title", "notes", "environment", "history"])
     )
 
-    def spoil(file: Any) -> None:
+    def spoil(file):
         file.setncattr(name, value)
 
     return f"{name} = {value!r:.40}", spoil
 
 
-def _parameter(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
+def _parameter(rng):
     value = JSON_VALUES[int(rng.integers(len(JSON_VALUES)))]
     pick, removed = rng.random(), rng.random() < 0.2
 
-    def spoil(file: Any) -> None:
+    def spoil(file):
         stored = json.loads(file.parameters)
         table = stored["problem"] if pick < 0.8 else stored["solver"]
         name = sorted(table)[int(pick * 1000) % len(table)]
@@ -100,10 +93,10 @@ def _parameter(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
     return f"parameter {pick:.3f} = {value!r:.40}, removed: {removed}", spoil
 
 
-def _values(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
+def _values(rng):
     pick, value = rng.random(), float(rng.choice([np.nan, np.inf, -np.inf, -1.0, 0.0, 1e308]))
 
-    def spoil(file: Any) -> None:
+    def spoil(file):
         names = sorted(name for name, variable in file.variables.items() if variable.dtype.kind == "f")
         name = names[int(pick * len(names))]
         file.variables[name][...] = value
@@ -113,11 +106,11 @@ def _values(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
     return f"variable {pick:.3f} = {value}", spoil
 
 
-def _version(rng: np.random.Generator) -> tuple[str, Callable[[Any], None]]:
+def _version(rng):
     value = HOSTILE[int(rng.integers(len(HOSTILE)))]
     value = value if rng.random() < 0.7 else int(rng.integers(2, 10**9))
 
-    def spoil(file: Any) -> None:
+    def spoil(file):
         file.setncattr("schema_version", value)
 
     return f"schema_version = {value!r:.40}", spoil

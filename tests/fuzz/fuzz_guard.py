@@ -1,7 +1,5 @@
 """What every bad input is held to: one sentence, at once, in little memory, and no file touched."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import resource
@@ -9,12 +7,9 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dynamics.runs.storage import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Seconds of the processor that a refusal may take, those that it may wait, and the bytes that it may take.
 SECONDS, WAITING, MOST_BYTES = 10.0, 60.0, 2 * 2**30
@@ -27,7 +22,7 @@ class Case(NamedTuple):
 
     kind: str
     label: str
-    call: Callable[[], object]
+    call: object
 
 
 class OutOfTimeError(BaseException):
@@ -35,10 +30,10 @@ class OutOfTimeError(BaseException):
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
+def guarded():
     """Bound time and memory in the body, and give the alarm clock back to who had set it."""
 
-    def ring(*_: object) -> None:
+    def ring(*_):
         raise OutOfTimeError
 
     handlers = {number: signal.signal(number, ring) for number in (signal.SIGALRM, signal.SIGPROF)}
@@ -60,13 +55,13 @@ def guarded() -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 0.001))
 
 
-def address_space() -> int:
+def address_space():
     """Return the bytes of address space that this process has taken."""
     status = Path("/proc/self/statm")
     return int(status.read_text(encoding="ascii").split()[0]) * resource.getpagesize() if status.exists() else 2**40
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
+def contents(folder):
     """Return every file under a folder with what it holds; None for what is no plain file."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
@@ -74,7 +69,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def complaint_of_sentence(sentence: str) -> str | None:
+def complaint_of_sentence(sentence):
     """Return what is wrong with the form of a message: one line, not endless, saying what must hold."""
     if "\n" in sentence:
         return f"more than one line: {sentence!r}"
@@ -85,7 +80,7 @@ def complaint_of_sentence(sentence: str) -> str | None:
     return None
 
 
-def complaint_of_call(case: Case) -> str | None:
+def complaint_of_call(case):
     """Return how a call of the library breaks the contract, or None."""
     printed = io.StringIO()
     threads = threading.active_count()
@@ -113,7 +108,7 @@ class Ended(NamedTuple):
     err: str
 
 
-def ended(main: Callable[[list[str]], int], arguments: list[str]) -> Ended:
+def ended(main, arguments):
     """Run the main function of a command in this process, bounded in time and memory."""
     out, err = io.StringIO(), io.StringIO()
     with guarded(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -121,7 +116,7 @@ def ended(main: Callable[[list[str]], int], arguments: list[str]) -> Ended:
     return Ended(code, out.getvalue(), err.getvalue())
 
 
-def complaint_of_command(case: Case, folder: Path, *, readable: bool = False) -> str | None:
+def complaint_of_command(case, folder, *, readable=False):
     """Return how a command, run in `folder`, breaks the contract, or None."""
     before = contents(folder)
     try:
@@ -143,5 +138,5 @@ def complaint_of_command(case: Case, folder: Path, *, readable: bool = False) ->
     return None if len(end.err) <= LONGEST_SENTENCE else f"prints {len(end.err)} characters: {end.err[:200]!r}"
 
 
-def report(complaints: dict[str, str]) -> str:
+def report(complaints):
     return f"{len(complaints)} complaints\n" + "\n".join(f"{label}: {text}" for label, text in complaints.items())

@@ -7,6 +7,6 @@ FULL = bool(os.environ.get("FULL_TESTS"))
 COUNTS = {"arguments": (1, 6), "flags": (1, 5), "processes": (4, 50), "damaged": (16, 150), "hostile": (12, 120)}
 
 
-def share(kind: str, parts: int = 1) -> int:
+def share(kind, parts=1):
     """Return how many inputs of a kind a test has that covers so many parts of it."""
     return COUNTS[kind][FULL] * parts

@@ -1,22 +1,14 @@
 """Values that no argument of a given kind may have: fixed ones, and ones drawn from a seed."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Draw = Callable[[np.random.Generator], Any]
-
 #: What stands for a size that no machine has.
 ENORMOUS = (10**9, 10**12, 10**18, 2**63, 2**64, 10**30, 10**5000)
 
-NO_NUMBERS: tuple[Any, ...] = (
+NO_NUMBERS = (
     "1", "", "four", b"1", None, [], [1.0], (), {}, {1}, 1j, object(), len, Decimal(1), np.ones(2), np.ones((2, 2)),
     np.array([np.nan]), xr.Dataset(), True, np.bool_(1), np.datetime64("2020-01-01"), slice(1), Ellipsis,
 )  # fmt: skip
@@ -32,32 +24,32 @@ NOT_FINITE = (
 )
 
 
-def text(rng: np.random.Generator) -> str:
+def text(rng):
     size = int(rng.integers(1, 40))
     return "".join(map(chr, rng.choice([*range(1, 128), *range(0x3B1, 0x3C9), 0x202E, 0xFEFF, 0x1F600], size)))
 
 
-def numbers_below(rng: np.random.Generator, lowest: float, *, open_end: bool) -> float:
+def numbers_below(rng, lowest, *, open_end):
     """Return a number below `lowest`, or this if the end is open."""
     if open_end and rng.random() < 0.3:
         return lowest
     return float(lowest - 10.0 ** rng.uniform(-6, 12))
 
 
-def _choice(rng: np.random.Generator, values: tuple[Any, ...]) -> Any:
+def _choice(rng, values):
     return values[int(rng.integers(len(values)))]
 
 
-def positive(rng: np.random.Generator) -> Any:
+def positive(rng):
     return _mixed(rng, NO_NUMBERS, NOT_FINITE, lambda: numbers_below(rng, 0.0, open_end=True), lambda: text(rng))
 
 
-def non_negative(rng: np.random.Generator) -> Any:
+def non_negative(rng):
     """Return what is no number of at least 0."""
     return _mixed(rng, NO_NUMBERS, NOT_FINITE, lambda: numbers_below(rng, 0.0, open_end=False), lambda: text(rng))
 
 
-def share(rng: np.random.Generator) -> Any:
+def share(rng):
     """Return what is no number between 0 and 1."""
     return _mixed(
         rng, NO_NUMBERS, NOT_FINITE, lambda: numbers_below(rng, 0.0, open_end=True),
@@ -65,7 +57,7 @@ def share(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def count(rng: np.random.Generator) -> Any:
+def count(rng):
     """Return what is no integer of at least 1."""
     return _mixed(
         rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(0, 10**12)), lambda: float(rng.uniform(0.1, 9.9)),
@@ -73,33 +65,33 @@ def count(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def whole(rng: np.random.Generator) -> Any:
+def whole(rng):
     """Return what is no whole number of at least 1, written as an integer or not."""
     return _mixed(
         rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(0, 10**12)), lambda: int(rng.integers(0, 99)) + 0.5
     )
 
 
-def seed(rng: np.random.Generator) -> Any:
+def seed(rng):
     """Return what is no integer of at least 0."""
     return _mixed(rng, NO_NUMBERS, NOT_FINITE, lambda: -int(rng.integers(1, 10**12)), lambda: 0.5, lambda: text(rng))
 
 
-def enormous(rng: np.random.Generator) -> Any:
+def enormous(rng):
     return _choice(rng, ENORMOUS)
 
 
-def switch(rng: np.random.Generator) -> Any:
+def switch(rng):
     return _mixed(rng, ("yes", "no", 2, -1, 1.5, [], {}, object(), np.ones(2)), (), lambda: text(rng))
 
 
-def choice(rng: np.random.Generator) -> Any:
+def choice(rng):
     return _mixed(
         rng, ("", " ", "AUTO", 1, 1.5, [], {}, ("auto",), object(), b"auto", np.ones(2)), (), lambda: text(rng)
     )
 
 
-def folder_path(rng: np.random.Generator) -> Any:
+def folder_path(rng):
     """Return what names no file that may be written."""
     return _mixed(
         rng,
@@ -111,7 +103,7 @@ def folder_path(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def source(rng: np.random.Generator) -> Any:
+def source(rng):
     """Return what names no file of the program."""
     return _mixed(
         rng,
@@ -122,7 +114,7 @@ def source(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def times(rng: np.random.Generator) -> Any:
+def times(rng):
     return _mixed(
         rng,
         ("x", [], None, {}, [np.nan], [1.0, np.inf], [-1.0, 2.0], [2.0, 1.0], [1.0, 1.0], np.ones((2, 2)), ["a"],
@@ -134,7 +126,7 @@ def times(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def array(rng: np.random.Generator) -> Any:
+def array(rng):
     """Return an array of no shape that is asked for, or with entries that are none, or no array."""
     shape = tuple(int(n) for n in rng.integers(0, 12, int(rng.integers(3, 5))))
     return _mixed(
@@ -146,15 +138,15 @@ def array(rng: np.random.Generator) -> Any:
     )
 
 
-def no_schedule(rng: np.random.Generator) -> Any:
+def no_schedule(rng):
     return _mixed(rng, ("geometric:3", 3, 1.5, [1.0, 2.0], (1.0, 2.0, 3), {}, object(), np.ones(3), len), ())
 
 
-def no_problem(rng: np.random.Generator) -> Any:
+def no_problem(rng):
     return _mixed(rng, (None, "he4", 4, {}, {"width": 3}, [], object(), np.ones(3), xr.Dataset(), len), ())
 
 
-def no_dataset(rng: np.random.Generator) -> Any:
+def no_dataset(rng):
     return _mixed(
         rng,
         (None, "run.nc", 4, {}, [], object(), np.ones(3), xr.Dataset(), xr.DataTree(), xr.DataArray(np.ones(3)),
@@ -165,11 +157,11 @@ def no_dataset(rng: np.random.Generator) -> Any:
     )  # fmt: skip
 
 
-def no_axes(rng: np.random.Generator) -> Any:
+def no_axes(rng):
     return _mixed(rng, ("ax", 1, [], {}, object(), np.ones(3), [None], ["a", "b", "c"]), ())
 
 
-def link(rng: np.random.Generator) -> Any:
+def link(rng):
     return _mixed(
         rng,
         (None, 4, 1.5, [], {}, (), object(), b"he4", {-1: 1.0}, {4: np.nan}, {4: 0.0}, {"4": 1.0}, {4: "x"}, {301: 1.0},
@@ -200,7 +192,7 @@ BAD_ALONE = ("pi", "e", "3", "4/5", "sin(3)", "he4(3)", "log(z)", "sqrt(z)", "z^
              "exp(z^2)", "exp(z^4)", "exp(exp(z))", "exp(1000)*z", "tanh(1e80)*z")  # fmt: skip
 
 
-def formula(rng: np.random.Generator) -> str:
+def formula(rng):
     """Return text that is no formula of the allow-list: a bad piece, or a bad piece deep in a good formula."""
     bad = str(_choice(rng, (*BAD_LEAVES, *BAD_ALONE)))
     if bad in BAD_ALONE or rng.random() < 0.4:
@@ -209,7 +201,7 @@ def formula(rng: np.random.Generator) -> str:
     return str(wrapped).format(bad)
 
 
-def _mixed(rng: np.random.Generator, fixed: tuple[Any, ...], more: tuple[Any, ...], *draws: Callable[[], Any]) -> Any:
+def _mixed(rng, fixed, more, *draws):
     """Return a fixed value or a drawn one."""
     pool = (*fixed, *more)
     at = int(rng.integers(len(pool) + 3 * len(draws)))

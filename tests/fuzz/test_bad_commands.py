@@ -2,12 +2,11 @@
 
 import os
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 from fuzz_calls import problem
-from fuzz_commands import EXISTING, PREDICTION, STUDY_FILE, Command, commands
+from fuzz_commands import EXISTING, PREDICTION, STUDY_FILE, commands
 from fuzz_guard import Case, Ended, complaint_of_command, ended, report
 from fuzz_tiers import share
 from processes import SMALL_STUDY, python
@@ -31,7 +30,7 @@ def folder(tmp_path_factory):
     return where
 
 
-def arguments(command: Command, number: int):
+def arguments(command, number):
     """Yield so many different bad argument lists: the whole ones first, then options with bad values."""
     rng = np.random.default_rng([2, *command.name.encode()])
     for whole in islice(command.wholes, max(number // 3, 2)):
@@ -63,7 +62,7 @@ def test_bad_flags(command, folder, record_property, monkeypatch):
     assert not complaints, report(complaints)
 
 
-def by_subprocess(module: str, given: list[str], folder: Path) -> Ended:
+def by_subprocess(module, given, folder):
     done = python("-m", module, *given, cwd=folder, timeout=60)
     return Ended(done.returncode, done.stdout, done.stderr)
 

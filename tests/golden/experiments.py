@@ -2,20 +2,19 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
 
 import dynamics
 import dynamics.tokens
 import sgd_check
 import sgd_check.tokens
-from dynamics import Inputs, Problem, SaveAt
+from dynamics import Inputs, SaveAt
 
 from .flows import CLASSES, ERF, FRAME, SIXTEEN, SPECTRUM, SPHERE, UNITS, net, one_neuron
 from .laws import COMPOSITION, MEMORY
 from .questions import HE3, ONE, ROUNDING, SINGLE, SKEW, Case, problem, quietly
 
 
-def simulate(asked: Problem, bound: float = ROUNDING, needs: str | None = None, **settings: Any) -> Case:
+def simulate(asked, bound=ROUNDING, needs=None, **settings):
     given = {"learning_rate": 2e-3, "steps": 1000, "seeds": 2, "progress": False, **settings}
     rate = given["learning_rate"]
     if not callable(rate):
@@ -27,7 +26,7 @@ projected = partial(simulate, engine="projected")
 in_space = partial(simulate, engine="torch", device="cpu", dtype="float64", steps=300, needs="torch")
 
 
-def flow_and_runs(asked: Problem, **settings: Any) -> Any:
+def flow_and_runs(asked, **settings):
     flow = dynamics.solve_overlaps(asked, save_at=SaveAt.geometric(0.1, 10.0, 6), progress=False)
     runs = simulate(asked, **{"steps": 8000, "seeds": 4, "save_at": SaveAt.at([0.0, 2.0, 16.0]), **settings}).ask()
     return sgd_check.compare(flow, runs)

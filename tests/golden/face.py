@@ -5,10 +5,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import netCDF4
 import numpy as np
@@ -28,9 +26,9 @@ from .questions import HE3, Case, problem
 ASKED = {**FLOWS, **LAWS, **TOKENS, **SGD}
 
 
-def file_format(name: str) -> dict[str, Any]:
+def file_format(name):
     """Return the dims, type and attributes of every variable and group of a file, read by netCDF4 alone."""
-    found: dict[str, Any] = {}
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "answer.nc"
         dynamics.save(ASKED[name].ask(), path)
@@ -42,7 +40,7 @@ def file_format(name: str) -> dict[str, Any]:
     return found
 
 
-def _lay_out(group: Any, found: dict[str, Any]) -> None:
+def _lay_out(group, found):
     found[f"attributes in {group.path}"] = {key: type(group.getncattr(key)).__name__ for key in sorted(group.ncattrs())}
     found[f"dimensions in {group.path}"] = {key: len(each) for key, each in group.dimensions.items()}
     for name, variable in group.variables.items():
@@ -68,7 +66,7 @@ FILES = {f"file-{name}": Case(partial(file_format, name)) for name in IN_FILES}
 
 SMALL = "--k 4 --coefficients 0.8,0.6 --width 4 --dimension 12 --t-min 0.5 --t-max 60 --save geometric:6 --no-plot"
 #: Command -> the commands before it in the same folder.
-COMMANDS: dict[str, tuple[str, ...]] = {
+COMMANDS = {
     "dynamics.solve {small} --json": (),
     "dynamics.solve --model decoupled {small} --json": (),
     "dynamics.solve --teacher x1+x1*x2 --activation relu --width 4 --dimension 12 --biases trained --scale 1/m "
@@ -87,27 +85,27 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def command(words: str, before: tuple[str, ...]) -> dict[str, Any]:
+def command(words, before):
     """Return the exit code of a command, the JSON that it prints, and its sentence of refusal."""
     with tempfile.TemporaryDirectory() as folder:
         for line in before:
             _run(line, folder)
         done = _run(words, folder)
-    found: dict[str, Any] = {"exit code": done.returncode}
+    found = {"exit code": done.returncode}
     if done.returncode:
         return found | {"refusal": done.stderr.strip().splitlines()[-1]}
     printed = json.loads(done.stdout)
     return found | {"printed": printed}
 
 
-def _run(words: str, folder: str) -> subprocess.CompletedProcess[str]:
+def _run(words, folder):
     root = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "1000", "MPLBACKEND": "Agg"}
     line = [sys.executable, "-m", *words.format(small=SMALL).split()]
     return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def _name(words: str) -> str:
+def _name(words):
     """Return a name for a file: the command, and a number."""
     return f"command-{list(COMMANDS).index(words):02}-{words.split(maxsplit=1)[0]}"
 
@@ -115,7 +113,7 @@ def _name(words: str) -> str:
 OF_COMMANDS = {_name(words): Case(partial(command, words, before), 1e-6) for words, before in COMMANDS.items()}
 
 
-REFUSED: dict[str, Callable[[], Any]] = {
+REFUSED = {
     "unknown method": lambda: dynamics.solve_overlaps(problem(), method="euler"),
     "method of another type": lambda: dynamics.solve_overlaps(problem(), method=3),
     "descent without a step": lambda: dynamics.solve_overlaps(problem(), method="gradient-descent"),
@@ -150,12 +148,12 @@ REFUSED: dict[str, Callable[[], Any]] = {
 }
 
 
-def refusals() -> dict[str, str]:
+def refusals():
     """Return type and sentence of every refusal."""
     return {name: _refusal(ask) for name, ask in REFUSED.items()}
 
 
-def _refusal(ask: Callable[[], Any]) -> str:
+def _refusal(ask):
     try:
         ask()
     except (ValueError, TypeError, ImportError) as error:

@@ -1,9 +1,7 @@
 """Questions about every flow: overlaps, inputs, committees, neurons on the sphere, networks, particles."""
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +13,7 @@ from dynamics import Inputs, Problem, SaveAt, Student, Teacher
 from .questions import AT, HE3, ONE, ROUNDING, SHORT, SKEW, TWO, Case, problem
 
 
-def solve(
-    function: Callable[..., Any], asked: Any, needs: str | None = None, bound: float = ROUNDING, **settings: Any
-) -> Case:
+def solve(function, asked, needs=None, bound=ROUNDING, **settings):
     return Case(partial(function, asked, **{"save_at": AT, "progress": False, **settings}), bound, needs)
 
 
@@ -153,7 +149,7 @@ SPHERICAL = {
 }  # fmt: skip
 
 
-def one_neuron(link: object = "he3", smoothing: float = 0.0, overlap: float = 0.2, **given: Any) -> Problem:
+def one_neuron(link="he3", smoothing=0.0, overlap=0.2, **given):
     return Problem(
         activation=link,
         teacher=ONE,
@@ -182,9 +178,7 @@ STAIRCASE = Teacher.polynomial("x1 + x1*x2 + x1*x2*x3")
 UNITS = Teacher([1.0, -0.6], directions=[[1.0, 0.0], [0.6, 0.8]], links=["erf", "relu"], biases=[0.2, 0.0])
 
 
-def net(
-    link: object, teacher: Teacher = STAIRCASE, width: int = 4, d: int = 12, seed: int = 1, **given: Any
-) -> Problem:
+def net(link, teacher=STAIRCASE, width=4, d=12, seed=1, **given):
     student = Student(activation=link, width=width, **{"scale": "1/m", "rates": "mean-field", **given})
     return Problem(student=student, teacher=teacher, dimension=d, seed=seed)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ LAWS = {
 }  # fmt: skip
 
 
-def limits() -> dict[str, float]:
+def limits():
     """Return the largest learning rates, of every system."""
     asked = {
         "homogeneous": problem(),
@@ -65,7 +64,7 @@ def limits() -> dict[str, float]:
     return found | {"batch": float(dynamics.learning_rate_limit(problem(), batch_size=4))}
 
 
-def moments() -> dict[str, Any]:
+def moments():
     """Return exact moments of one step, from weights and from overlaps."""
     asked = problem(activation={3: 0.8, 4: 0.6}, width=2, initial_norm=0.5, label_noise=0.1)
     W = asked.reduced_weights()
@@ -76,7 +75,7 @@ def moments() -> dict[str, Any]:
     return {f"{way} {name}": np.asarray(getattr(each, name)) for way, each in both.items() for name in names}
 
 
-def steps_of_learning() -> dict[str, Any]:
+def steps_of_learning():
     """Return when a direction is learned, in steps of SGD."""
     flow = dynamics.solve_overlaps(HE3, save_at=SaveAt.at([1.0]), progress=False)
     late = dynamics.solve_overlaps(HE3, progress=False)
@@ -97,9 +96,9 @@ def steps_of_learning() -> dict[str, Any]:
     return found
 
 
-def expansions() -> dict[str, Any]:
+def expansions():
     """Return what expansions say of links of every kind."""
-    found: dict[str, Any] = {}
+    found = {}
     for link in ("he3", "relu", "erf", "tanh", "sign", "z**2*exp(-z**2)", "0.8*h4(z) + 0.6*h6(z)"):
         each = hermite.expand(link, order=8)
         values = [each.information_exponent, each.parity, each.norm_squared, each.truncation_error, each.name]
@@ -111,7 +110,7 @@ def expansions() -> dict[str, Any]:
     return found | {"leap": repr(hermite.leap("sign(z1) + sign(z1*z2*z3)"))}
 
 
-def fitted() -> dict[str, Any]:
+def fitted():
     """Return a fitted power law, shared starts and a schedule."""
     x = np.geomspace(1.0, 100.0, 9)
     fit = dynamics.fit_power_law(x, 3.0 * x**-0.7 * (1 + 0.01 * np.cos(x)))

@@ -19,29 +19,29 @@ from .cases import CASES
 ANSWERS = Path(__file__).parent / "answers"
 
 
-def path_of(name: str) -> Path:
+def path_of(name):
     """Return the file of an answer."""
     return ANSWERS / f"{name}.json"
 
 
-def can_answer(name: str) -> bool:
+def can_answer(name):
     """Return whether what an answer needs is installed."""
     needs = CASES[name].needs
     return needs is None or importlib.util.find_spec(needs) is not None
 
 
-def answer(name: str) -> stored.Described:
+def answer(name):
     """Return the answer to a question; floating point that is not valid raises, as in tests."""
     with np.errstate(all="raise", under="ignore"):
         return stored.answer(CASES[name].ask)
 
 
-def differences(name: str) -> list[str]:
+def differences(name):
     """Ask once more, and return how the answer differs from the stored one."""
     return stored.differences(answer(name), stored.read(path_of(name)), CASES[name].bound)
 
 
-def main() -> int:
+def main():
     """Write or compare; return 1 if answers have changed."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden.make", description="Stored answers of the program.")
     parser.add_argument("words", nargs="*", metavar="NAME", help="answers whose names contain one of these [all]")

@@ -1,9 +1,7 @@
 """What a question is, and the problems, times and teachers that many of them share."""
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from dynamics import Problem, SaveAt, Teacher
 
@@ -22,7 +20,7 @@ class Case:
     needs : package without which there is no answer
     """
 
-    ask: Callable[[], Any]
+    ask: object
     bound: float = ROUNDING
     needs: str | None = None
 
@@ -34,11 +32,11 @@ SKEW = Teacher([1.0, 0.6], directions=[[1.0, 0.0], [0.6, 0.8]])
 ONE = Teacher([1.0])
 
 
-def problem(**changes: Any) -> Problem:
+def problem(**changes):
     return Problem(**{"activation": "he4", "teacher": TWO, "width": 4, "dimension": 12, **changes})
 
 
-def quietly(asked: Callable[..., Any], /, **settings: Any) -> Callable[[], Any]:
+def quietly(asked, /, **settings):
     return partial(asked, progress=False, **settings)
 
 

@@ -3,9 +3,7 @@
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
@@ -33,10 +31,8 @@ SHARE_OF_ESTIMATE = 0.5
 DIGITS = 12
 _NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 
-Described = dict[str, Any]
 
-
-def answer(ask: Callable[[], Any]) -> Described:
+def answer(ask):
     """Ask, and return the described answer with the warnings that were given on the way."""
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -45,7 +41,7 @@ def answer(ask: Callable[[], Any]) -> Described:
     return _described(found) | {"warnings": list(dict.fromkeys(said))}
 
 
-def _described(found: Any) -> Described:
+def _described(found):
     if isinstance(found, xr.DataTree):
         return {key: value for node in found.subtree for key, value in _of_group(node.path, node.to_dataset()).items()}
     if isinstance(found, xr.Dataset):
@@ -53,9 +49,9 @@ def _described(found: Any) -> Described:
     return {str(key): _plain(value) for key, value in found.items()}
 
 
-def _of_group(path: str, dataset: xr.Dataset) -> Described:
+def _of_group(path, dataset):
     where = path.rstrip("/") + "/"
-    described: Described = {
+    described = {
         f"{where} attributes": _plain(dataset.attrs),
         f"{where} coordinates": sorted(map(str, dataset.coords)),
     }
@@ -70,7 +66,7 @@ def _of_group(path: str, dataset: xr.Dataset) -> Described:
     return described
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     """Return a value as JSON keeps it: numbers, strings, lists and dicts; floats to the digits that are stored."""
     if isinstance(value, Mapping):
         return {str(key): type(each).__name__ if key in CHANGING else _plain(each) for key, each in value.items()}
@@ -88,23 +84,22 @@ def _plain(value: Any) -> Any:
     raise TypeError(msg)
 
 
-def write(path: Path, described: Described) -> None:
+def write(path, described):
     """Write an answer, one line per entry, so that a change of it can be read."""
     lines = (f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in described.items())
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def read(path: Path) -> Described:
+def read(path):
     """Return a stored answer."""
-    found: Described = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def differences(found: Described, stored: Described, bound: float) -> list[str]:
+def differences(found, stored, bound):
     """Return a sentence for everything in which an answer differs from the stored one by more than it may."""
     if found.keys() != stored.keys():
         return [f"entries: {sorted(found.keys() ^ stored.keys())}"]
-    told: list[str] = []
+    told = []
     for key, value in stored.items():
         where = key.rpartition("/")[0]
         rtol = stored.get(f"{where}/ attributes", {}).get("rtol", 0.0)
@@ -116,7 +111,7 @@ def differences(found: Described, stored: Described, bound: float) -> list[str]:
     return told
 
 
-def _of_variable(key: str, found: Any, stored: Any, bound: float, every: Described) -> Iterator[str]:
+def _of_variable(key, found, stored, bound, every):
     for part in ("dims", "dtype"):
         if found[part] != stored[part]:
             yield f"{key}: {part} {found[part]} instead of {stored[part]}"
@@ -133,7 +128,7 @@ def _of_variable(key: str, found: Any, stored: Any, bound: float, every: Describ
     yield from _of_numbers(key, a, b, _allowed(key, a, b, bound, every))
 
 
-def _allowed(key: str, a: np.ndarray, b: np.ndarray, bound: float, every: Described) -> np.ndarray:
+def _allowed(key, a, b, bound, every):
     """Return by how much each number of a variable may differ."""
     of_what = every.get(key.removesuffix("_error")) if key.endswith("_error") else None
     if of_what is not None:
@@ -149,7 +144,7 @@ def _allowed(key: str, a: np.ndarray, b: np.ndarray, bound: float, every: Descri
     return allowed
 
 
-def _of_numbers(key: str, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> Iterator[str]:
+def _of_numbers(key, a, b, allowed):
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         yield f"{key}: other numbers are not finite: {a.tolist()} instead of {b.tolist()}"
@@ -160,15 +155,15 @@ def _of_numbers(key: str, a: np.ndarray, b: np.ndarray, allowed: np.ndarray) -> 
         yield f"{key}: {a[finite][at]} instead of {b[finite][at]}, which may differ by {allowed[finite][at]:.2g}"
 
 
-def _least_size(key: str) -> float:
+def _least_size(key):
     return 1.0 if OF_ORDER_ONE.search(key) else 0.0
 
 
-def _largest(values: np.ndarray) -> float:
+def _largest(values):
     return float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
 
 
-def _of_values(key: str, found: Any, stored: Any, bound: float) -> Iterator[str]:
+def _of_values(key, found, stored, bound):
     """Compare numbers, sentences and what holds them."""
     name = key.rpartition(" ")[2].rpartition(".")[2]
     if COUNTS.search(name):
@@ -189,14 +184,14 @@ def _of_values(key: str, found: Any, stored: Any, bound: float) -> Iterator[str]
         yield f"{key}: {found!r} instead of {stored!r}"
 
 
-def _allowed_alone(name: str, found: float, stored: float, bound: float) -> np.ndarray:
+def _allowed_alone(name, found, stored, bound):
     """Return by how much a number outside of variables may differ."""
     if name.endswith("_error"):
         return np.array(SHARE_OF_ESTIMATE * max(abs(found), abs(stored)))
     return np.array(FACTOR * bound * max(abs(stored), _least_size(name)))
 
 
-def _of_lists(key: str, found: list[Any], stored: list[Any], bound: float) -> Iterator[str]:
+def _of_lists(key, found, stored, bound):
     if len(found) != len(stored):
         yield f"{key}: {found} instead of {stored}"
     elif stored and all(type(each) in (int, float) for each in (*found, *stored)):
@@ -207,7 +202,7 @@ def _of_lists(key: str, found: list[Any], stored: list[Any], bound: float) -> It
             yield from _of_values(f"{key} {i}", now, then, bound)
 
 
-def _of_texts(key: str, found: str, stored: str, bound: float) -> Iterator[str]:
+def _of_texts(key, found, stored, bound):
     """Compare sentences word by word, and numbers in them to the last digit shown."""
     if found.startswith("{") and stored.startswith("{"):
         yield from _of_values(key, json.loads(found), json.loads(stored), bound)
@@ -222,7 +217,7 @@ def _of_texts(key: str, found: str, stored: str, bound: float) -> Iterator[str]:
                 yield f"{key}: {now} instead of {then} in {stored!r}"
 
 
-def _last_digit(text: str) -> float:
+def _last_digit(text):
     """Return the place value of the last digit of a number that has a fraction, 0 of an integer."""
     mantissa, _, exponent = text.partition("e")
     decimals = len(mantissa.partition(".")[2])

@@ -45,7 +45,7 @@ FORMULAS = {
 }
 
 
-def _by_definition(expression: sympy.Expr, kink: float | None) -> list[mpmath.mpf]:
+def _by_definition(expression, kink):
     function = sympy.lambdify(z, expression, "mpmath")
     cuts = sorted({-14, -5, 0, 5, 14, *([] if kink is None else [kink])})
 

@@ -17,7 +17,7 @@ _SLOPE = hermite.expand(np.tanh, order=1).coefficients[1]
 LINKS = ["he4", {4: 0.8, 6: 0.6}, {0: 0.3, 1: -0.5, 3: 2.0}, "erf", "gelu", "tanh(z)", "x^2 exp(-x^2)"]
 
 
-def _plane() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _plane():
     """Two independent standard normals on a grid, with the weights of the (spectrally accurate) trapezoidal rule."""
     line = np.linspace(-14.0, 14.0, 281)
     weight = np.exp(-0.5 * line**2) / math.sqrt(2 * math.pi) * (line[1] - line[0])
@@ -141,7 +141,7 @@ def test_truncated_is_the_polynomial():
     assert series.name == "relu truncated at order 10"
 
 
-def _root_factorials(order: int) -> np.ndarray:
+def _root_factorials(order):
     return np.sqrt(scipy.special.factorial(np.arange(order + 1)))
 
 

@@ -14,7 +14,7 @@ from hermite.polynomials import contracted_pair, diagrams, mean_derivatives
 from hermite.quadrature import integrate
 
 
-def _exact(degree: int, z: float) -> mpmath.mpf:
+def _exact(degree, z):
     """h_k(z) from the recurrence of He_k at 120 digits."""
     with mpmath.workdps(120):
         before, now = mpmath.mpf(0), mpmath.mpf(1)
@@ -23,7 +23,7 @@ def _exact(degree: int, z: float) -> mpmath.mpf:
         return now / mpmath.sqrt(mpmath.factorial(degree))
 
 
-def _trapezoid() -> tuple[np.ndarray, np.ndarray]:
+def _trapezoid():
     """Equidistant nodes on |z| <= 36 and weights of N(0, 1): spectrally accurate, relatively so in the tails."""
     nodes = np.linspace(-36.0, 36.0, 3601)
     return nodes, np.exp(-0.5 * nodes**2) / math.sqrt(2.0 * math.pi) * (nodes[1] - nodes[0])
@@ -86,7 +86,7 @@ def test_kernel_derivatives_agree_with_numpy_polynomials(rng, n):
     np.testing.assert_allclose(polynomials.kernel_value(coefficients, s, n), expected, rtol=1e-11, atol=1e-300)
 
 
-def _relu_coefficients(order: int, place: float) -> np.ndarray:
+def _relu_coefficients(order, place):
     """Coefficients of max(z - place, 0) at 60 digits, from E[f He_j] = E[f^(j)]."""
     with mpmath.workdps(60):
         z = mpmath.mpf(place)

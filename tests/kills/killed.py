@@ -1,20 +1,12 @@
 """Runs that are killed: each begins, or goes on where its file says, in a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import dynamics
 import sgd_check
 from dynamics.runs import run_file, trackers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
 
 FLOW = dynamics.Problem(activation="he4", teacher=dynamics.Teacher([1.0, 0.5, 0.4]), width=9, dimension=32)
 SPHERICAL = dynamics.Problem(
@@ -27,7 +19,7 @@ TIMES = dynamics.SaveAt.geometric(0.5, 2000.0, 40)
 STEPS = {"learning_rate": 2e-3, "steps": 40_000, "seeds": 3, "progress": False}
 GRID = {"width": [4, 8], "seed": range(12)}
 #: How each run begins.
-RUNS: dict[str, Callable[..., xr.Dataset]] = {
+RUNS = {
     **{
         method: lambda method=method, **file: dynamics.solve_overlaps(
             FLOW, save_at=TIMES, method=method, progress=False, **file
@@ -48,7 +40,7 @@ RUNS: dict[str, Callable[..., xr.Dataset]] = {
 }
 
 
-def go_on(kind: str, path: str, every: float) -> None:
+def go_on(kind, path, every):
     """Begin the run of this kind, or go on with it if there is its file; do nothing if it has ended."""
     run_file.LARGEST_SHARE = np.inf
     trackers.FIRST_CHUNK_STEPS = trackers.LARGEST_CHUNK_STEPS = 24

@@ -4,13 +4,11 @@ import multiprocessing
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import killed
 import numpy as np
 import pytest
-import xarray as xr
 from same_answers import assert_same
 
 import dynamics
@@ -56,11 +54,11 @@ def processes():
     return context
 
 
-def written(path: Path) -> tuple[object, ...]:
+def written(path):
     """Return what changes with every file that a run writes."""
     points = path.with_name(f"{path.name}.points")
     # The process that is watched removes and replaces files meanwhile.
-    found: tuple[object, ...] = ()
+    found = ()
     with suppress(FileNotFoundError):
         found = tuple(answered_points(points)) if points.is_dir() else ()
     with suppress(FileNotFoundError):
@@ -69,7 +67,7 @@ def written(path: Path) -> tuple[object, ...]:
     return found
 
 
-def kill_in_the_middle(process, path: Path, rng: np.random.Generator) -> bool:
+def kill_in_the_middle(process, path, rng):
     """Kill a process some time after it has written its first file; return whether it had not ended before."""
     last, count, deadline = written(path), 0, time.monotonic() + PATIENCE
     wanted = int(rng.integers(1, MOST_WRITES + 1))
@@ -84,7 +82,7 @@ def kill_in_the_middle(process, path: Path, rng: np.random.Generator) -> bool:
     return process.exitcode == -9
 
 
-def unreadable(folder: Path) -> int:
+def unreadable(folder):
     """Return how many files under their own names cannot be read."""
     count = 0
     for path in folder.rglob("*"):
@@ -98,7 +96,7 @@ def unreadable(folder: Path) -> int:
     return count
 
 
-def killed_and_resumed(kind: str, count: int, path: Path, context, whole: xr.Dataset) -> Tally:
+def killed_and_resumed(kind, count, path, context, whole):
     """Kill a run so many times, anew if it ends before, and let it end: every end must be `whole`."""
     rng, kills, resumed, broken, after_kill = np.random.default_rng(list(kind.encode())), 0, 0, 0, False
     for _ in range(MOST_PROCESSES * (count + 1)):
