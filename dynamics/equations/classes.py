@@ -21,22 +21,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dynamics.equations import vectors
 from dynamics.equations.finite_step import MOST_DIAGRAMS, check_polynomial, is_blown_up
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.link import g0, g2, link_at, link_data, write_both
+from dynamics.equations.link import g0, g2, link_at, with_link, write_both
 from dynamics.equations.overlaps import OverlapSystem
-from dynamics.equations.vectors import (
-    LINK,
-    VectorSystem,
-    add_bend,
-    directions_and_norms,
-    event_values,
-    forces,
-    normalise,
-    write_norms,
-)
+from dynamics.equations.vectors import LINK, VectorSystem, add_bend, directions_and_norms, forces, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product
+from dynamics.problem.checks import require
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import count_diagrams, mean_derivatives
@@ -62,19 +55,21 @@ def class_rates(i: int, U: Matrix, F: Matrix, growth: float, s: Vector) -> tuple
 
 
 @kernel
+def views(y: Vector, out: Vector, parameters: Vector, sizes: Integers) -> tuple[Matrix, Matrix, Vector, Vector]:
+    """Return U of a state, what stands there and for ln n in `out`, and s."""
+    m, D = sizes[0], sizes[2]
+    s = vector(parameters, sizes[LINK] - D, D)
+    return matrix(y, 0, m, D), matrix(out, 0, m, D), vector(out, m * D, m), s
+
+
+@kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """U' = Y diag(s) − diag(ℓ'/2) U, ℓ' = (ln n)' = 2 Σ_l s_l u_il Y_il, Y = F + diag(2 S − F·u) U."""
-    m, D = sizes[0], sizes[2]
-    U, F, growth, s = (
-        matrix(y, 0, m, D),
-        matrix(out, 0, m, D),
-        vector(out, m * D, m),
-        vector(parameters, sizes[LINK] - D, D),
-    )
+    U, F, growth, s = views(y, out, parameters, sizes)
     forces(y, F, growth, parameters, sizes, work)
-    for i in range(m):
+    for i in range(growth.size):
         along, half, _ = class_rates(i, U, F, growth[i], s)
-        for k in range(D):
+        for k in range(s.size):
             F[i, k] = s[k] * (F[i, k] + along * U[i, k]) - half * U[i, k]
         growth[i] = 2.0 * half
 
@@ -83,12 +78,7 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """About the diagonal of the Jacobian: what multiplies U_il, the bend of its force, and −4 n g(1) Σ s U² of ln n."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    U, bend, growth, s = (
-        matrix(y, 0, m, D),
-        matrix(out, 0, m, D),
-        vector(out, m * D, m),
-        vector(parameters, sizes[LINK] - D, D),
-    )
+    U, bend, growth, s = views(y, out, parameters, sizes)
     pairs = m * P + m * m
     n, F = vector(work, pairs, m), matrix(work, pairs + m + 2 * m * max(m, P), m, D)
     forces(y, F, growth, parameters, sizes, work)
@@ -109,13 +99,14 @@ def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, size
 def write_units(y: Vector, sizes: Integers, state: Vector) -> None:
     """Write unit vectors and ln n of weights."""
     m, D = sizes[0], sizes[2]
+    W, U = matrix(y, 0, m, D), matrix(state, 0, m, D)
     for i in range(m):
         square = 0.0
-        for k in range(i * D, i * D + D):
-            square += y[k] * y[k]
+        for k in range(D):
+            square += W[i, k] * W[i, k]
         state[m * D + i] = np.log(square)
-        for k in range(i * D, i * D + D):
-            state[k] = y[k] / np.sqrt(square)
+        for k in range(D):
+            U[i, k] = W[i, k] / np.sqrt(square)
 
 
 @kernel
@@ -138,14 +129,11 @@ def descent_event_values(t: float, y: Vector, out: Vector, parameters: Vector, s
     size = sizes[0] * sizes[2] + sizes[0]
     state = vector(work, 0, size)
     write_units(y, sizes, state)
-    event_values(t, state, out, parameters, sizes, vector(work, size, work.size - size))
+    vectors.event_values(t, state, out, parameters, sizes, vector(work, size, work.size - size))
 
 
 class ClassSystem(OverlapSystem):
-    """State layout, kernels and observables of the coupled flow of a problem that has `inputs`.
-
-    State: unit vectors U (m, D) on the axes that `Problem.input_axes` keeps, and ln n (m,).
-    """
+    """The coupled flow on inputs of covariance Σ: U (m, D) on the axes of `Problem.input_axes`, and ln n (m,)."""
 
     name = "classes"
     has_unit_vectors = False
@@ -154,12 +142,10 @@ class ClassSystem(OverlapSystem):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         axes = problem.input_axes()
-        if axes is None:
-            msg = "Argument `problem` must have `inputs`, but has none."
-            raise ValueError(msg)
+        assert axes is not None
         self.axes = axes
         self.start = directions_and_norms(problem.reduced_weights())
-        self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
+        self.functions = Functions(rhs, vectors.event_values, vectors.normalise, jacobian_diagonal)
         self._vectors = VectorSystem(problem, self.start, axes.eigenvalues)
         self.initial_state, self.parameters = self._vectors.initial_state, self._vectors.parameters
         self.sizes, self.work_size = self._vectors.sizes, self._vectors.work_size
@@ -200,8 +186,8 @@ class ClassDescentSystem(ClassSystem):
 # The overlaps under online SGD of a finite learning rate on inputs of covariance Σ, closed class by class.
 #
 # Whitened, a sample g ~ N(0, I) moves ŵ_i by −η e Σ ∇_i, ∇_i = ρ_i [α(z_i) u_i + σ'(z_i) g] as on isotropic inputs
-# (`dynamics.equations.finite_step`). With U the coordinates of unit neurons on the axes of the teacher, K_c
-# the share of class c in G, and X_c that of class c in the Gram matrix X of the m unit neurons and P directions,
+# (`dynamics.equations.finite_step`). With U the coordinates of unit neurons on the axes of the teacher, K_c the share
+# of class c in G, and X_c that of class c in the Gram matrix X of the m unit neurons and P directions,
 #
 # .. math::
 #    U_{il}' = s_l Y_{il} - \tfrac12 \ell_i' U_{il}, \qquad
@@ -210,14 +196,9 @@ class ClassDescentSystem(ClassSystem):
 #
 # in the time η · step, with Y = F U + A Θ, A = a g'(C), V_c the products of Y and U within class c, F = diag(e) −
 # n g'(G), e_i = 2 [Σ_p a_p g(C_ip) − Σ_j n_j g(G_ij)] − Σ_p A_ip C_ip + Σ_j n_j g'(G_ij) G_ij, and H_c = η [D_c +
-# (second_c − D_c)/B] for batches of B samples, D_c = Y_c Y_cᵀ. For class c of d_c axes Stein's lemma leaves the sum
-# over the m + P vectors
-#
-# .. math::
-#    \mathrm{second}_c = d_c\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j] + \sum_{ab} J^{(ij)}_{ab} X_{c,ab}
-#
-# with J linear in means of four functions. In ē = Σ_a w_a σ_a, w = (n, −a), and A(z) = α + σ'' of mean derivatives
-# (2 − k) f̂_k, its entries are sums of
+# (second_c − D_c)/B] for batches of B samples, D_c = Y_c Y_cᵀ. For class c of d_c axes Stein's lemma leaves second_c =
+# d_c E[(ē² + τ²) σ'_i σ'_j] + Σ_ab J_ab X_c,ab, with J linear in means of four functions. In ē = Σ_a w_a σ_a,
+# w = (n, −a), and A(z) = α + σ'' of mean derivatives (2 − k) f̂_k, its entries are sums of
 #
 # .. math::
 #    ab:&\; 2 w_a w_b E[\sigma'_a \sigma'_b \sigma'_i \sigma'_j], \quad
@@ -227,13 +208,11 @@ class ClassDescentSystem(ClassSystem):
 #    ij: E[(\bar e^2 + \tau^2) (A_i A_j + \sigma''_i \sigma''_j)],
 #
 # and of the same with i and j exchanged. "infinite-d" keeps d_c E[…]/B alone, the limit tr Σ → ∞ at fixed η tr Σ.
-# What is left out is the scatter of single runs about the mean. Dimensionless throughout.
 #
 # State y = [U (m, r) | K (classes, m, m) | ln n (m)]; sizes = [m, P, r, P, sign_matters, place of the link, classes,
 # degree, whole | class of every axis of the teacher (r)], of which the first six are as above; parameters = [a (P) |
 # Θ (P, r) | s | d_c (classes) | τ, two weights | f̂ (degree + 4) | data of the link]. A diagram (e, r, s) is one of
 # `hermite.polynomials`.
-
 
 CLASSES, DEGREE, WHOLE, KINDS = 6, 7, 8, 9
 
@@ -523,23 +502,31 @@ class ClassStepSystem(ClassSystem):
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
         check_polynomial(problem)
         super().__init__(problem)
-        self.functions = Functions(step_rhs, event_values, step_normalise, step_jacobian_diagonal)
+        self.functions = Functions(step_rhs, vectors.event_values, step_normalise, step_jacobian_diagonal)
         (unit, log_norm), axes, teacher = self.start, self.axes, problem.teacher
         m, P, r, classes = problem.width, problem.num_directions, teacher.span, axes.eigenvalue.size
-        hat = mean_derivatives(np.trim_zeros(problem.activation.coefficients, "b"))
-        _check_sizes(hat, m + P, classes)
+        hat, M = mean_derivatives(np.trim_zeros(problem.activation.coefficients, "b")), m + P
+        count, most = count_diagrams(hat, hat), MOST_WEIGHTS // M**2
+        require(
+            count <= MOST_DIAGRAMS,
+            "Argument `problem` must have a link of lower degree or of fewer terms for the equation of a finite "
+            f"learning rate, but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}.",
+        )
+        require(
+            classes <= most,
+            f"Argument `inputs` must have at most {most} distinct eigenvalues for the equation of a finite learning "
+            f"rate with {M} neurons and directions together, but has {classes}.",
+        )
         shares = [unit[:, axes.kind == kind] @ unit[:, axes.kind == kind].T for kind in range(classes)]
         self.initial_state = np.concatenate([unit[:, :r].ravel(), np.ravel(shares), log_norm])
         self._shape = (classes, m, r)
         self._theta = np.eye(r) if teacher.directions is None else teacher.directions
         whole, share = step_theory == "finite-d", learning_rate / batch_size
         weights = [problem.label_noise, learning_rate - share if whole else 0.0, share]
-        given = (teacher.coefficients, self._theta.ravel(), axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4))
-        numbers = np.concatenate(given)
-        self.parameters = np.concatenate([numbers, link_data(problem)])
-        counts = [m, P, r, P, problem.information_exponent % 2, numbers.size, classes, hat.size - 1, whole]
-        self.sizes = np.array([*counts, *axes.kind[:r]], dtype=np.int64)
-        M = m + P
+        numbers = [teacher.coefficients, self._theta, axes.eigenvalue, axes.sizes, weights, hat, np.zeros(4)]
+        self.parameters, self.sizes = with_link(
+            problem, [m, P, r, P], numbers, [classes, hat.size - 1, whole, *axes.kind[:r]]
+        )
         self.work_size = m * M + M * M + M + classes * (M * M + m * m) + max(M * M + classes, 2 * m * M)
 
     def unpack(self, state: Array) -> tuple[Array, ...]:
@@ -549,20 +536,3 @@ class ClassStepSystem(ClassSystem):
         G = state[..., m * r : -m].reshape(*stack, classes, m, m).sum(axis=-3)
         np.einsum("...ii->...i", G)[...] = 1.0
         return state[..., : m * r].reshape(*stack, m, r) @ self._theta.T, G, np.exp(state[..., -m:])
-
-
-def _check_sizes(hat: Array, vectors: int, classes: int) -> None:
-    """Refuse links of too many diagrams, and classes of too many shares."""
-    count = count_diagrams(hat, hat)
-    if count > MOST_DIAGRAMS:
-        msg = (
-            "Argument `problem` must have a link of lower degree or of fewer terms for the equation of a finite "
-            f"learning rate, but degree {hat.size - 1} gives up to {count} diagrams, more than {MOST_DIAGRAMS}."
-        )
-        raise ValueError(msg)
-    if classes * vectors**2 > MOST_WEIGHTS:
-        msg = (
-            f"Argument `inputs` must have at most {MOST_WEIGHTS // vectors**2} distinct eigenvalues for the equation "
-            f"of a finite learning rate with {vectors} neurons and directions together, but has {classes}."
-        )
-        raise ValueError(msg)

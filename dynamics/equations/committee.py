@@ -1,8 +1,7 @@
 r"""Online learning of a committee, f(x) = Σ_i σ(w_i·x), in its order parameters R = WΘᵀ and S = WWᵀ.
 
-One step of SGD is w_i ← w_i − η e σ'(λ_i) x with λ_i = w_i·x and e = ē − noise, ē = Σ_b w_b σ(v_b·x): the vectors v
-are the m neurons, of weight 1, and the P directions, of weight −a_p. C is the Gram matrix of all of them. By Stein's
-lemma the mean gradient of ½ E ē² is
+One step of SGD is w_i ← w_i − η e σ'(λ_i) x with λ_i = w_i·x and e = ē − noise, ē = Σ_b w_b σ(v_b·x). The M = m + P
+vectors v_b, with Gram matrix C, are the neurons, of weight 1, and the directions, of weight −a_p. By Stein's lemma
 
 .. math:: E[\bar e\, \sigma'_i\, x] = \sum_b N_{ib} v_b + k_i w_i, \qquad N_{ib} = w_b E\,\sigma'_i\sigma'_b, \qquad
    k_i = \sum_b w_b E\,\sigma''_i\sigma_b,
@@ -19,17 +18,15 @@ forms for erf(z/√2), finite sums for polynomials.
 
 State y = [R (m, P) | S (m, m)], sizes = [m, P, sign_matters, K, theory, lowest degree that counts in learned masses,
 family of the link, place of N | layout of the step] with theory 1 for the step's limit d → ∞ and 2 for the step at
-finite d; parameters = [w (M) | T (P, P) | τ² | η | d | B | mean derivatives of a polynomial at variance 1]. Vectors v_b
-are the m neurons and then the P directions, M = m + P in number, C their Gram matrix, w = (1, −a) their weights in the
-error. `work` holds C (M, M), of a polynomial F_ak = E σ^(k)(λ_a), k < K + 4, (M, K + 4), then N + diag(k) and F (m, M),
-the terms of second order (m, m) and their scratch. A family of links has a right-hand side of its own for steps, whose
-terms of second order take long to compile.
+finite d; parameters = [w (M) | T (P, P) | τ² | η | d | B | mean derivatives of a polynomial at variance 1]. `work`
+holds C (M, M), of a polynomial F_ak = E σ^(k)(λ_a), k < K + 4, (M, K + 4), then N + diag(k) and F (m, M), the terms of
+second order (m, m) and their scratch. Each family has a right-hand side of its own for steps, whose terms of second
+order take long to compile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,17 +35,11 @@ import numpy as np
 import hermite
 from dynamics.equations.degrees import by_degree, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import teacher_term
+from dynamics.equations.losses import largest_overlaps, teacher_term
+from dynamics.equations.network import steps
 from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.series import write_series_means
-from dynamics.equations.network.steps import (
-    LARGEST_STEP_DEGREE,
-    diagram_size,
-    lacking_parity,
-    write_central_erf_second,
-    write_polynomial_second,
-)
 from dynamics.equations.overlaps import write_gram
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
@@ -58,9 +49,11 @@ from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import mean_derivatives, series_derivative
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
-    from hermite.arrays import Array, Integers
+    from hermite.arrays import Array
 
 #: Families of links.
 ERF, POLYNOMIAL = 0, 1
@@ -88,45 +81,32 @@ def write_means(y: Vector, parameters: Vector, sizes: Integers, work: Vector) ->
 
 
 @kernel
-def write_erf_row(i: int, C: Matrix, weights: Vector, N: Matrix) -> None:
-    """Write N_ib = w_b E σ'_i σ'_b, and add k_i = −Σ_b N_ib C_ib/(1 + C_ii) to N_ii."""
-    first, total = 1.0 + C[i, i], 0.0
-    for b in range(weights.size):
-        c, second = C[i, b], 1.0 + C[b, b]
-        N[i, b] = weights[b] * (2.0 / math.pi / math.sqrt(first * second - c * c))
-        total -= N[i, b] * c
-    N[i, i] += total / first
-
-
-@kernel
-def write_polynomial_row(i: int, K: int, C: Matrix, weights: Vector, work: Vector, N: Matrix) -> None:
-    """Write N_ib, and add k_i to N_ii."""
-    M, total = weights.size, 0.0
-    F = vector(work, M * M + i * (K + 4), K + 4)
-    for b in range(M):
-        G, c = vector(work, M * M + b * (K + 4), K + 4), C[i, b]
-        slopes = bend = 0.0
-        for k in range(K, -1, -1):
-            slopes = F[k + 1] * G[k + 1] + slopes * c / (k + 1)
-            bend = F[k + 2] * G[k] + bend * c / (k + 1)
-        N[i, b] = weights[b] * slopes
-        total += weights[b] * bend
-    N[i, i] += total
-
-
-@kernel
 def write_forces(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """N_ib = w_b E σ'_i σ'_b, k_i = Σ_b w_b E σ''_i σ_b: the mean gradient of neuron i is Σ_b (N + diag(k))_ib v_b."""
-    m, M, (N, _) = sizes[0], sizes[0] + sizes[1], forces(sizes, work)
+    """N_ib = w_b E σ'_i σ'_b, plus k_i = Σ_b w_b E σ''_i σ_b on the diagonal, of erf −Σ_b N_ib C_ib/(1 + C_ii)."""
+    m, M, K, (N, _) = sizes[0], sizes[0] + sizes[1], sizes[DEGREE], forces(sizes, work)
     write_means(y, parameters, sizes, work)
     C, weights = matrix(work, 0, M, M), vector(parameters, 0, M)
     for i in range(m):
         if is_stopped(sizes):
             return
+        first, total = 1.0 + C[i, i], 0.0
         if sizes[FAMILY] == ERF:
-            write_erf_row(i, C, weights, N)
-        else:
-            write_polynomial_row(i, sizes[DEGREE], C, weights, work, N)
+            for b in range(M):
+                c, second = C[i, b], 1.0 + C[b, b]
+                N[i, b] = weights[b] * (2.0 / math.pi / math.sqrt(first * second - c * c))
+                total -= N[i, b] * c
+            N[i, i] += total / first
+            continue
+        F = vector(work, M * M + i * (K + 4), K + 4)
+        for b in range(M):
+            G, c = vector(work, M * M + b * (K + 4), K + 4), C[i, b]
+            slopes = bend = 0.0
+            for k in range(K, -1, -1):
+                slopes = F[k + 1] * G[k + 1] + slopes * c / (k + 1)
+                bend = F[k + 2] * G[k] + bend * c / (k + 1)
+            N[i, b] = weights[b] * slopes
+            total += weights[b] * bend
+        N[i, i] += total
 
 
 @kernel
@@ -170,13 +150,13 @@ def write_step(
 @kernel
 def erf_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write R' and S' of steps of a finite learning rate for erf(z/√2)."""
-    write_step(write_central_erf_second, y, out, parameters, sizes, work)
+    write_step(steps.write_central_erf_second, y, out, parameters, sizes, work)
 
 
 @kernel
 def polynomial_step_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write R' and S' of steps of a finite learning rate for a polynomial."""
-    write_step(write_polynomial_second, y, out, parameters, sizes, work)
+    write_step(steps.write_polynomial_second, y, out, parameters, sizes, work)
 
 
 @kernel
@@ -207,10 +187,7 @@ def learned_mean(i: int, b: int, sizes: Integers, work: Vector) -> float:
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass − a_p/2.
-
-    The mass is Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN where the link has none of them.
-    """
+    """Emergence max_i C_ip² − ½ (C > 0 only, if the sign matters), then learned mass − a_p/2, NaN if undefined."""
     m, P = sizes[0], sizes[1]
     M = m + P
     write_means(y, parameters, sizes, work)
@@ -248,11 +225,7 @@ class CommitteeSystem(FlowSystem):
     name = "committee"
 
     def __init__(
-        self,
-        problem: Problem,
-        learning_rate: float | None = None,
-        step_theory: str = "infinite-d",
-        batch_size: int = 1,
+        self, problem: Problem, learning_rate: float | None = None, step_theory: str = "infinite-d", batch_size: int = 1
     ) -> None:
         m, P = problem.width, problem.num_directions
         M, teacher, start = m + P, problem.teacher, problem.start()
@@ -272,9 +245,9 @@ class CommitteeSystem(FlowSystem):
         # Where no degree counts the kernels begin after the last one.
         self._first = part.first_degree if part.is_defined else K + 1
         is_polynomial = link.family == POLYNOMIAL
-        forces, scratch = (M * M + M * (K + 4), diagram_size(M, K)) if is_polynomial else (M * M, M * (M + 2))
+        forces, scratch = (M * M + M * (K + 4), steps.diagram_size(M, K)) if is_polynomial else (M * M, M * (M + 2))
         sizes = [m, P, problem.information_exponent % 2, K, theory, self._first, link.family, forces]
-        layout = [K, lacking_parity([link.numbers]), *[0, K] * M]
+        layout = [K, steps.lacking_parity([link.numbers]), *[0, K] * M]
         self.sizes: Integers = np.array([*sizes, *layout], dtype=np.int64)
         self.work_size = forces + 2 * m * M + m * m + (0 if learning_rate is None else scratch)
         self.num_events = 2 * P
@@ -303,14 +276,13 @@ class CommitteeSystem(FlowSystem):
         """Return per direction the largest overlap and the learned mass, n, loss and margin."""
         R, S = self.unpack(state)
         C, G, n = normalised_overlaps(R, S)
-        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         gram = self._all_products(R, S)
         loss, parts = self._squared(self._link.products(gram)), {}
         if self.teacher_by_degree is not None:
             squares = [self._squared(self._link.part(gram, degree)) for degree in range(LOWEST_DEGREE)]
             parts["degree_loss"] = by_degree(squares, loss)
         return {
-            "max_overlap": size.max(axis=0),
+            "max_overlap": largest_overlaps(self.problem, C),
             "learned_mass": self.learned_mass(R, n),
             "squared_norm": n,
             "loss": loss,
@@ -327,16 +299,12 @@ class CommitteeSystem(FlowSystem):
         return self._squared(self._link.products(self._all_products(R, S)))
 
     def learned_mass(self, R: Array, n: Array) -> Array:
-        """Return Σ_i E[σ_i σ_p]/E[σ_p²] per direction, of the degrees that count; NaN where the link has none of them.
-
-        A neuron of squared norm n has, as degree j, that of σ(√n z) in h_j(z). Overlaps of two neurons are not needed.
-        """
+        """Return Σ_i E[σ_i σ_p]/E[σ_p²] of the degrees that count; NaN where the link has none of them."""
         m = self.problem.width
         if not self.problem.learned_part.is_defined:
             return np.full(self.problem.num_directions, np.nan)
         means = self._link.products(self._all_products(R, np.diag(n)), self._first)
-        mass: Array = means[:m, m:].sum(axis=0) / np.diag(means)[m:]
-        return mass
+        return np.asarray(means[:m, m:].sum(axis=0) / np.diag(means)[m:])
 
     def _all_products(self, R: Array, S: Array) -> Array:
         return np.block([[S, R], [R.T, self._gram]])
@@ -366,8 +334,7 @@ class CommitteeLink:
             return sum((self.part(gram, k) for k in range(first, self.numbers.size)), np.zeros_like(gram))
         width = np.sqrt(1.0 + np.diag(gram))
         ratio = gram / np.outer(width, width)
-        means: Array = 2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio)
-        return means
+        return np.asarray(2.0 / math.pi * (np.arcsin(ratio) if first == 0 else np.arcsin(ratio) - ratio))
 
     def part(self, gram: Array, degree: int) -> Array:
         """Return what one degree, of erf 0, 1 or 2, has of E σ_a σ_b, shape (M, M)."""
@@ -382,10 +349,7 @@ class CommitteeLink:
 
 
 def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
-    """Return the exact means of a link, with those of the finite step if they are wanted.
-
-    Raises ValueError if the link is neither a polynomial nor erf(z/√2), or of too high a degree for the step.
-    """
+    """Return the means of a link; ValueError unless it is erf(z/√2) or a polynomial, of low degree for steps."""
     if link == hermite.expand("erf", order=link.order):
         return CommitteeLink(np.empty(0))
     require(
@@ -395,8 +359,8 @@ def committee_link(link: HermiteExpansion, *, for_step: bool) -> CommitteeLink:
     )
     numbers = mean_derivatives(np.trim_zeros(link.coefficients, "b"))
     require(
-        not for_step or numbers.size - 1 <= LARGEST_STEP_DEGREE,
-        f"Argument `problem` must have a link of degree at most {LARGEST_STEP_DEGREE} for a finite learning rate, but "
-        f"has {numbers.size - 1}.",
+        not for_step or numbers.size - 1 <= steps.LARGEST_STEP_DEGREE,
+        f"Argument `problem` must have a link of degree at most {steps.LARGEST_STEP_DEGREE} for a finite learning "
+        f"rate, but has {numbers.size - 1}.",
     )
     return CommitteeLink(numbers)

@@ -26,15 +26,16 @@ import numpy as np
 from numpy.polynomial import chebyshev, hermite_e, polynomial
 
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import link_powers, squared_error
+from dynamics.equations.losses import largest_overlaps, link_powers, squared_error
 from dynamics.equations.mean_field import coordinate_moments
 from dynamics.kernels.jit import kernel
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Vector
+from hermite.polynomials import trimmed
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
-    from hermite import HermiteExpansion
     from hermite.arrays import Array
 
 
@@ -59,9 +60,8 @@ def clenshaw(s: float, series: Vector) -> float:
 @kernel
 def velocity(x: float, parameters: Vector, sizes: Integers) -> float:
     """Return x' = a g_λ' − C [η/2B N/(1 − C²) + η (1 − 1/B)/2 (a g_λ')²]."""
-    C = np.tanh(x)
-    first, second = 3 + sizes[0], 3 + sizes[0] + sizes[1]
-    pull = horner(C, parameters[3:first])
+    C, second = np.tanh(x), 3 + sizes[0] + sizes[1]
+    pull = horner(C, parameters[3 : 3 + sizes[0]])
     if parameters[0] == 0.0:
         return pull
     drag = parameters[0] * np.cosh(x) ** 2 * clenshaw(C, parameters[second : second + sizes[2]])
@@ -95,10 +95,7 @@ LARGEST_STATE = 18.0
 
 
 class CorrelationSystem(FlowSystem):
-    """State, kernels and observables of the overlap under the flow, or under mean steps of B samples.
-
-    Raises ValueError if the means of the links are not known.
-    """
+    """The overlap under the flow, or under mean steps of B samples; ValueError if means are not known."""
 
     name = "correlation"
     functions = Functions(rhs, event_values, None, jacobian_diagonal)
@@ -135,52 +132,31 @@ class CorrelationSystem(FlowSystem):
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, the overlap (C > 0 alone for odd k, else |C|) and the learned mass g_3(C)/g_3(1)."""
         (C,), part = self.unpack(state), self.problem.learned_part
-        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         mass = part.kernel(C[0]) / part.kernel_at_one
-        return {"loss": self.loss(C), "max_overlap": size[0], "learned_mass": mass}
+        return {"loss": self.loss(C), "max_overlap": largest_overlaps(self.problem, C), "learned_mass": mass}
 
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return what `summarise` does, and the overlap C."""
-        return {**self.summarise(state), "teacher_overlap": self.unpack(state)[0]}
+        return self.summarise(state) | {"teacher_overlap": self.unpack(state)[0]}
 
 
 # The correlation of a neuron and one direction, averaged over neurons around it: its signal and its gradient.
 #
-# With w uniformly smoothed over (w + λz)/√(1 + λ²), z on the unit sphere orthogonal to w, a sample x enters through
-# a_0 = w·x and r² = |x|² − a_0² alone:
+# With w smoothed uniformly over (w + λz)/√(1 + λ²), z on the unit sphere orthogonal to w and E ζ^(2j) = μ_j for one
+# coordinate ζ of z, a sample x enters through a_0 = w·x and r² = |x|² − a_0² alone. The gradient in w is ψ x_⊥,
 #
 # .. math:: \varphi(a_0, r^2) = E_\zeta\, \sigma\Big(\frac{a_0 + \lambda r \zeta}{\sqrt{1+\lambda^2}}\Big), \qquad
-# E\zeta^{2j} = \mu_j = \prod_{i<j} \frac{2i+1}{d-1+2i},
+# \psi = \frac{\partial\varphi}{\partial a_0} - 2 a_0 \frac{\partial\varphi}{\partial r^2}, \qquad
+# g_\lambda(C) = \sum_k c_k c^*_k (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j,
 #
-# ζ one coordinate of z. Where w turns by δ ⊥ w, a_0 changes by δ·x and r² by −2 a_0 δ·x, so that the gradient of φ in w
-# is ψ x_⊥ with
-#
-# .. math:: \psi = \frac{\partial\varphi}{\partial a_0} - 2 a_0 \frac{\partial\varphi}{\partial r^2}.
-#
-# The mean of y φ over samples, y = a σ*(θ·x), is a g_λ(C):
-#
-# .. math:: g_\lambda(C) = \sum_k c_k c^*_k s_k(C), \qquad
-# s_k = (1+\lambda^2)^{-k/2} \sum_j \binom{k}{2j} C^{k-2j} \lambda^{2j} (1-C^2)^j \mu_j.
-#
-# At λ = 0 this is the kernel Σ c_k c*_k C^k, and ψ = σ'(a_0). (Damian, Nichani, Ge and Lee, arXiv:2305.10633.)
-
+# and a g_λ(C) is the mean of y φ over y = a σ*(θ·x). (Damian, Nichani, Ge and Lee, arXiv:2305.10633.)
 
 #: Largest degree of a link that is smoothed, or whose steps have exact means: sums in powers lose digits beyond.
 LARGEST_DEGREE = 12
 
 
 def signal_powers(problem: Problem) -> Array:
-    """Return the coefficients of g_λ in powers of C.
-
-    Raises ValueError where a link beyond `LARGEST_DEGREE` is smoothed.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> asked = {"activation": "he3", "teacher": Teacher([1.0]), "width": 1, "dimension": 20, "student": "spherical"}
-    >>> signal_powers(Problem(**asked, objective="correlation")).tolist()
-    [0.0, 0.0, 0.0, 1.0]
-    """
+    """Return the coefficients of g_λ in powers of C; ValueError where a link beyond `LARGEST_DEGREE` is smoothed."""
     student, teacher = link_powers(problem)
     products, smoothing = student * teacher, problem.smoothing
     if smoothing == 0.0:
@@ -198,19 +174,10 @@ def signal_powers(problem: Problem) -> Array:
 
 
 def gradient_table(problem: Problem) -> Array:
-    """Return ψ as a table of the coefficients of a_0^i r^(2j), shape (i, j), of a polynomial or truncated link.
-
-    Raises ValueError beyond `LARGEST_DEGREE`.
-
-    Examples
-    --------
-    >>> from dynamics.problem import Problem, Teacher
-    >>> asked = {"activation": "he3", "teacher": Teacher([1.0]), "width": 1, "dimension": 20, "student": "spherical"}
-    >>> (gradient_table(Problem(**asked, objective="correlation")) * 6**0.5).round(12).tolist()
-    [[-3.0], [0.0], [3.0]]
-    """
+    """Return ψ in a_0^i r^(2j), shape (i, j), of a truncated link; ValueError beyond `LARGEST_DEGREE`."""
     check_degree("differentiated as a polynomial", problem)
-    powers = hermite_e.herme2poly(_unscaled(problem.activation))
+    c = np.array(trimmed(problem.activation.coefficients))
+    powers = hermite_e.herme2poly(c / np.sqrt(np.cumprod(np.maximum(np.arange(c.size), 1.0))))
     smoothing, degree = problem.smoothing, powers.size - 1
     moments = coordinate_moments(problem.dimension - 1, degree // 2 + 1)
     value = np.zeros((degree + 1, degree // 2 + 1))
@@ -229,30 +196,21 @@ def check_degree(done: str, problem: Problem) -> None:
     """Refuse links beyond `LARGEST_DEGREE` where they would be summed in powers."""
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
         degree = int(np.flatnonzero(link.coefficients).max(initial=0))
-        if degree > LARGEST_DEGREE:
-            msg = (
-                f"Argument `{name}` must have a degree of at most {LARGEST_DEGREE} to be {done}, but has {degree}; "
-                f"`order={LARGEST_DEGREE}` cuts its series there."
-            )
-            raise ValueError(msg)
-
-
-def _unscaled(link: HermiteExpansion) -> Array:
-    """Return the coefficients of He_j = √(j!) h_j of a series, without zeros at the end."""
-    c = np.trim_zeros(link.coefficients, "b") if link.coefficients.any() else np.zeros(1)
-    return c / np.sqrt(np.cumprod(np.concatenate([[1.0], np.arange(1.0, c.size)])))
+        require(
+            degree <= LARGEST_DEGREE,
+            f"Argument `{name}` must have a degree of at most {LARGEST_DEGREE} to be {done}, but has {degree}; "
+            f"`order={LARGEST_DEGREE}` cuts its series there.",
+        )
 
 
 # Exact means of one step of SGD on the correlation, as functions of the overlap C.
 #
-# A step is w ← (w + η y ψ x_⊥)/|·|. With x_⊥ = v e + the rest, e the direction of θ orthogonal to w, s = √(1 − C²) and
-# y = a σ*(C a_0 + s v) + noise of variance τ², one step changes C to second order in η by η D − ½ η² C N, where
+# With x_⊥ = v e + the rest, e the direction of θ orthogonal to w, s = √(1 − C²) and y = a σ*(C a_0 + s v) + noise of
+# variance τ², a step changes C by η D − ½ η² C N to second order, with variance η² V (1 − C²), where
 #
-# .. math:: D = E[y\, \psi\, s v] = a\, g_\lambda'(C) (1 - C^2), \qquad N = E[y^2 \psi^2 r^2], \qquad
-# V = E[y^2 \psi^2 v^2],
+# .. math:: D = E[y\, \psi\, s v] = a\, g_\lambda'(C) (1 - C^2), \; N = E[y^2 \psi^2 r^2], \; V = E[y^2 \psi^2 v^2].
 #
-# and η² V (1 − C²) is the variance of the step. N and V are polynomials in C of twice the teacher's degree. The means
-# are sums over Gauss rules in a_0, v and χ² = r² − v², exact for polynomials.
+# N and V are polynomials in C, found by Gauss rules in a_0, v and χ² = r² − v².
 
 
 class StepMeans(NamedTuple):
@@ -270,12 +228,11 @@ def signal_slope(problem: Problem) -> Array:
 def step_means(problem: Problem) -> StepMeans:
     """Return N and V of polynomial or truncated links; ValueError for others, and beyond degree 12."""
     for name, link in (("activation", problem.activation), ("teacher_activation", problem.teacher_link)):
-        if not link.is_polynomial:
-            msg = (
-                f"Argument `{name}` must be a polynomial for exact means of a step, but is {link.name}; a truncated "
-                "series is one as a dict of its coefficients."
-            )
-            raise ValueError(msg)
+        require(
+            link.is_polynomial,
+            f"Argument `{name}` must be a polynomial for exact means of a step, but is {link.name}; a truncated series "
+            "is one as a dict of its coefficients.",
+        )
     check_degree("averaged exactly", problem)
     table, teacher = gradient_table(problem), problem.teacher_link
     degree = int(np.flatnonzero(teacher.coefficients).max(initial=0))
@@ -297,16 +254,7 @@ def step_means(problem: Problem) -> StepMeans:
 
 
 def chi_square_rule(freedom: int, count: int) -> tuple[Array, Array]:
-    """Return nodes and weights of the Gauss rule of χ² with so many degrees of freedom, by its Jacobi matrix.
-
-    Weights sum to 1; polynomials of degree 2 count − 1 are exact, for 10^12 degrees of freedom too.
-
-    Examples
-    --------
-    >>> nodes, weights = chi_square_rule(5, 3)
-    >>> round(float(nodes**2 @ weights), 12)  # n (n + 2)
-    35.0
-    """
+    """Return nodes and weights, of sum 1, of the Gauss rule of χ², by its Jacobi matrix, at any degrees of freedom."""
     from scipy.linalg import eigh_tridiagonal
 
     if freedom == 0:

@@ -4,18 +4,14 @@ In Hermite polynomials of x ~ N(0, I) functions of different degree are orthogon
 
 .. math:: E(f - f^*)^2 = \sum_{j=0}^{2} E\,(f_j - f^*_j)^2 + \text{rest},
 
-with f_0 a number, f_1 linear and f_2 quadratic in x, and the degrees from 3 on in the rest. For f = Σ_i n_i σ(u_i·x)
-and f* = Σ_p a_p σ(θ_p·x) on unit vectors, σ = Σ_j c_j h_j,
-
-.. math:: E\,(f_j - f^*_j)^2 = c_j^2 \Big[\sum_{ik} n_i n_k (u_i\cdot u_k)^j - 2 \sum_{ip} n_i a_p (u_i\cdot\theta_p)^j
-   + \sum_{pq} a_p a_q (\theta_p\cdot\theta_q)^j\Big].
-
-Of a network, a neuron of length ρ_i and bias b_i has in h_j(û_i·x) a coefficient of its own, F_ij = E σ(ρ_i z + b_i)
-h_j(z), and a unit of the teacher F*_pj = E σ_p(z + β_p) h_j(z), so that with A_ij = s v_i F_ij and B_pj = a_p F*_pj
+with f_0 a number, f_1 linear and f_2 quadratic in x, and the degrees from 3 on in the rest. With A_ij the coefficient
+of h_j(û_i·x) in what neuron i adds to f, and B_pj that of h_j(θ_p·x) in unit p of f*,
 
 .. math:: E\,(f_j - f^*_j)^2 = \sum_{ik} A_{ij} A_{kj} (\hat u_i\cdot\hat u_k)^j
    - 2 \sum_{ip} A_{ij} B_{pj} (\hat u_i\cdot\theta_p)^j + \sum_{pq} B_{pj} B_{qj} (\theta_p\cdot\theta_q)^j.
 
+Of f = Σ_i n_i σ(u_i·x) and f* = Σ_p a_p σ(θ_p·x), σ = Σ_j c_j h_j, they are n_i c_j and a_p c_j; of a network, whose
+neurons have lengths ρ_i and biases b_i, A_ij = s v_i E σ(ρ_i z + b_i) h_j(z), and B_pj = a_p E σ_p(z + β_p) h_j(z).
 Of a polynomial teacher the last two sums are those of f_α f*_α and f*_α² over its components of degree j.
 """
 
@@ -27,6 +23,7 @@ import numpy as np
 
 from dynamics.equations.network.families import hermite_coefficients
 from dynamics.problem.emergence import LOWEST_DEGREE, NEGLIGIBLE
+from hermite.polynomials import padded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,25 +54,20 @@ class DegreePart(NamedTuple):
 
 def link_parts(problem: Problem) -> list[DegreePart]:
     """Return the parts of degree 0, 1 and 2 of the link of a problem."""
-    squares = [*(problem.activation.coefficients[:LOWEST_DEGREE] ** 2).tolist(), 0.0, 0.0]
-    return [DegreePart(degree, squares[degree]) for degree in range(LOWEST_DEGREE)]
+    squares = padded(problem.activation.coefficients, LOWEST_DEGREE) ** 2
+    return [DegreePart(degree, square) for degree, square in enumerate(squares.tolist())]
 
 
 def teacher_parts(problem: Problem, whole: float) -> Array | None:
-    """Return E of the squares of the parts of f* = Σ_p a_p σ(θ_p·x) in the order of `DEGREES`; `whole` is E f*².
-
-    None where f* has one of these parts alone, so that the loss by degree says no more than the loss, and for inputs
-    that are not isotropic.
-    """
-    teacher, parts = problem.teacher, link_parts(problem)
+    """Return E f_j*² in the order of `DEGREES`, E f*² being `whole`; None where one is all of it, or with `inputs`."""
     if problem.inputs is not None:
         return None
-    a = teacher.coefficients
+    a, teacher = problem.teacher.coefficients, problem.teacher
     if teacher.is_orthonormal:
         sums = [float(a.sum()) ** 2, *[float(a @ a)] * 2]
     else:
-        sums = [float(a @ teacher.gram() ** part.degree @ a) for part in parts]
-    return told_by_degree([part.square * total for part, total in zip(parts, sums, strict=True)], whole)
+        sums = [float(a @ teacher.gram() ** degree @ a) for degree in range(LOWEST_DEGREE)]
+    return told_by_degree([part.square * total for part, total in zip(link_parts(problem), sums, strict=True)], whole)
 
 
 def told_by_degree(parts: ArrayLike, whole: float) -> Array | None:
@@ -92,11 +84,7 @@ def by_degree(parts: ArrayLike, whole: ArrayLike) -> Array:
 
 
 class NetworkDegrees:
-    """What gives the loss of a network by degree.
-
-    `teacher` holds E of the squares of the parts of f*, (4,), in the order of `DEGREES`; it is None where f* has one of
-    these parts alone.
-    """
+    """The loss of a network by degree; `teacher` is E f_j*², (4,), None where f* has one of these parts alone."""
 
     def __init__(self, problem: Problem, teacher: NetworkTeacher) -> None:
         self._link, self._theta = problem.activation, teacher.theta

@@ -31,11 +31,10 @@ def rounded_coordinate(u: float) -> float:
 
 # Products of a block of a few rows with the rows of another matrix, in either precision, by loops or by BLAS.
 #
-# BLAS copies its factors before it multiplies them; for four rows that takes several times as long as the product. So
-# loops keep two rows times four others in registers, and a part of their columns in the first level of cache.
-# OpenBLAS's kernels for AVX-512 copy no factor of a small product; where BLAS has them
-# (`has_kernels_for_small_matrices`) it is faster.
-
+# BLAS copies its factors before it multiplies them, which for four rows takes several times as long as the product. So
+# loops keep two rows times four others in registers, and a part of their columns in the first level of cache. Where
+# BLAS has kernels for AVX-512, which copy no factor of a small product, it is faster
+# (`has_kernels_for_small_matrices`).
 
 COLUMNS = 512
 #: Products of numbers up to which BLAS copies no factor.
@@ -46,11 +45,7 @@ UNCOPIED = 1e6
 def add_overlaps(
     rows: NDArray[Real], x: int, others: NDArray[Real], begin: int, count: int, j: int, out: NDArray[Real]
 ) -> None:
-    """Add the products of parts of rows x and x + 1, from column `begin` on, with the others j to j + 3.
-
-    Where there are fewer, the last one takes the place of those missing: the same number is written twice, as where
-    both rows are one.
-    """
+    """Add the products of parts of rows x and x + 1, from `begin` on, with the others j to j + 3, or up to the last."""
     y, S = min(x + 1, rows.shape[0] - 1), others.shape[0]
     u, v = row_part(rows, x, begin, count), row_part(rows, y, begin, count)
     of_u, of_v = row_part(out, x, 0, S), row_part(out, y, 0, S)
@@ -142,11 +137,9 @@ def sums_of_others(by_blas: bool, weights: NDArray[Real], others: NDArray[Real],
 #
 # F_i = Σ_p a_p g'(u_i·θ_p) θ_p − Σ_{j≠i} n_j g'(u_i·u_j) u_j,   growth_i = Σ_p a_p g(u_i·θ_p) − Σ_j n_j g(u_i·u_j)
 #
-# The overlap flow is u' = F − (F·u) u, (ln n)' = 4 growth; a neuron's force on itself is radial and left out of F.
-# Two passes: `pair_products` writes G = U Uᵀ, one half of it since it is symmetric, m² D operations; `field_rows`
-# multiplies it with all neurons, 2 m² D. G is stored in blocks of rows: block b holds the columns from its own first
-# row on.
-
+# A neuron's force on itself is radial and left out of F. Two passes: `pair_products` writes one half of G = U Uᵀ, m² D
+# operations, in blocks of rows, of which block b holds the columns from its own first row on; `field_rows` multiplies
+# it with all neurons, 2 m² D.
 
 #: (U, n) or (F, growth); (a, teacher).
 Rows = tuple[Matrix, Vector]
@@ -233,11 +226,7 @@ def gather_rows(b: int, m: int, pairs: NDArray[Real], overlap: NDArray[Real]) ->
 def weigh_pairs(
     link: Vector, first: int, n: Vector, overlap: NDArray[Real], smallest: float, growth: Vector, scratch: Vector
 ) -> None:
-    """Replace the overlaps of rows first, … with all neurons by −n_j g', and subtract their part of the growth.
-
-    `overlap` holds row after row, and `growth` one number per row. A row's own part is that of a unit vector, also
-    where the row is not quite one yet. See `weigh` for `smallest` and `scratch`.
-    """
+    """Replace the overlaps of rows first, … with all neurons by −n_j g', and subtract their part of the growth."""
     rows, m = growth.size, n.size
     totals = np.empty(rows)
     for x in range(rows):
@@ -301,10 +290,8 @@ def field_rows(
 
 # Compiled field of unit vectors with the products of different neurons in single precision, at twice the speed.
 #
-# A product of unit vectors is wrong by some 1e-8 then, since the sums on the way to it are as small as it is itself.
-# Where two neurons are near each other they are not: their part is computed in double. Learned neurons become so
-# orthogonal to each other that few of the m weights of such a row matter in this precision: these alone are summed.
-
+# A product of unit vectors is then wrong by some 1e-8. Where two neurons are near each other their part is computed in
+# double. Few of the m weights of a learned neuron matter in this precision: these alone are summed.
 
 # Weights below this part of the teacher's force on a row may be left out, all together 3e-8 of it among 1000 neurons,
 # and the part of them that may remain, since products of whole rows take as long as sums of about a tenth.
@@ -323,10 +310,7 @@ def round_rows(begin: int, end: int, U: Matrix, U_single: SingleMatrix) -> None:
 def take_near(
     link: Vector, x: int, i: int, U: Matrix, n: Vector, overlap: SingleMatrix, F: Matrix, growth: Vector
 ) -> bool:
-    """Write the part of the near neurons of row i, from products in double, and set their overlaps to zero.
-
-    Return whether there are any; if not, nothing has been written.
-    """
+    """Move what is near row i from `overlap` to F and growth, by products in double; return whether any is."""
     m, D = U.shape
     found = False
     for j in range(m):
@@ -359,10 +343,7 @@ def are_few(weights: SingleVector, limit: float) -> bool:
 def limit_of_few(
     link: Vector, i: int, U: Matrix, n: Vector, a: Vector, weights: SingleVector, scratch: Vector
 ) -> float:
-    """Return the limit below which weights of row i do not matter if few are left, and a negative number if not.
-
-    What a neuron that has learned its direction would exert on itself is as large as the teacher's force, and known.
-    """
+    """Return the limit below which weights of row i do not matter if few are left, and a negative number if not."""
     limit = SMALLEST_PART * n[i] * g1(link, 1.0)
     if not are_few(weights, limit):
         return -1.0
@@ -393,10 +374,7 @@ def field_rows_single(
     begin: int, end: int, link: Vector, state: tuple[Matrix, SingleMatrix, Vector], a: Vector, pairs: SingleVector,
     field: Rows, work: SingleVector,
 ) -> None:  # fmt: skip
-    """Write the field (F, growth) as `field_rows` does, its directions being the first axes.
-
-    The state is (U, U in single precision, n); `work` has 128 (m + D) numbers.
-    """
+    """Write the field (F, growth) of the state (U, U in single precision, n), directions being the first axes."""
     (U, U_single, n), (F, growth) = state, field
     (m, D), scratch, pull = U.shape, np.empty(SCRATCH), np.empty(FIELD_BLOCK * a.size)
     for first in range(begin, end, FIELD_BLOCK):
@@ -430,10 +408,7 @@ def field_rows_single(
 
 
 class UnitField:
-    """Computes the field of m neurons, for directions in the rows of `teacher`; no row if they are the first P axes.
-
-    `link` is the data of g (`dynamics.equations.link`).
-    """
+    """Computes the field of m neurons, for directions in the rows of `teacher`; no row if they are the first P axes."""
 
     def __init__(self, link: Array, workers: Workers, a: Array, teacher: Array, m: int) -> None:
         self._link, self._workers, self._target = link, workers, (a, teacher)
@@ -442,14 +417,11 @@ class UnitField:
     def write(self, U: Array, n: Array, F: Array, growth: Array) -> None:
         """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
 
-        def products(begin: int, end: int) -> None:
-            pair_products(begin, end, U, self.pairs)
-
         def rows(begin: int, end: int) -> None:
             work = np.empty(self.work_size)
             field_rows(begin, end, self._link, (U, n), self._target, self.pairs, (F, growth), work)
 
-        self._workers.over_parts(_halves(n.size), products)
+        self._workers.over_parts(_halves(n.size), lambda begin, end: pair_products(begin, end, U, self.pairs))
         self._workers.over_rows(rows)
 
 
@@ -459,24 +431,17 @@ class SingleUnitField:
     def __init__(self, link: Array, workers: Workers, a: Array, m: int, columns: int) -> None:
         self._link, self._workers, self._a = link, workers, a
         self._pairs, self._units = pair_storage(m, np.float32), np.empty((m, columns), dtype=np.float32)
-        self._work_size = FIELD_BLOCK * (m + columns)
 
     def write(self, U: Array, n: Array, F: Array, growth: Array) -> None:
         """Write F (m, D) and growth (m,) at unit vectors U and squared norms n; 3 m² D operations."""
-
-        def convert(begin: int, end: int) -> None:
-            round_rows(begin, end, U, self._units)
-
-        def products(begin: int, end: int) -> None:
-            pair_products(begin, end, self._units, self._pairs)
+        units, pairs = self._units, self._pairs
 
         def rows(begin: int, end: int) -> None:
-            work = np.empty(self._work_size, dtype=np.float32)
-            state = U, self._units, n
-            field_rows_single(begin, end, self._link, state, self._a, self._pairs, (F, growth), work)
+            work = np.empty(FIELD_BLOCK * sum(units.shape), dtype=np.float32)
+            field_rows_single(begin, end, self._link, (U, units, n), self._a, pairs, (F, growth), work)
 
-        self._workers.over_rows(convert)
-        self._workers.over_parts(_halves(n.size), products)
+        self._workers.over_rows(lambda begin, end: round_rows(begin, end, U, units))
+        self._workers.over_parts(_halves(n.size), lambda begin, end: pair_products(begin, end, units, pairs))
         self._workers.over_rows(rows)
 
 

@@ -16,15 +16,12 @@ relative part of second order, (S' − student_first)/(ρρᵀ),
    G' = G'_{\mathrm{flow}} + H_{ij} - \tfrac12 G_{ij} (H_{ii} + H_{jj}), \qquad
    (\ln n_i)' = (\ln n_i)'_{\mathrm{flow}} + H_{ii},
 
-so that G_ii = 1 is kept, and the flow is recovered term by term as η → 0.  H is made of Gram matrices of gradients, so
-it is positive semidefinite, and overlaps of vectors stay overlaps of vectors.
+so that G_ii = 1 is kept. H is made of Gram matrices of gradients, so that overlaps of vectors stay those of vectors.
 
 "infinite-d" is the limit d → ∞ at fixed η d (Saad & Solla 1995), in which the overlaps of a single run concentrate.
-"finite-d" keeps every term of the mean step; what it leaves out is the scatter of single runs about the mean, which
-changes means by O(η) too, a part 1/d of the terms with d.  Dimensionless throughout.
-
-Above the limit of stability the solution blows up in finite time, (ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a
-counts as infinite, and the run ends there.
+"finite-d" keeps every term of the mean step; the scatter of single runs about the mean, which it leaves out, changes
+means by O(η) too, a part 1/d of the terms with d. Above the limit of stability the solution blows up in finite time,
+(ln n)' ~ η d n²: a squared norm beyond 1e4 Σ a counts as infinite, and the run ends there.
 
 State, events and constraint are those of `dynamics.equations.overlaps`, whose Jacobian diagonal serves as it
 is: it is dominant where the equation is stiff. parameters = [a (P) | T (P, P) | τ, three weights | `numbers` | data of
@@ -40,19 +37,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dynamics.equations.interface import FlowSystem
-from dynamics.equations.link import link_data
-from dynamics.equations.overlaps import LINK, OverlapSystem, write_gram
+from dynamics.equations.link import with_link
+from dynamics.equations.overlaps import OverlapSystem, write_gram
 from dynamics.equations.vectors import write_norms
 from dynamics.kernels.jit import entry, kernel, matrix, vector
 from dynamics.kernels.products import product
+from dynamics.problem.checks import require
 from hermite.arrays import Array, Integers, Matrix, Vector
-from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives
+from hermite.polynomials import contracted_pair, count_diagrams, diagrams, mean_derivatives, trimmed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dynamics.problem import Problem
-    from hermite.arrays import Integers
 
 #: Place of `layout` in `sizes`.
 LAYOUT = 5
@@ -70,10 +65,7 @@ def is_blown_up(y: Vector, a: Vector, m: int, P: int) -> bool:
 
 @kernel
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r; not-a-number after a blow-up.
-
-    F of `write_drift` makes the flow, and r_i = F_ii − ½ H_ii.
-    """
+    """C' = diag(r) C − F, G' = H − F − Fᵀ + diag(r) G + G diag(r), (ln n)' = −2 r, r_i = F_ii − ½ H_ii, or NaN."""
     m, P = sizes[0], sizes[1]
     mP, mm, M, at = m * P, m * m, m + P, P + P * P
     if is_blown_up(y, parameters, m, P):
@@ -113,7 +105,6 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
 # and the Y made of it hold the rows j = i … m − 1 of one i at a time. `moment_tables` says what `numbers` and `layout`
 # hold.
 
-
 #: Places in `layout` of those of the powers of Q and of N and F in `work`.
 POWERS_AT, DRIFT_AT = 9, 10
 #: a (P,), T (P, P) and τ; `numbers` and `layout` of the tables, and scratch.
@@ -124,21 +115,8 @@ Parts = tuple[Matrix, Matrix, Matrix]
 
 
 @kernel
-def write_powers(layout: Integers, work: Vector) -> None:
-    """Write the elementwise powers 0, 2, 3 … of the Gram matrix of all vectors, beside the first."""
-    power, top, size = layout[POWERS_AT], layout[2], (layout[0] + layout[1]) ** 2
-    vector(work, power, size).fill(1.0)
-    for e in range(2, top + 1):
-        for x in range(power, power + size):
-            work[e * size + x] = work[(e - 1) * size + x] * work[size + x]
-
-
-@kernel
 def write_drift(tables: Tables, drift_gram: Matrix) -> None:
-    """Write F = (N + diag(κ)) Q and D = F (N + diag(κ))ᵀ, N = w g'(Q) and κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib).
-
-    Then E[e ∇_i] = ρ_i (κ_i u_i + Σ_b N_ib v_b).
-    """
+    """Write F = (N + diag(κ)) Q and D = F (N + diag(κ))ᵀ, N = w g'(Q) and κ_i = Σ_b (2 w_b g(Q_ib) − N_ib Q_ib)."""
     numbers, layout, work = tables
     m, degree, place = layout[0], layout[3], layout[DRIFT_AT]
     M = m + layout[1]
@@ -252,12 +230,17 @@ def step_moments(noise: float, tables: Tables, parts: Parts) -> None:
     """Write F, which stays in `work`, and the parts of one sample, divided by ρ_i ρ_j; w and Q stand in `work`."""
     _, layout, work = tables
     drift_gram, base, slope = parts
-    m, M = layout[0], layout[0] + layout[1]
-    write_powers(layout, work)
+    m, M, power = layout[0], layout[0] + layout[1], layout[POWERS_AT]
+    size = M * M
+    # The elementwise powers 0, 2, 3 … of Q, beside the first.
+    vector(work, power, size).fill(1.0)
+    for e in range(2, layout[2] + 1):
+        for x in range(power, power + size):
+            work[e * size + x] = work[(e - 1) * size + x] * work[size + x]
     write_drift(tables, drift_gram)
     write_singles(layout, work)
     work[layout[23]] = 1.0
-    Q = matrix(work, layout[POWERS_AT] + M * M, M, M)
+    Q = matrix(work, power + size, M, M)
     for i in range(m):
         write_mixed(i, layout, work)
         for j in range(i, m):
@@ -271,44 +254,32 @@ def write_step_moments(noise: float, tables: Tables, parts: Parts) -> None:
 
 
 class FiniteStepSystem(OverlapSystem):
-    """The equation of a finite learning rate η, with state and observables of the flow; any teacher and label noise.
-
-    "finite-d" keeps every term of the mean step of B samples, "infinite-d" those that remain as d → ∞ with η d fixed.
-    Raises ValueError if the link is not a polynomial or has too many diagrams.
-    """
+    """The equation of a learning rate η; ValueError if the link is no polynomial or has too many diagrams."""
 
     name = "finite-step"
     has_unit_vectors = False
     against_clusters = FlowSystem.against_clusters
 
     def __init__(self, problem: Problem, learning_rate: float, step_theory: str, batch_size: int = 1) -> None:
-        link, teacher = problem.activation, problem.teacher
-        m, P = problem.width, problem.num_directions
         check_polynomial(problem)
         super().__init__(problem)
         self.functions = replace(self.functions, rhs=rhs)
-        whole = step_theory == "finite-d"
-        tables = moment_tables(link.coefficients, m, P, slope_only=not whole)
-        share = learning_rate / batch_size
+        teacher, m, P, whole = problem.teacher, problem.width, problem.num_directions, step_theory == "finite-d"
+        tables, share = moment_tables(problem.activation.coefficients, m, P, whole=whole), learning_rate / batch_size
         weights = [learning_rate - share if whole else 0.0, share if whole else 0.0, share * problem.dimension]
-        numbers = np.concatenate(
-            [teacher.coefficients, teacher.gram().ravel(), [problem.label_noise, *weights], tables.numbers]
-        )
-        self.parameters = np.concatenate([numbers, link_data(problem)])
-        self.sizes = np.concatenate([self.sizes, tables.layout])
-        self.sizes[LINK] = numbers.size
+        numbers = [teacher.coefficients, teacher.gram(), problem.label_noise, weights, tables.numbers]
+        self.parameters, self.sizes = with_link(problem, [m, P, teacher.is_orthonormal], numbers, tables.layout)
         self.work_size = max(self.work_size, 3 * m * m + tables.work_size)
 
 
 def check_polynomial(problem: Problem) -> None:
     """Raise ValueError unless the link is a polynomial, as the moments of a step need."""
     link = problem.activation
-    if not link.is_polynomial or link.truncation_error > 0.0:
-        msg = (
-            f"Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
-            f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series."
-        )
-        raise ValueError(msg)
+    require(
+        link.is_polynomial and link.truncation_error <= 0.0,
+        "Argument `problem` must have a polynomial link for the equation of a finite learning rate, but has "
+        f"{link.name}; `activation=problem.activation.truncated()` asks for that of its series.",
+    )
 
 
 # Exact moments of one step of online SGD, from the overlaps alone.
@@ -321,13 +292,12 @@ def check_polynomial(problem: Problem) -> None:
 # and e = ē − noise, ē = Σ_a w_a σ(v_a·x): the vectors v are the m unit neurons, with weights n_i, and the P directions,
 # with weights −a_p. Q is the Gram matrix of all of them, g(s) = Σ_k c_k² s^k.
 #
-# *First order.* E[ē ∇_i] is the gradient of ½ E ē² = ½ Σ_ab w_a w_b g(Q_ab), which is ρ_i (κ_i u_i + Σ_b N_ib v_b) with
-# N_ib = w_b g'(Q_ib) and κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]. Then E[ΔR_ip] = −η E[ē ∇_i]·θ_p, and to first order
-# E[ΔS_ij] = −η (E[ē ∇_i]·w_j + i ↔ j); D_ij is the product of two such vectors.
+# *First order.* E[ē ∇_i], the gradient of ½ E ē² = ½ Σ_ab w_a w_b g(Q_ab), is ρ_i (κ_i u_i + Σ_b N_ib v_b), N_ib = w_b
+# g'(Q_ib), κ_i = Σ_b [2 w_b g(Q_ib) − N_ib Q_ib]. E[ΔR_ip] = −η E[ē ∇_i]·θ_p, the part of E[ΔS_ij] of first order is
+# −η (E[ē ∇_i]·w_j + i ↔ j), and D_ij is the product of two such vectors.
 #
-# *Second order.* second_ij = E[e² ∇_i·∇_j], which contains |x|². With F = ē² σ'_i σ'_j, integrating by parts gives
-# E[F |x|²] = E[x·(F x)] = d E F + E[x·∂F], and x·∂ acts on a function of v·x as z d/dz. So no direction but the v
-# occurs, and every factor depends on one projection:
+# *Second order.* second_ij = E[e² ∇_i·∇_j] contains |x|². By parts E[F |x|²] = d E F + E[x·∂F], and x·∂ acts on a
+# function of v·x as z d/dz, so that every factor depends on one projection:
 #
 # .. math:: \frac{\mathrm{second}_{ij}}{\rho_i\rho_j} = E\big[(\bar e^2 + \tau^2)\{G_{ij}\alpha_i\alpha_j +
 # \beta_i\sigma'_j + \sigma'_i\beta_j + d\,\sigma'_i\sigma'_j\}\big] + 2\,E[\bar e\,\epsilon\,\sigma'_i\sigma'_j],
@@ -337,18 +307,16 @@ def check_polynomial(problem: Problem) -> None:
 #
 # σ' : ĉ_(k+1)     α : (2−k) ĉ_k − ĉ_(k+2)     β : (1−k) ĉ_(k+1) + k (3−k) ĉ_(k−1)     zσ' : k ĉ_k + ĉ_(k+2).
 #
-# *Four series.* ē² and ēε are double sums over vectors, so each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i)
-# ψ(z_j)] over a and b, and that is a sum over the diagrams of `hermite.polynomials`. For given numbers of edges it is
+# *Four series.* Each expectation is a sum of w_a w_b E[f(z_a) g(z_b) φ(z_i) ψ(z_j)] over a and b, and that a sum over
+# the diagrams of `hermite.polynomials`, for given numbers of edges a polynomial in G_ij times
 #
-# .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s,
+# .. math:: \sum_{ab} X_{rs}(a)\, Q_{ab}^e\, X_{r's'}(b), \qquad X_{rs}(a) = w_a Q_{ai}^r Q_{aj}^s:
 #
-# times a polynomial in G_ij: (m+P)² operations per pair where both r and s are positive, nothing but an inner product
-# elsewhere, and none for e = 0, where the form is a product of two sums. For h_4 that leaves three matrix products of
-# (m+P) × (m+P) by (m+P) × m²/2. Nothing is estimated. The price is rounding relative to the largest diagram, which
+# (m+P)² operations per pair where both r and s are positive, an inner product elsewhere, and none for e = 0. For h_4
+# that leaves three matrix products of (m+P) × (m+P) by (m+P) × m²/2. Rounding is relative to the largest diagram, which
 # grows with the degree K about as E h_K⁴ does, like 9^K.
 #
-# *Parts.* second = base + d · slope, slope_ij = ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j]; the equation of the limit d → ∞ at
-# η = c/d has slope alone, which needs a quarter of the diagrams.
+# *Parts.* second = base + d · slope; the limit d → ∞ has slope alone, which needs a quarter of the diagrams.
 
 
 class MomentParts(NamedTuple):
@@ -398,7 +366,6 @@ def exact_moments(coefficients: Array, R: Array, S: Array, teacher: Teacher) -> 
 # | 21–22 | starts in `numbers` of coefficients, weights |
 # | 23 | start in `work` of the powers of G_ij |
 
-
 #: The list takes half a second there. All links up to degree 20 pass, and pure h_k up to k = 70.
 MOST_DIAGRAMS = 260_000
 HEADER = 24
@@ -413,34 +380,30 @@ class MomentTables(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """What depends on the link alone; rows of `edges` and `weights` are sorted by `group`."""
+    """What depends on the link alone; rows of `edges` and `weights` are sorted by group."""
 
     squares: Array
     edges: Integers
     weights: Array
-    group: Integers
+    #: The first row of each group, with the end.
+    first: Integers
     factors: list[Array]
 
 
 class _Rows(NamedTuple):
-    """Which rows are made: (r, s) of X, (e, r) of Y from U, (e, first of X, count, first row) of Y from X."""
+    """Which rows are made: (e, r) of Y from U, (e, first of X, count, first row) of Y from X, (r, s) of X."""
 
-    mixed: list[tuple[int, int]]
     singles: list[tuple[int, int]]
     segments: list[tuple[int, int, int, int]]
+    mixed: list[tuple[int, int]]
 
 
-def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope_only: bool = False) -> MomentTables:
-    """Return the tables for a link Σ_k c_k h_k, m neurons and P directions.
-
-    `slope_only` leaves out what does not grow with d. Raises ValueError if the link has more than MOST_DIAGRAMS
-    diagrams.
-    """
-    link = _link(tuple(np.trim_zeros(coefficients, "b").tolist()), slope_only)
-    rows = _rows(link.edges)
-    m, M = width, width + num_directions
+def moment_tables(coefficients: Array, width: int, num_directions: int, *, whole: bool = True) -> MomentTables:
+    """Return the tables of m neurons and P directions, `whole` or of what grows with d; ValueError if too many."""
+    link = _link(trimmed(coefficients), whole)
+    rows, degree, count = _rows(link.edges), link.squares.size - 1, len(link.factors)
     # Every row is U, X or Y of at most max(1, K) legs.
-    top, rows_of_mixed = max(1, link.squares.size - 1), sum(count for _, _, count, _ in rows.segments)
+    m, M, top = width, width + num_directions, max(1, degree)
     sizes = {
         "weights": M,
         "powers": (top + 1) * M * M,
@@ -448,32 +411,25 @@ def moment_tables(coefficients: Array, width: int, num_directions: int, *, slope
         "U": (top + 1) * m * M,
         "single": len(rows.singles) * m * M,
         "X": len(rows.mixed) * m * M,
-        "Y": rows_of_mixed * m * M,
-        "s": link.squares.size + 3,
+        "Y": sum(segment[2] for segment in rows.segments) * m * M,
+        "s": degree + 4,
     }
-    ends = np.cumsum(list(sizes.values())).tolist()
-    at = {name: end - size for (name, size), end in zip(sizes.items(), ends, strict=True)}
+    *starts, work_size = np.cumsum([0, *sizes.values()]).tolist()
+    at = dict(zip(sizes, starts, strict=True))
     terms = _operands(link.edges, rows, at, m * M)
 
     occurring = [np.flatnonzero(factor.any(axis=0)) for factor in link.factors]
     factors = [factor[:, powers].T.ravel() for factor, powers in zip(link.factors, occurring, strict=True)]
-    count = len(link.factors)
-    first_term = np.searchsorted(link.group, np.arange(count + 1))
-    first_coefficient = np.cumsum([0, *(powers.size for powers in occurring)])
-    groups = np.stack([first_term, first_coefficient], axis=1)
-
-    lists = (rows.singles, rows.segments, rows.mixed, groups, np.concatenate(occurring), terms)
+    first_coefficient = np.cumsum([0, *map(len, occurring)])
+    lists = (*rows, np.stack([link.first, first_coefficient], axis=1), np.concatenate(occurring), terms)
     parts = [np.array(part, dtype=np.int64).ravel() for part in lists]
-    starts = np.cumsum([HEADER, *(part.size for part in parts)]).tolist()
-    coefficients_at = link.squares.size
-    weights_at = coefficients_at + 2 * int(first_coefficient[-1])
-    header = [m, num_directions, top, link.squares.size - 1]
-    header += [len(rows.singles), len(rows.segments), len(rows.mixed), count, terms.shape[0]]
+    header = [m, num_directions, top, degree]
+    header += [len(rows.singles), len(rows.segments), len(rows.mixed), count, len(terms)]
     header += [at[name] for name in ("powers", "drift", "U", "single", "X", "Y")]
-    header += [*starts[:-1], coefficients_at, weights_at, at["s"]]
+    header += np.cumsum([HEADER, *map(len, parts[:-1])]).tolist()
+    header += [degree + 1, degree + 1 + 2 * int(first_coefficient[-1]), at["s"]]
     layout = np.concatenate([np.array(header, dtype=np.int64), *parts])
-    numbers = np.concatenate([link.squares, *factors, link.weights.ravel()])
-    return MomentTables(numbers, layout, ends[-1])
+    return MomentTables(np.concatenate([link.squares, *factors, link.weights.ravel()]), layout, work_size)
 
 
 def _rows(edges: Integers) -> _Rows:
@@ -484,9 +440,8 @@ def _rows(edges: Integers) -> _Rows:
     segments: list[tuple[int, int, int, int]] = []
     for e, legs in sorted({(e, r + s) for e, r, s in left if r * s > 0}):
         members = [x for x, pair in enumerate(mixed) if sum(pair) == legs]
-        first_row = sum(count for _, _, count, _ in segments)
-        segments.append((e, members[0], len(members), first_row))
-    return _Rows(mixed, sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments)
+        segments.append((e, members[0], len(members), sum(segment[2] for segment in segments)))
+    return _Rows(sorted({(e, r + s) for e, r, s in left if r * s == 0}), segments, mixed)
 
 
 def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int) -> Integers:
@@ -508,44 +463,40 @@ def _operands(edges: Integers, rows: _Rows, at: dict[str, int], matrix_size: int
 
 
 @lru_cache(maxsize=32)
-def _link(coefficients: tuple[float, ...], slope_only: bool) -> _Link:
+def _link(coefficients: tuple[float, ...], whole: bool) -> _Link:
     """Return the diagrams of a link, grouped by (r + r', s + s'), with the factors of each group in powers of G_ij."""
-    hat = mean_derivatives(coefficients or (0.0,))
+    hat = mean_derivatives(coefficients)
     k, size = np.arange(hat.size + 1.0), hat.size + 1
     padded = np.concatenate([np.zeros(1), hat, np.zeros(4)])
     below, here, above, next_above = (padded[shift : shift + size] for shift in range(4))
     euler = k * here + next_above
     count = count_diagrams(hat, euler)
-    if count > MOST_DIAGRAMS:
-        msg = (
-            "Argument `problem` must have a link of lower degree or of fewer terms for exact one-step moments, but "
-            f"degree {hat.size - 1} with {np.count_nonzero(hat)} terms gives up to {count} diagrams, "
-            f"more than {MOST_DIAGRAMS}."
-        )
-        raise ValueError(msg)
+    require(
+        count <= MOST_DIAGRAMS,
+        "Argument `problem` must have a link of lower degree or of fewer terms for exact one-step moments, but degree "
+        f"{hat.size - 1} with {np.count_nonzero(hat)} terms gives up to {count} diagrams, more than {MOST_DIAGRAMS}.",
+    )
     slope = contracted_pair(above, above, size)
     base = np.zeros_like(slope)
-    if not slope_only:
+    if whole:
         alpha = (2.0 - k) * here - next_above
         beta = (1.0 - k) * above + k * (3.0 - k) * below
         base[:, :, 1:] = contracted_pair(alpha, alpha, size)[:, :, :-1]
         base += contracted_pair(beta, above, size) + contracted_pair(above, beta, size)
-    has_slope: NDArray[np.bool_] = np.any(slope, axis=2)
-    table = diagrams(hat, euler, np.logical_or(has_slope, np.any(base, axis=2)))
+    has_slope = np.any(slope, axis=2)
+    table = diagrams(hat, euler, has_slope | np.any(base, axis=2))
     legs = table.edges[:, 1:3] + table.edges[:, 3:5]
-    weights = table.weights * [1.0, 0.0 if slope_only else 2.0]
+    weights = table.weights * [1.0, 2.0 if whole else 0.0]
     weights[~has_slope[legs[:, 0], legs[:, 1]], 1] = 0.0
     used = weights.any(axis=1)
-    # Group 0 is [0, 0] whether or not a diagram is in it: it multiplies the variance of the label noise.
     code = (legs[:, 0] * size + legs[:, 1])[used]
-    codes, group = np.unique(np.append(code, 0), return_inverse=True)
-    group = group[:-1]
-    order = np.argsort(group, kind="stable")
-    factors = [np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()]
+    order = np.argsort(code, kind="stable")
+    # Group 0 is [0, 0] whether or not a diagram is in it: it multiplies the variance of the label noise.
+    codes = np.unique(np.append(code, 0))
     return _Link(
-        squares=np.square(coefficients or (0.0,)),
+        squares=np.square(coefficients),
         edges=table.edges[used][order],
         weights=weights[used][order],
-        group=group[order],
-        factors=factors,
+        first=np.append(np.searchsorted(code[order], codes), code.size),
+        factors=[np.stack([base[c // size, c % size], slope[c // size, c % size]]) for c in codes.tolist()],
     )

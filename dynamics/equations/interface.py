@@ -33,10 +33,7 @@ Observables = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """The compiled functions of a system, of which all but the first may be missing; implicit methods use the last two.
-
-    Without a diagonal the preconditioner is 1; without a product differences of `rhs` stand for it.
-    """
+    """The compiled functions of a system, of which all but the first may be missing; "bdf" uses the last two."""
 
     rhs: Callable[..., None]
     event_values: Callable[..., None] | None = None
@@ -47,10 +44,7 @@ class Functions:
 
 @dataclass(frozen=True, slots=True)
 class OfStates:
-    """A function of a state, (N,), that takes a stack of states, (..., N), as well where `stacks` says so.
-
-    Those with equal `alike` other than None give the same for the same state.
-    """
+    """A function of a state (N,), of a stack (..., N) if it `stacks`; those of equal `alike` give the same."""
 
     function: Callable[[Array], Any]
     stacks: Callable[[], bool] = lambda: True

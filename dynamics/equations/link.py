@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
-    from hermite.arrays import Array, Vector
+    from hermite.arrays import Array, Integers, Vector
 
 #: Place of g in the data of a link, and of its coefficients in those of a polynomial. Functions receive int(VALUE): for
 #: a constant Numba compiles them once more.
@@ -33,25 +33,25 @@ SHORT = 4
 
 
 def link_data(problem: Problem) -> Array:
-    """Return the data of the link of a problem, a flat array that compiled functions take as `link`.
-
-    The kernel of learned masses g_3(s) = Σ_{j≥3} c_j² s^j (Σ_{j≥0} where all degrees count) is not a number where it
-    is 0.
-    """
+    """Return the data of the link of a problem; g_3 is not a number where no degree counts in learned masses."""
     part = problem.learned_part
     learned = tuple((part.coefficients**2).tolist()) if part.is_defined else (float("nan"),)
     return data_of_series(tuple(problem.activation.coefficients.tolist()), learned).copy()
 
 
+def with_link(
+    problem: Problem, counts: Sequence[int], numbers: Sequence[Any], more: Sequence[int] | Integers = ()
+) -> tuple[Array, Integers]:
+    """Return [numbers | data of the link], and [counts | whether the sign matters | place of the link | more]."""
+    flat = np.concatenate([np.ravel(part) for part in numbers])
+    head = np.array([*counts, problem.information_exponent % 2, flat.size], dtype=np.int64)
+    sizes = np.concatenate([head, np.asarray(more, dtype=np.int64)])
+    return np.concatenate([flat, link_data(problem)]), sizes
+
+
 @lru_cache(maxsize=256)
 def data_of_series(coefficients: tuple[float, ...], learned: tuple[float, ...] = (float("nan"),)) -> Array:
-    """Return the data of a link with Hermite coefficients c_0 … c_N and the coefficients of g_3.
-
-    Examples
-    --------
-    >>> data_of_series((0.0, 0.0, 1.0))[:11].tolist()
-    [11.0, 19.0, 27.0, 0.0, 1.0, 5.0, 0.0, 0.0, 1.0, 0.0, 0.0]
-    """
+    """Return the data of a link with Hermite coefficients c_0 … c_N and the coefficients of g_3."""
     weights = [c**2 for c in coefficients]
     parts = []
     for _ in range(3):
@@ -95,10 +95,7 @@ def polynomial(data: Vector, at: int, s: float) -> float:
 
 @kernel
 def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the polynomial of each of many numbers, in blocks that stay in the fastest cache.
-
-    A pass over a block does four powers of all its numbers, several numbers at once.
-    """
+    """Write the polynomial of each of many numbers, in blocks that stay in the fastest cache."""
     for begin in range(0, s.size, BLOCK):
         size = min(BLOCK, s.size - begin)
         write_block(data, at, vector(s, begin, size), vector(out, begin, size))
@@ -106,8 +103,8 @@ def write_polynomial(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) 
 
 @kernel
 def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the polynomial of each number of a block: Horner's rule, then a power of s."""
-    stride, first = data[at + 1], at + HEAD
+    """Write the polynomial of each number of a block: Horner's rule, then a power of s in few passes."""
+    stride, first, power = data[at + 1], at + HEAD, int(data[at])
     last = first + int(data[at + 2]) - 1
     top = data[last]
     for j in range(s.size):
@@ -117,12 +114,6 @@ def write_block(data: Vector, at: int, s: NDArray[Any], out: NDArray[Any]) -> No
         for j in range(s.size):
             q = s[j] if stride == 1.0 else s[j] * s[j]
             out[j] = (((out[j] * q + w) * q + x) * q + y) * q + z
-    multiply_by_power(s, int(data[at]), out)
-
-
-@kernel
-def multiply_by_power(s: NDArray[Any], power: int, out: NDArray[Any]) -> None:
-    """Multiply each number by a power of s, in few passes: by s⁴, then by what is left."""
     for _ in range(power // 4):
         for j in range(s.size):
             out[j] *= (s[j] * s[j]) * (s[j] * s[j])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE, LearnedPart
+from hermite.polynomials import padded, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,8 @@ PAIRS = 1 << 20
 def link_powers(problem: Problem) -> tuple[Array, Array]:
     """Return c and c* of student and teacher at one length, without zeros at the end."""
     links = [problem.activation.coefficients, problem.teacher_link.coefficients]
-    count = max(int(np.flatnonzero(c)[-1]) + 1 if c.any() else 1 for c in links)
-    student, teacher = (np.pad(c[:count], (0, max(count - c.size, 0))) for c in links)
-    return student, teacher
+    count = max(len(trimmed(c)) for c in links)
+    return padded(links[0], count), padded(links[1], count)
 
 
 def teacher_term(problem: Problem) -> float:
@@ -53,14 +53,9 @@ def population_loss(
 
 
 def weighed_kernel(n: Array, link: HermiteExpansion | LearnedPart | DegreePart, overlaps: Array) -> Array:
-    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, to the same last bits.
-
-    It is summed over blocks of rows that stay in cache: for the kernel of a large state all at once the system would
-    have to find new pages of memory.
-    """
+    """Return Σ_i n_i g(M_ip) of overlaps M of a state, or of each of a stack, by blocks that stay in cache."""
     m, columns = overlaps.shape[-2:]
-    size = max(BLOCK // columns, 1)
-    sums: Array = np.zeros((*overlaps.shape[:-2], columns))
+    sums, size = np.zeros((*overlaps.shape[:-2], columns)), max(BLOCK // columns, 1)
     for rows in (slice(begin, begin + size) for begin in range(0, m, size)):
         sums += np.matmul(n[..., None, rows], link.kernel(overlaps[..., rows, :]))[..., 0, :]
     return sums
@@ -77,6 +72,12 @@ def learned_mass(link: HermiteExpansion, C: Array, n: Array) -> Array:
     return LearnedPart.of(link).mass(C, n)
 
 
+def largest_overlaps(problem: Problem, C: Array) -> Array:
+    """Return max_i |C_ip| of overlaps (…, m, P), of those above 0 alone where the sign matters, shape (…, P)."""
+    opposite = 0.0 if problem.information_exponent % 2 else -C.min(axis=-2)
+    return np.asarray(np.maximum(C.max(axis=-2), opposite))
+
+
 def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sign_matters: bool) -> tuple[Array, Array]:
     """Return the values of `dynamics.equations.vectors.write_events` of some directions."""
     size = np.maximum(C, 0.0) if sign_matters else C
@@ -85,17 +86,20 @@ def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sig
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
     """Return E(f − f*)² of neurons w (m, D) with overlaps w·θ (m, P)."""
+    return error_of_means(problem, mean_of_pairs(vectors, problem.activation.kernel), overlaps)
+
+
+def error_of_means(problem: Problem, own: float, overlaps: Array) -> float:
+    """Return E(f − f*)² of neurons of weight 1/m: `own` is the mean of g(w_i·w_j), `overlaps` are w·θ (m, P)."""
     student, other = link_powers(problem)
     attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
-    own = mean_of_pairs(vectors, problem.activation.kernel)
     return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_term(problem))
 
 
 def mean_of_pairs(vectors: Array, kernel: Callable[[Array], Array], others: Array | None = None) -> float:
     """Return (1/mn) Σ_ij g(w_i·v_j) for w (m, D) and v (n, D), w itself by default; strips keep memory that of w."""
     second = vectors if others is None else others
-    strip = max(PAIRS // len(second), 1)
-    total = 0.0
+    strip, total = max(PAIRS // len(second), 1), 0.0
     for first in range(0, len(vectors), strip):
         total += float(kernel(vectors[first : first + strip] @ second.T).sum())
-    return float(total / (len(vectors) * len(second)))
+    return total / (len(vectors) * len(second))

@@ -11,30 +11,22 @@ projections a of w on the r axes of the teacher alone, at every dimension d > r:
 
 .. math:: a' = -(I - a a^T)\, \nabla\Phi(a), \qquad K(a, a') = E_z\, g(a\cdot a' + s s' z), \quad s^2 = 1 - |a|^2,
 
-z one coordinate of the uniform law on the sphere of the other d − r axes. For a polynomial g the kernel is a sum of
+z one coordinate of the uniform law on the sphere of the other n = d − r axes. For a polynomial g the kernel is a sum of
 products, K = Σ_k c_k F_k(a) F_k(a'), c_k ≥ 0, so that the field needs only the moments μ_k = ∫ F_k dρ and one
-evaluation costs O(N) for N particles, never N². For r = 1 the F_k are the zonal polynomials of R^d
-(`AxisSystem`), for r > 1 the monomials a^κ u^q, u = 1 − |a|² (`SubspaceSystem`). With
-μ*_k the moments that a teacher of the student's own link has, scaled by c*_j/c_j, the loss is a sum of squares too,
+evaluation costs O(N) for N particles. With μ*_k the moments that a teacher of the student's own link has, scaled by
+c*_j/c_j, the loss is a sum of squares too, exact to rounding where it is small,
 
 .. math:: E(f - f^*)^2 = \mathrm{floor} + \sum_k c_k (\mu_k - \mu^*_k)^2,
 
-where the floor is what the student's link cannot express. No difference of large terms: small losses are exact to
-rounding.
+where the floor is what the student's link cannot express. For r > 1 the F_k are the monomials a^κ u^q, u = 1 − |a|²
+(`SubspaceSystem`), for r = 1 the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1, `AxisSystem`), of which the
+mean over z is diagonal:
+
+.. math:: E z^{2q} = \frac{1\cdot 3 \cdots (2q-1)}{n (n+2) \cdots (n + 2q - 2)}, \qquad
+   E_z\, C_l(\alpha\alpha' + s s' z) = C_l(\alpha)\, C_l(\alpha').
 
 The 2-homogeneous student f(x) = Σ_i n_i σ(u_i·x), n_i = |w_i|², is the same system with masses that grow: in the
 measure ρ = Σ_i n_i δ_(u_i) its flow is u' = −(I − uuᵀ) ∇Φ(u) and (ln n)' = −4 Φ(u). The clock is the same.
-
-With n = d − r, the mean over z needs only
-
-.. math:: E z^{2q} = \frac{1\cdot 3 \cdots (2q-1)}{n (n+2) \cdots (n + 2q - 2)},
-
-and for r = 1 is diagonal in the zonal polynomials C_l of R^d (Gegenbauer, C_l(1) = 1), by the addition theorem averaged
-over the rotations that keep the axis:
-
-.. math:: E_z\, C_l(\alpha\alpha' + s s' z) = C_l(\alpha)\, C_l(\alpha').
-
-Dimensionless throughout.
 """
 
 from __future__ import annotations
@@ -51,6 +43,7 @@ from dynamics.equations.losses import link_powers, teacher_term
 from dynamics.problem import is_homogeneous, is_spherical
 from dynamics.problem.checks import check_memory, checked_integer, require
 from hermite.arrays import real_array
+from hermite.polynomials import padded
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
@@ -63,13 +56,7 @@ if TYPE_CHECKING:
 
 
 def coordinate_moments(axes: int, count: int) -> Array:
-    """Return E z^(2q), q = 0 … count − 1, of one coordinate of the uniform law on the unit sphere in R^axes.
-
-    Examples
-    --------
-    >>> coordinate_moments(3, 3).tolist()
-    [1.0, 0.3333333333333333, 0.2]
-    """
+    """Return E z^(2q), q = 0 … count − 1, of one coordinate of the uniform law on the unit sphere in R^axes."""
     moments = np.ones(count)
     for q in range(1, count):
         moments[q] = moments[q - 1] * (2 * q - 1) / (axes + 2 * q - 2)
@@ -80,11 +67,6 @@ def zonal_coefficients(powers: Array, dimension: int) -> Array:
     """Return γ of Σ_j p_j s^j = Σ_l γ_l C_l(s), shape (J + 1,), for p_0 … p_J and d ≥ 2.
 
     s C_l = [(l + d − 2) C_{l+1} + l C_{l−1}] / (2l + d − 2): every weight is positive, so that nothing cancels.
-
-    Examples
-    --------
-    >>> zonal_coefficients(np.array([0.0, 0.0, 1.0]), 4).tolist()
-    [0.25, 0.0, 0.75]
     """
     degrees = np.arange(powers.size, dtype=np.float64)
     total = 2.0 * degrees + dimension - 2.0
@@ -99,13 +81,7 @@ def zonal_coefficients(powers: Array, dimension: int) -> Array:
 
 
 def zonal_polynomials(s: Array, dimension: float, count: int) -> Iterator[Array]:
-    """Yield C_0(s) … C_(count−1)(s) of R^d, each of the shape of s.
-
-    Examples
-    --------
-    >>> [float(values[0]) for values in zonal_polynomials(np.array([0.5]), 3.0, 3)]
-    [1.0, 0.5, -0.125]
-    """
+    """Yield C_0(s) … C_(count−1)(s) of R^d, each of the shape of s."""
     before, now = np.ones_like(s), np.array(s, dtype=np.float64)
     for degree in range(1, count + 1):
         yield before
@@ -114,23 +90,12 @@ def zonal_polynomials(s: Array, dimension: float, count: int) -> Iterator[Array]
 
 
 def zonal_powers(dimension: int, count: int) -> Array:
-    """Return the coefficients of C_0 … C_(count−1) in powers of s, one row each, shape (count, count).
-
-    Examples
-    --------
-    >>> zonal_powers(3, 3).tolist()
-    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-0.5, 0.0, 1.5]]
-    """
+    """Return the coefficients of C_0 … C_(count−1) in powers of s, one row each, shape (count, count)."""
     rows = np.eye(count)
     for degree in range(1, count - 1):
         high = degree + dimension - 2.0
         rows[degree + 1] = ((high + degree) * np.roll(rows[degree], 1) - degree * rows[degree - 1]) / high
     return rows
-
-
-def multinomial(exponents: tuple[int, ...]) -> float:
-    """Return |κ|! / Π κ_i!."""
-    return math.factorial(sum(exponents)) / math.prod(map(math.factorial, exponents))
 
 
 #: Particles treated at a time by numpy.
@@ -291,22 +256,13 @@ class MeanFieldSystem(System):
         }
 
 
-def learned_powers(problem: Problem, count: int) -> Array:
-    """Return the first `count` coefficients of the student's link, 0 where they do not count in the learned mass."""
-    c = problem.learned_part.coefficients[:count]
-    return np.pad(c, (0, count - c.size))
-
-
 # Particles that stand for the isotropic law of neurons at t = 0: projections on the teacher's axes, and weights.
 #
 # One projection α of a uniform w on the sphere in R^d has α² ~ Beta(½, (d − 1)/2); in the angle φ, α = sin φ, its
-# density is ∝ cos^(d−2) φ.
-#
-# "graded" is the trapezoidal rule in x, φ = Φ sinh(x)/sinh(x_max): its error falls exponentially in N as soon as the
-# map from α(0) to α(t) is resolved. That map has a front, at the neurons that are just escaping, which moves to the
-# equator and steepens with time, so that nodes are drawn to the equator. "quantiles" are midpoint quantiles of equal
-# weight: their error falls as a power of N, because the quantile function is singular at the poles.
-
+# density is ∝ cos^(d−2) φ. "graded" is the trapezoidal rule in x, φ = Φ sinh(x)/sinh(x_max), with nodes drawn to the
+# equator: its error falls exponentially in N as soon as it resolves the map from α(0) to α(t), whose front, at the
+# neurons that are just escaping, moves to the equator and steepens. "quantiles" are midpoint quantiles of equal weight,
+# whose error falls as a power of N.
 
 QUADRATURES = ("auto", "graded", "quantiles", "random", "neurons")
 #: The rule "graded" ends where the density has fallen to exp(−LAST_SPREAD²/2) of that at the equator.
@@ -316,19 +272,13 @@ GRADING = 5.0
 
 
 def halves_are_alike(problem: Problem, count: int, quadrature: str) -> bool:
-    """Return whether α and −α move as mirror images, so that particles of the upper half stand for all.
-
-    The field of an even link is even, and the deterministic rules are symmetric.
-    """
+    """Return whether α and −α move as mirror images: the link is even, and so is the rule."""
     is_even = not problem.activation.coefficients[1::2].any()
     return is_even and count % 2 == 0 and quadrature in ("graded", "quantiles")
 
 
 def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Array, Array]:
-    """Return projections (N, r) and masses (N,), which sum to 1, or to m σ0² for the homogeneous student.
-
-    For r = 1 the particles are in increasing order of α, except "neurons", which keep theirs.
-    """
+    """Return projections (N, r), in order along one axis, and masses (N,), of sum 1 or that of the neurons' n."""
     axes, dimension, grows = problem.teacher.span, problem.dimension, is_homogeneous(problem)
     if quadrature == "neurons":
         neurons = problem.reduced_weights()
@@ -337,41 +287,25 @@ def start_particles(problem: Problem, count: int, quadrature: str) -> tuple[Arra
         return on_axes, squared_norm if grows else np.full(problem.width, 1.0 / problem.width)
     total = problem.width * problem.initial_norm**2 if grows else 1.0
     if quadrature == "random":
-        projections = _random(np.random.default_rng(problem.seed), count, axes, dimension)
-        if axes == 1:
-            projections.sort(axis=0)
-        return projections, np.full(count, total / count)
-    alpha, weights = (_graded if quadrature == "graded" else _quantiles)(count, dimension)
-    return alpha[:, None], total * weights
+        rng = np.random.default_rng(problem.seed)
+        normal = rng.standard_normal((count, axes))
+        rest = rng.chisquare(dimension - axes, count)
+        projections = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]
+        return np.sort(projections, axis=0) if axes == 1 else projections, np.full(count, total / count)
+    if quadrature == "quantiles":
+        from scipy.special import betaincinv
 
-
-def _random(rng: np.random.Generator, count: int, axes: int, dimension: int) -> Array:
-    """Draw r coordinates of uniform points on the sphere: normals, divided by the length of all d normals."""
-    normal = rng.standard_normal((count, axes))
-    rest = rng.chisquare(dimension - axes, count)
-    projections: Array = normal / np.sqrt(np.sum(normal**2, axis=1) + rest)[:, None]
-    return projections
-
-
-def _quantiles(count: int, dimension: int) -> tuple[Array, Array]:
-    from scipy.special import betaincinv
-
-    # |α| of the upper half, from the equator outwards; the lower half is its mirror image.
-    upper = (np.arange(count // 2) + 0.5 * (1 + count % 2)) * (2.0 / count)
-    size = np.sqrt(betaincinv(0.5, 0.5 * (dimension - 1.0), upper))
-    middle = np.zeros(count % 2)
-    return np.concatenate([-size[::-1], middle, size]), np.full(count, 1.0 / count)
-
-
-def _graded(count: int, dimension: int) -> tuple[Array, Array]:
+        # |α| of the upper half, from the equator outwards; the lower half is its mirror image.
+        upper = (np.arange(count // 2) + 0.5 * (1 + count % 2)) * (2.0 / count)
+        size = np.sqrt(betaincinv(0.5, 0.5 * (dimension - 1.0), upper))
+        return np.concatenate([-size[::-1], np.zeros(count % 2), size])[:, None], total * np.full(count, 1.0 / count)
     # Exactly antisymmetric, also in rounding.
     x = (np.arange(count) - 0.5 * (count - 1)) * (2.0 * GRADING / count)
-    last = min(0.5 * np.pi, LAST_SPREAD / np.sqrt(dimension))
-    angle = last * np.sinh(x) / np.sinh(GRADING)
+    angle = min(0.5 * np.pi, LAST_SPREAD / np.sqrt(dimension)) * np.sinh(x) / np.sinh(GRADING)
     # Logarithms: the density spans more than the range of floats in large dimensions.
     log_density = 0.5 * (dimension - 2.0) * np.log1p(-(np.sin(angle) ** 2))
     weights = np.cosh(x) * np.exp(log_density - log_density.max())
-    return np.sin(angle), weights / weights.sum()
+    return np.sin(angle)[:, None], total * (weights / weights.sum())
 
 
 # Particles of the mean field along one axis, in zonal polynomials of R^d.
@@ -381,7 +315,6 @@ def _graded(count: int, dimension: int) -> tuple[Array, Array]:
 # .. math:: K(\alpha, \alpha') = \sum_l \gamma_l C_l(\alpha) C_l(\alpha'), \qquad
 # \mu^*_l = \frac{\tau_l}{\gamma_l} \sum_p a_p C_l(\pm 1), \qquad
 # \alpha' = -(1 - \alpha^2) \sum_l \gamma_l (\mu_l - \mu^*_l)\, C_l'(\alpha).
-
 
 #: Largest number of degrees at which the kernels sum powers of α: at degree 12 their coefficients reach 10^4 in the
 #: plane, less in more dimensions, and so does the rounding. Beyond, they run the recurrence of the zonal polynomials.
@@ -396,7 +329,8 @@ class AxisSystem(MeanFieldSystem):
         own, shared, other = (
             zonal_coefficients(powers, self.problem.dimension) for powers in (student**2, student * teacher, teacher**2)
         )
-        learned = zonal_coefficients(learned_powers(self.problem, student.size) ** 2, self.problem.dimension)
+        learned = padded(self.problem.learned_part.coefficients, student.size)
+        learned = zonal_coefficients(learned**2, self.problem.dimension)
         rows = self.problem.teacher.directions
         signs = np.ones(self.problem.num_directions) if rows is None else rows[:, 0]
         signs = signs[:, None] ** np.arange(own.size)
@@ -440,7 +374,6 @@ class AxisSystem(MeanFieldSystem):
 # with z one coordinate of the uniform law on the sphere of the other d − r axes: (r + J choose J) monomials for a
 # link of degree J.
 
-
 #: Largest number of monomials a^κ: beyond, a step of 10^4 particles takes a second.
 LARGEST_MONOMIALS = 4000
 
@@ -479,7 +412,8 @@ class SubspaceSystem(MeanFieldSystem):
         target = self.problem.teacher
         axes, Q = target.span, self._powers_of_rest
         total = self._exponents.sum(axis=1)
-        ways = np.array([multinomial(word) for word in self._exponents.tolist()])
+        words = self._exponents.tolist()
+        ways = np.array([math.factorial(sum(word)) / math.prod(map(math.factorial, word)) for word in words])
         twice = 2 * np.arange(Q)
         j = total[:, None] + twice
         squares = np.append(student**2, 0.0)[np.minimum(j, student.size)]
@@ -494,7 +428,7 @@ class SubspaceSystem(MeanFieldSystem):
         gram, a = target.gram(), target.coefficients
         floor = float(sum(weight * a @ gram**j @ a for j, weight in enumerate(missed)))
         learned = np.zeros((target.num_directions, total.size, Q))
-        learned[:, :, 0] = values * (ways * learned_powers(self.problem, student.size)[total] ** 2)
+        learned[:, :, 0] = values * (ways * padded(self.problem.learned_part.coefficients, student.size)[total] ** 2)
         return c.ravel(), mu.ravel(), floor, learned.reshape(target.num_directions, -1)
 
     def _of_kernels(self) -> tuple[list[int], Array, int]:
@@ -542,7 +476,6 @@ class SubspaceSystem(MeanFieldSystem):
 
 
 # Checks of the arguments of the mean field.
-
 
 DEFAULT_PARTICLES = 4096
 MOST_AXES = 8
@@ -630,7 +563,6 @@ def warn_of_mixture(problem: Problem) -> None:
 
 # Observables of particles: those of their system, and the distribution of their overlaps with each direction.
 
-
 #: Shares of the particles whose overlap lies below the recorded quantiles.
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 OVERLAP_BINS = 100
@@ -646,10 +578,7 @@ def overlap_edges() -> Array:
 
 
 def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Callable[[Array], dict[str, Any]]:
-    """Return the function of a state that gives the system's observables and the distribution of the overlaps.
-
-    If mirrored, the particles of the system stand for themselves and for their mirror images, which come first.
-    """
+    """Return what gives observables and laws of overlaps; mirror images, if particles have them, come first."""
     observe: Callable[[Array], dict[str, Any]] = system.observer(keep)
     edges = overlap_edges()
 
@@ -670,11 +599,7 @@ def make_observer(system: MeanFieldSystem, keep: str, *, mirrored: bool) -> Call
 
 
 def _law(overlap: Array, weights: Array, edges: Array) -> tuple[Array, Array]:
-    """Return quantiles and density over bins of weighted particles, from the distribution function between them.
-
-    A particle has half of its weight below it. Linear interpolation in between makes densities smooth where particles
-    are finer than the bins or not.
-    """
+    """Return quantiles, and density over bins, of weighted particles, by linear interpolation between them."""
     if (np.diff(overlap) < 0.0).any():
         order = np.argsort(overlap)
         overlap, weights = overlap[order], weights[order]

@@ -50,21 +50,13 @@ def scalars_start(sizes: Integers) -> int:
 
 
 @kernel
-def start_degrees(y: Vector, count: int, lanes: Vector) -> None:
-    """Write C_0 and C_1."""
-    for i in range(count):
-        lanes[i] = 1.0
-        lanes[LANES + i] = y[i]
-
-
-@kernel
 def advance_degree(y: Vector, count: int, degree: int, dimension: float, lanes: Vector) -> None:
-    """Pass from C_(degree−1), C_degree to the next pair."""
+    """Pass to C_degree and C_(degree+1), from the pair before or, at degree 0, from nothing."""
     high = degree + dimension - 2.0
     up, back = (high + degree) / high, degree / high
     for i in range(count):
-        following = up * y[i] * lanes[LANES + i] - back * lanes[i]
-        lanes[i] = lanes[LANES + i]
+        following = y[i] if degree == 0 else up * y[i] * lanes[LANES + i] - back * lanes[i]
+        lanes[i] = 1.0 if degree == 0 else lanes[LANES + i]
         lanes[LANES + i] = following
 
 
@@ -73,17 +65,12 @@ def sums_of_degrees(
     y: Vector, weights: Vector, count: int, dimension: float, M: int, sums: Vector, lanes: Vector
 ) -> None:
     """Add Σ_i weight_i C_l(α_i), by the recurrence in l."""
-    total = 0.0
-    for i in range(count):
-        total += weights[i]
-    sums[0] += total
-    start_degrees(y, count, lanes)
-    for degree in range(1, M):
+    for degree in range(M):
+        advance_degree(y, count, degree, dimension, lanes)
         total = 0.0
         for i in range(count):
-            total += weights[i] * lanes[LANES + i]
+            total += weights[i] * lanes[i]
         sums[degree] += total
-        advance_degree(y, count, degree, dimension, lanes)
 
 
 @kernel
@@ -92,16 +79,14 @@ def write_by_degrees(
 ) -> None:
     """Write Φ'(α), or Φ(α), by the recurrence in l."""
     shift = 1 if is_slope else 0
-    start_degrees(y, count, lanes)
-    for i in range(count):
-        out[i] = slopes[shift] if shift < M else 0.0
-    for degree in range(1, M - shift):
+    vector(out, 0, count).fill(0.0)
+    for degree in range(M - shift):
+        advance_degree(y, count, degree, dimension + 2.0 * shift, lanes)
         force = slopes[degree + shift]
-        if not is_slope:
+        if degree > 0 and not is_slope:
             force *= (dimension - 1.0) / (degree * (degree + dimension - 2.0))
         for i in range(count):
-            out[i] += force * lanes[LANES + i]
-        advance_degree(y, count, degree, dimension + 2.0 * shift, lanes)
+            out[i] += force * lanes[i]
 
 
 # One axis, in powers α^k with k = start, start + stride, …, both 1 or 2.
@@ -219,23 +204,6 @@ def write_gradient(y: Vector, count: int, forces: Vector, parameters: Vector, si
             gradient[axis, i] += adjoint[k, i] * monomials[parent, i]
 
 
-@kernel
-def rates_in_subspace(
-    y: Vector, out: Vector, count: int, forces: Vector, parameters: Vector, sizes: Integers, scratch: Vector
-) -> None:
-    """Write a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u."""
-    r, (_, _, _, gradient, slope) = sizes[4], tables(sizes, scratch)
-    write_monomials(y, count, sizes, scratch)
-    write_gradient(y, count, forces, parameters, sizes, scratch)
-    for i in range(count):
-        radial = 0.0
-        for axis in range(r):
-            gradient[axis, i] -= 2.0 * y[i * r + axis] * slope[i]
-            radial += y[i * r + axis] * gradient[axis, i]
-        for axis in range(r):
-            out[i * r + axis] = y[i * r + axis] * radial - gradient[axis, i]
-
-
 # Blocks of particles in any number of axes.
 
 
@@ -299,13 +267,23 @@ def write_on_axis(
 def block_rates(
     y: Vector, out: Vector, count: int, slopes: Vector, parameters: Vector, sizes: Integers, scratch: Vector
 ) -> None:
-    """Write the velocities of a block; along one axis α' = −(1 − α²) Φ'(α)."""
-    if sizes[4] > 1:
-        rates_in_subspace(y, out, count, slopes, parameters, sizes, scratch)
+    """Write the velocities of a block, a' = −(I − a aᵀ) ∇Φ, ∇ = ∂_a − 2 a ∂_u; along one axis −(1 − α²) Φ'(α)."""
+    r = sizes[4]
+    if r == 1:
+        write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
+        for i in range(count):
+            out[i] *= (y[i] - 1.0) * (1.0 + y[i])
         return
-    write_on_axis(True, y, out, count, slopes, parameters, sizes, scratch)
+    _, _, _, gradient, slope = tables(sizes, scratch)
+    write_monomials(y, count, sizes, scratch)
+    write_gradient(y, count, slopes, parameters, sizes, scratch)
     for i in range(count):
-        out[i] *= (y[i] - 1.0) * (1.0 + y[i])
+        radial = 0.0
+        for axis in range(r):
+            gradient[axis, i] -= 2.0 * y[i * r + axis] * slope[i]
+            radial += y[i * r + axis] * gradient[axis, i]
+        for axis in range(r):
+            out[i * r + axis] = y[i * r + axis] * radial - gradient[axis, i]
 
 
 @kernel

@@ -6,8 +6,7 @@ r"""The exact coupled overlap flow of the 2-homogeneous student, for any Hermite
    (\ln n_i)' &= 4 \Big[ \sum_p a_p g(C_{ip}) - \sum_j n_j g(G_{ij}) \Big]
 
 with C = u·θ, G = u·u, n = |w|², g(s) = Σ_j c_j² s^j and T = ΘΘᵀ. It is the gradient flow of ½ E(f − f*)² on Gaussian
-data, exact for every d ≥ P; d enters through the start alone. ln n is integrated, not n: with an absolute tolerance n
-could cross zero, after which the loss is unbounded below.
+data, exact for every d ≥ P. ln n is integrated, since n could cross zero within an absolute tolerance.
 
 State y = [C (m, P) | G (m, m) | ln n (m)], parameters = [a (P) | T (P, P) unless orthonormal | data of the link],
 sizes = [m, P, orthonormal, sign_matters, place of the link]. One right-hand side costs 4 m² P + 2 m³ operations in BLAS
@@ -22,8 +21,8 @@ import numpy as np
 
 from dynamics.equations.degrees import by_degree, link_parts, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
-from dynamics.equations.link import g0, link_at, link_data, write_both, write_g2
-from dynamics.equations.losses import population_loss, teacher_term, weighed_kernel
+from dynamics.equations.link import g0, link_at, with_link, write_both, write_g2
+from dynamics.equations.losses import largest_overlaps, population_loss, teacher_term, weighed_kernel
 from dynamics.equations.vectors import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
@@ -42,10 +41,7 @@ LINK = 4
 def add_rows(
     sign: float, weights: Vector, overlaps: Matrix, values: Matrix, slopes: Matrix, force: Vector, r: Vector
 ) -> None:
-    """Multiply slopes g' by weights of columns; write sign · Σ weight g and sign · Σ weight g' overlap of each row.
-
-    With sign −1 they are added to what is there.
-    """
+    """Multiply slopes g' by weights; write, or subtract, Σ weight g and Σ weight g' overlap of each row."""
     for i in range(slopes.shape[0]):
         total = radial = 0.0
         for j in range(slopes.shape[1]):
@@ -61,10 +57,7 @@ def add_rows(
 def pair_forces(
     link: Vector, y: Vector, a: Vector, A: Vector, B: Vector, n: Vector, r: Vector, force: Vector, values: Vector
 ) -> None:
-    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii.
-
-    `values` is scratch for as many numbers as the larger of C and G has.
-    """
+    """Write A = a g'(C), B = n g'(G), force = Σ_p a g(C) − Σ_j n g(G), r = (A Cᵀ − B G)_ii; `values` is scratch."""
     m = n.size
     P = A.size // m
     write_norms(y, n)
@@ -152,19 +145,17 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 @kernel
 def write_gram(y: Vector, m: int, T: Matrix, gram: Matrix) -> None:
-    """Write the Gram matrix [G C; Cᵀ T] of a state that begins with C and G, or with R and S.
-
-    Loops do it, since assignments of slices take seconds to compile.
-    """
-    P = T.shape[0]
+    """Write [G C; Cᵀ T] of a state that begins with C and G, by loops, which compile fast; an empty T stands for 1."""
+    P = T.shape[0] if T.size > 0 else gram.shape[0] - m
     for i in range(m):
+        row, C, G = gram[i], vector(y, i * P, P), vector(y, m * P + i * m, m)
         for j in range(m):
-            gram[i, j] = y[m * P + i * m + j]
+            row[j] = G[j]
         for p in range(P):
-            gram[i, m + p] = gram[m + p, i] = y[i * P + p]
+            gram[i, m + p] = gram[m + p, i] = C[p]
     for p in range(P):
         for q in range(P):
-            gram[m + p, m + q] = T[p, q]
+            gram[m + p, m + q] = T[p, q] if T.size > 0 else 1.0 if p == q else 0.0
 
 
 #: Number of neurons up to which realisability is monitored.
@@ -180,20 +171,16 @@ class OverlapSystem(FlowSystem):
 
     def __init__(self, problem: Problem) -> None:
         self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal)
+        self.problem, start, teacher = problem, problem.start(), problem.teacher
         m, P = problem.width, problem.num_directions
-        teacher = problem.teacher
-        start = problem.start()
-        self.problem = problem
         self.initial_state: Array = np.concatenate(
             [start.teacher_overlap.ravel(), start.student_overlap.ravel(), np.log(start.squared_norm)]
         )
-        gram = np.empty(0) if teacher.is_orthonormal else teacher.gram().ravel()
-        self.parameters: Array = np.concatenate([teacher.coefficients, gram, link_data(problem)])
-        sign_matters = problem.information_exponent % 2
-        self.sizes: Integers = np.array([m, P, teacher.is_orthonormal, sign_matters, P + gram.size], dtype=np.int64)
+        gram = np.empty(0) if teacher.is_orthonormal else teacher.gram()
+        self.parameters, self.sizes = with_link(problem, [m, P, teacher.is_orthonormal], [teacher.coefficients, gram])
         self.work_size = 2 * m * P + 3 * m * m + 2 * m + m * max(m, P)
         self.num_events = 2 * P
-        self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(teacher.gram())
+        self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(gram)
         self.teacher_term = teacher_term(problem)
         self.teacher_by_degree = teacher_parts(problem, self.teacher_term)
         self._parts = link_parts(problem)
@@ -212,16 +199,12 @@ class OverlapSystem(FlowSystem):
     def unpack(self, state: Array) -> tuple[Array, ...]:
         """Return views (C, G) of a state, or of a stack of states, and n."""
         m, P = self.problem.width, self.problem.num_directions
-        stack, split = state.shape[:-1], m * P
-        overlap = state[..., :split].reshape(*stack, m, P)
-        student_overlap = state[..., split : split + m * m].reshape(*stack, m, m)
-        return overlap, student_overlap, np.exp(state[..., split + m * m :])
+        C, G, log_norm = np.split(state, [m * P, m * P + m * m], axis=-1)
+        stack = state.shape[:-1]
+        return C.reshape(*stack, m, P), G.reshape(*stack, m, m), np.exp(log_norm)
 
     def observer(self, keep: str, monitored: Callable[[], bool] = lambda: True) -> OfStates:
-        """Return what observes a state, or a stack: everything for "full", the reduced observables for "summary".
-
-        `monitored` says each time whether to compute the realisability margin: not where vectors are carried.
-        """
+        """Return what observes a state or a stack, with the realisability margin while it is `monitored`."""
         observe = self.observe if keep == "full" else self.summarise
 
         def observed(state: Array) -> dict[str, Array]:
@@ -250,9 +233,8 @@ class OverlapSystem(FlowSystem):
         """Return the observables of `keep="summary"`: per direction the largest overlap and the learned mass."""
         C, G, n = self.unpack(state)
         part, loss = self.problem.learned_part, self.loss(C, G, n)
-        opposite = 0.0 if self.problem.information_exponent % 2 else -C.min(axis=-2)
         record = {
-            "max_overlap": np.maximum(C.max(axis=-2), opposite),
+            "max_overlap": largest_overlaps(self.problem, C),
             "learned_mass": weighed_kernel(n, part, C) / part.kernel_at_one,
             "squared_norm": n,
             "loss": loss,
@@ -277,12 +259,11 @@ class OverlapSystem(FlowSystem):
         Of a state, or of each of a stack. NaN for overlaps that are not finite, and above `MARGIN_ROWS` neurons, where
         it would cost more than the flow between two saved times.
         """
-        C, G, _ = self.unpack(state)
         if self.problem.width > MARGIN_ROWS:
             return np.full(state.shape[:-1], np.nan)
+        C, G, _ = self.unpack(state)
         transposed = np.swapaxes(C, -1, -2)
-        projected = C @ transposed if self._inverse_gram is None else C @ self._inverse_gram @ transposed
-        rest = G - projected
+        rest = G - (C @ transposed if self._inverse_gram is None else C @ self._inverse_gram @ transposed)
         finite = np.asarray(np.isfinite(rest).all(axis=(-1, -2)))
-        smallest: Array = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0].astype(np.float64)
+        smallest = np.linalg.eigvalsh(np.where(finite[..., None, None], rest, 0.0))[..., 0]
         return np.where(finite, smallest, np.nan)

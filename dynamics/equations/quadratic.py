@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cholesky, orth, solve_triangular
 from scipy.optimize import brentq, minimize_scalar
 
 from dynamics.problem import is_frame
+from dynamics.problem.checks import require
 from dynamics.threads import give_way, whether_given_up
 
 if TYPE_CHECKING:
@@ -47,9 +48,15 @@ class Motion:
     columns: Array
     #: Eigenvalues of A on its rows, shape (D,).
     rates: Array
-    #: Arrays of shape (P,), and as many arrays of times.
-    levels: tuple[Array, ...] = ()
-    reached: tuple[Array, ...] = ()
+    #: Levels of the P directions in rows, and as many times.
+    levels: Array
+    reached: Array
+
+    @classmethod
+    def of(cls, columns: Array, rates: Array, *levels: Array) -> Self:
+        """Return the motion at its start."""
+        start = np.sum(columns[: levels[0].size] ** 2, axis=1)
+        return cls(columns, rates, np.array(levels), np.where(start >= levels, 0.0, np.nan))
 
     def gram(self, wait: float) -> Array:
         """Return K Kᵀ of a jump."""
@@ -59,68 +66,52 @@ class Motion:
         """Return S of the velocity X' = 2 (A X − X S)."""
         raise NotImplementedError
 
-    def watching(self, *levels: Array) -> Self:
-        """Return the same at its start, with levels of its directions."""
-        start = self.carried(levels[0].size)
-        return replace(self, levels=levels, reached=tuple(np.where(start >= level, 0.0, np.nan) for level in levels))
-
-    def placed(self, numbers: Array, reached: tuple[Array, ...]) -> Self:
-        """Return the same at other columns, as one array, with these times of directions."""
-        return replace(self, columns=numbers.reshape(self.columns.shape), reached=reached)
+    def grown(self, wait: float) -> Array:
+        """Return e^{2hA} X."""
+        return np.asarray(np.exp(2.0 * wait * self.rates)[:, None] * self.columns)
 
     def after(self, wait: float) -> Self:
         """Return the same a time later, at which no entry of e^{4hA} may be beyond float64."""
         root = cholesky(self.gram(wait), lower=True, check_finite=False)
-        moved = solve_triangular(root, self._grown(wait).T, lower=True, check_finite=False)
+        moved = solve_triangular(root, self.grown(wait).T, lower=True, check_finite=False)
         return replace(self, columns=moved.T)
 
-    def carried(self, count: int) -> Array:
-        """Return (XXᵀ)_jj of the first `count` axes."""
-        shares: Array = np.sum(self.columns[:count] ** 2, axis=1)
-        return shares
+    def carried(self) -> Array:
+        """Return (XXᵀ)_jj of all axes."""
+        return np.asarray(np.sum(self.columns**2, axis=1))
 
     def velocity(self) -> Array:
         """Return X'."""
-        motion: Array = 2.0 * (self.rates[:, None] * self.columns - self.columns @ self.inner())
-        return motion
+        return np.asarray(2.0 * (self.rates[:, None] * self.columns - self.columns @ self.inner()))
+
+    def slopes(self) -> Array:
+        """Return the derivatives of `carried`."""
+        return np.asarray(2.0 * np.sum(self.columns * self.velocity(), axis=1))
 
     def past(self, time: float, wait: float) -> Self:
         """Return the same after a jump from a time to the one after a wait, with the times of directions reached."""
-        later, given_up = self.after(wait), whether_given_up()
-        reached = tuple(times.copy() for times in self.reached)
-        for found, level in zip(reached, self.levels, strict=True):
-            below, passed = np.isnan(found), later.carried(level.size) >= level
-            # Nothing grows faster than e^{4 a_j t}; what comes and goes within a jump rises at its start and falls at
-            # its end.
-            most = self.carried(level.size) * np.exp(4.0 * wait * self.rates[: level.size])
-            may = below & ~passed & (most >= level)
-            if may.any():
-                may &= (self._slopes(level.size) > 0.0) & (later._slopes(level.size) < 0.0)
-            for j in np.flatnonzero((below & passed) | may).tolist():
-                give_way(given_up)
-                found[j] = time + self._wait(j, float(level[j]), wait)
+        later, given_up, reached, P = self.after(wait), whether_given_up(), self.reached.copy(), self.levels.shape[1]
+        below, passed = np.isnan(reached), later.carried()[:P] >= self.levels
+        # Nothing grows faster than e^{4 a_j t}; what comes and goes within a jump rises at its start and falls at its
+        # end.
+        most = (self.carried() * np.exp(4.0 * wait * self.rates))[:P]
+        may = below & ~passed & (most >= self.levels)
+        if may.any():
+            may &= (self.slopes()[:P] > 0.0) & (later.slopes()[:P] < 0.0)
+        for level, axis in np.argwhere((below & passed) | may).tolist():
+            give_way(given_up)
+            reached[level, axis] = time + self._wait(axis, float(self.levels[level, axis]), wait)
         return replace(later, reached=reached)
-
-    def _grown(self, wait: float) -> Array:
-        """Return e^{2hA} X."""
-        grown: Array = np.exp(2.0 * wait * self.rates)[:, None] * self.columns
-        return grown
-
-    def _slopes(self, count: int) -> Array:
-        """Return the derivatives of `carried`."""
-        slopes: Array = 2.0 * np.sum(self.columns * self.velocity(), axis=1)[:count]
-        return slopes
 
     def _wait(self, axis: int, level: float, longest: float) -> float:
         """Return the wait for an axis that is below its level now, NaN if it is not there within the longest."""
-        row = self.columns[axis]
+        row, end = self.columns[axis], longest
 
         def above(wait: float) -> float:
             factor = cho_factor(self.gram(wait), lower=True, check_finite=False)
             carried = np.exp(4.0 * wait * self.rates[axis]) * (row @ cho_solve(factor, row, check_finite=False))
             return float(np.log(carried / level))
 
-        end = longest
         if above(end) <= 0.0:
             top = minimize_scalar(lambda wait: -above(wait), bounds=(0.0, longest), method="bounded")
             if top.fun > 0.0:
@@ -137,7 +128,7 @@ class Span(Motion):
 
     def gram(self, wait: float) -> Array:
         """Return Uᵀ e^{4hA} U."""
-        grown = self._grown(wait)
+        grown = self.grown(wait)
         return grown.T @ grown
 
     def inner(self) -> Array:
@@ -174,8 +165,8 @@ class Weights(Motion):
 
     def loss(self) -> float:
         """Return |Q − A|_F² = |VᵀV|² − 2 Σ a_j |V_j|² + Σa², whose rounding errors are of 1e-15 Σa²."""
-        a, rows = self.rates, self.carried(self.rates.size)
-        return float(max(np.sum(self.inner() ** 2) - 2.0 * np.sum(a * rows) + np.sum(a**2), 0.0))
+        a = self.rates
+        return float(max(np.sum(self.inner() ** 2) - 2.0 * np.sum(a * self.carried()) + np.sum(a**2), 0.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,10 +178,9 @@ class Course:
     #: Squared length n of the neurons of a frame, NaN for a network whose neurons are free.
     square: float
     time: float
-    #: The span, with its times of alignment; of a frame those of learning too.
-    span: Span
-    #: The weights, with their times of learning; none for a frame, of which the span tells all.
-    weights: tuple[Weights, ...]
+    #: The span, with its times of alignment, of a frame those of learning too; then the weights, unless it is a frame,
+    #: with their times of learning.
+    motions: tuple[Motion, ...]
 
     @classmethod
     def of(cls, problem: Problem) -> Course:
@@ -198,28 +188,27 @@ class Course:
         W, a = problem.reduced_weights(), problem.teacher.coefficients
         rest = np.linalg.qr(W[:, a.size :].T, mode="r")
         V, rates = np.concatenate([W[:, : a.size].T, rest]), np.concatenate([a, np.zeros(len(rest))])
-        span, half = Span(orth(V), rates), np.full(a.size, 0.5)
+        half, n = np.full(a.size, 0.5), float(np.sum(V[:, 0] ** 2)) if is_frame(problem) else np.nan
         if is_frame(problem):
-            n = float(np.sum(V[:, 0] ** 2))
-            return cls(coefficients=a, square=n, time=0.0, span=span.watching(half, a / (2.0 * n)), weights=())
-        weights = Weights(V, rates).watching(a / 2.0)
-        return cls(coefficients=a, square=np.nan, time=0.0, span=span.watching(half), weights=(weights,))
+            motions: tuple[Motion, ...] = (Span.of(orth(V), rates, half, a / (2.0 * n)),)
+        else:
+            motions = (Span.of(orth(V), rates, half), Weights.of(V, rates, a / 2.0))
+        return cls(coefficients=a, square=n, time=0.0, motions=motions)
 
     @property
-    def motions(self) -> tuple[Motion, ...]:
-        """The span, and the weights if they are followed."""
-        return (self.span, *self.weights)
+    def span(self) -> Span:
+        """The span of the neurons."""
+        return cast("Span", self.motions[0])
 
     @property
     def alignment(self) -> Array:
         """A_j, shape (P,)."""
-        return self.span.carried(self.coefficients.size)
+        return self.span.carried()[: self.coefficients.size]
 
     @property
-    def reached(self) -> tuple[Array, Array]:
-        """When directions were aligned and learned, shape (P,) each; NaN if not yet."""
-        aligned, learned = (times for motion in self.motions for times in motion.reached)
-        return aligned, learned
+    def reached(self) -> Array:
+        """When directions were aligned and learned, shape (2, P); NaN if not yet."""
+        return np.concatenate([motion.reached for motion in self.motions])
 
     def towards(self, end: float) -> Course:
         """Return the network after the next jump to a later time, which may be far from it.
@@ -231,16 +220,16 @@ class Course:
         moving = float(a[self.alignment < ALIGNED].max(initial=0.0))
         most = max(LARGEST_MOTION * float(a.max()) / LARGEST_GROWTH, moving)
         wait = left / max(math.ceil(4.0 * most * left / LARGEST_MOTION), 1)
-        span, weights = self.span.past(self.time, wait), tuple(each.past(self.time, wait) for each in self.weights)
-        return replace(self, time=end if wait == left else self.time + wait, span=span, weights=weights)
+        motions = tuple(motion.past(self.time, wait) for motion in self.motions)
+        return replace(self, time=end if wait == left else self.time + wait, motions=motions)
 
     def record(self) -> dict[str, Any]:
         """Return the loss, the fine-tuned loss, and A_j, which are saved at a time."""
-        a, alignment, n = self.coefficients, self.alignment, self.square
-        if self.weights:
-            loss = self.weights[0].loss()
+        a, alignment, n, last = self.coefficients, self.alignment, self.square, self.motions[-1]
+        if isinstance(last, Weights):
+            loss = last.loss()
         else:
-            loss = n**2 * self.span.columns.shape[1] - 2.0 * n * float(alignment @ a) + float(np.sum(a**2))
+            loss = n**2 * last.columns.shape[1] - 2.0 * n * float(alignment @ a) + float(np.sum(a**2))
         return {"loss": loss, "fine_tuned_loss": self.span.fine_tuned_loss(), "alignment": alignment}
 
     def numbers(self) -> Array:
@@ -253,20 +242,20 @@ class Course:
 
     def standing(self, numbers: Array, *, time: float | None = None, reached: Array | None = None) -> Course:
         """Return the network at other `numbers`, by default at this time and with these times of directions."""
-        times = tuple(self.reached if reached is None else reached)
-        here, own = self.span.columns.size, len(self.span.levels)
-        span = self.span.placed(numbers[:here], times[:own])
-        weights = tuple(each.placed(numbers[here:], times[own:]) for each in self.weights)
-        return replace(self, time=self.time if time is None else time, span=span, weights=weights)
+        times, motions = self.reached if reached is None else reached, []
+        for motion in self.motions:
+            own, numbers = np.split(numbers, [motion.columns.size])
+            first, times = np.split(times, [len(motion.levels)])
+            motions.append(replace(motion, columns=own.reshape(motion.columns.shape), reached=first))
+        return replace(self, time=self.time if time is None else time, motions=tuple(motions))
 
 
 def jumps_needed(times: Array, fastest: float) -> float:
     """Return the least number of jumps to the last of some times; raise one sentence if nobody would wait for them."""
     count = float(np.ceil(4.0 * fastest * times[-1] / LARGEST_GROWTH))
-    if count > MOST_JUMPS:
-        msg = (
-            f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}, at "
-            f"t = {MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest):.4g}, but ends at t = {times[-1]:.4g}."
-        )
-        raise ValueError(msg)
+    require(
+        count <= MOST_JUMPS,
+        f"Argument `save_at` must end within {MOST_JUMPS} jumps of 4 h a_1 = {LARGEST_GROWTH:g}, at "
+        f"t = {MOST_JUMPS * LARGEST_GROWTH / (4.0 * fastest):.4g}, but ends at t = {times[-1]:.4g}.",
+    )
     return count

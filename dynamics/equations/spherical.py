@@ -19,27 +19,19 @@ n (m).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics.equations import vectors
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import BLOCK, link_at, link_data, write_g0, write_g1
-from dynamics.equations.losses import link_powers, squared_error, teacher_term
+from dynamics.equations.link import BLOCK, VALUE, link_at, with_link, write_g0, write_g1, write_polynomial
+from dynamics.equations.losses import error_of_means, largest_overlaps, link_powers, squared_error, teacher_term
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
 from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
 from dynamics.equations.overlaps import write_gram
-from dynamics.equations.vectors import (
-    LINK,
-    add_pull,
-    make_tangent,
-    normalise,
-    project,
-    teacher_rows,
-    unit_vectors,
-    write_events,
-)
+from dynamics.equations.vectors import LINK, teacher_rows, unit_vectors
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, row_part, vector
 from dynamics.kernels.products import is_stopped, product
 from hermite.arrays import Integers, Matrix, Vector
@@ -57,12 +49,19 @@ TERMS, LEVELS = 6, 7
 
 
 @kernel
-def strip_of_gram(y: Vector, first: int, count: int, sizes: Integers, work: Vector) -> Matrix:
-    """Write w_i·w_j of `count` neurons from `first` on with all to the strip."""
+def write_strip(
+    place: int, divisor: float, first: int, y: Vector, parameters: Vector, sizes: Integers, work: Vector
+) -> Matrix:
+    """Return g or g' of w_i·w_j, by its place in the link, over a divisor, for neurons from `first` on with all."""
     m, D = sizes[0], sizes[2]
-    products = matrix(work, 0, count, m)
-    product(matrix(y, first * D, count, D), matrix(y, 0, m, D).T, products)
-    return products
+    strip, values = matrix(work, 0, min(STRIP, m - first), m), vector(work, STRIP * m, BLOCK)
+    product(matrix(y, first * D, strip.shape[0], D), matrix(y, 0, m, D).T, strip)
+    for begin in range(0, strip.size, BLOCK):
+        part = vector(work, begin, min(BLOCK, strip.size - begin))
+        write_polynomial(link_at(parameters, sizes[LINK]), place, part, values)
+        for k in range(part.size):
+            part[k] = values[k] / divisor
+    return strip
 
 
 @kernel
@@ -80,33 +79,22 @@ def pull(s: float, parameters: Vector, sizes: Integers) -> tuple[float, float]:
 def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D = sizes[0], sizes[1], sizes[2]
-    W, F, A, teacher = (
-        matrix(y, 0, m, D),
-        matrix(out, 0, m, D),
-        matrix(work, 0, m, P),
-        matrix(parameters, P, sizes[3], D),
-    )
-    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
+    W, F, A = matrix(y, 0, m, D), matrix(out, 0, m, D), matrix(work, 0, m, P)
+    place = int(link_at(parameters, sizes[LINK])[0])
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
-        count = min(STRIP, m - first)
-        forces = strip_of_gram(y, first, count, sizes, work)
-        for begin in range(0, count * m, BLOCK):
-            part = vector(work, begin, min(BLOCK, count * m - begin))
-            write_g1(link, part, values)
-            for k in range(part.size):
-                part[k] = -values[k] / m
-        for i in range(count):
+        forces = write_strip(place, -float(m), first, y, parameters, sizes, work)
+        for i in range(forces.shape[0]):
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
-        product(forces, W, matrix(out, first * D, count, D))
-    project(W, teacher, A, sizes)
+        product(forces, W, matrix(out, first * D, forces.shape[0], D))
+    vectors.write_overlaps(y, A, parameters, sizes)
     for i in range(m):
         for p in range(P):
             A[i, p] = parameters[p] * pull(A[i, p], parameters, sizes)[1]
-    add_pull(A, teacher, F)
-    make_tangent(W, F)
+    vectors.add_pull(A, matrix(parameters, P, sizes[3], D), F)
+    vectors.make_tangent(W, F)
 
 
 @kernel
@@ -121,33 +109,22 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
         out[k] = parameters[first + k] - loss - parameters[first + levels]
     n, link = vector(work, m * P, m), link_at(parameters, sizes[LINK])
     n.fill(1.0 / m)
-    write_events(C, n, parameters, link, sizes[4], vector(work, 0, m * P), vector(out, levels, 2 * P))
+    vectors.write_events(C, n, parameters, link, sizes[4], vector(work, 0, m * P), vector(out, levels, 2 * P))
 
 
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
-    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
-    own = 0.0
+    m, P, own = sizes[0], sizes[1], 0.0
     for first in range(0, m, STRIP):
-        count = min(STRIP, m - first)
-        strip_of_gram(y, first, count, sizes, work)
-        for begin in range(0, count * m, BLOCK):
-            size = min(BLOCK, count * m - begin)
-            write_g0(link, vector(work, begin, size), values)
-            for k in range(size):
-                own += values[k]
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, 0, m, P), sizes)
+        own += np.sum(write_strip(int(VALUE), 1.0, first, y, parameters, sizes, work))
+    vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     rest = vector(work, m * P, work.size - m * P)
     write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)
 
 
 class SphericalObservables(System):
-    """Loss and learned masses of overlaps w·θ; events are levels of the loss, emergence and learned mass per direction.
-
-    `levels` are fractions of E f*² below which the loss is timed.
-    """
+    """Observables of overlaps w·θ; `levels` are fractions of E f*² below which the loss is timed."""
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
         student, other = link_powers(problem)
@@ -171,26 +148,27 @@ class SphericalObservables(System):
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, and per direction the largest overlap and the learned mass."""
         C, part = self.overlaps(state), self.problem.learned_part
-        size = np.maximum(C, 0.0) if self.problem.information_exponent % 2 else np.abs(C)
         mass = part.kernel(C).mean(axis=0) / part.kernel_at_one
-        return {"loss": self.loss(state), "max_overlap": size.max(axis=0), "learned_mass": mass}
+        return {"loss": self.loss(state), "max_overlap": largest_overlaps(self.problem, C), "learned_mass": mass}
 
 
 class SphericalSystem(SphericalObservables):
     """State and observables of the network of finite width."""
 
     name = "spherical"
-    functions = Functions(rhs, event_values, normalise)
+    functions = Functions(rhs, event_values, vectors.normalise)
 
     def __init__(self, problem: Problem, levels: Sequence[float]) -> None:
         super().__init__(problem, levels)
         start, _ = unit_vectors(problem)
         self.initial_state: Array = start.ravel()
         (m, D), P, self._rows = start.shape, problem.num_directions, teacher_rows(problem, start.shape[1])
-        numbers = np.concatenate([problem.teacher.coefficients, self._rows.ravel(), *self._fixed])
-        self.parameters: Array = np.concatenate([numbers, link_data(problem)])
-        counts = [m, P, D, len(self._rows), problem.information_exponent % 2, numbers.size]
-        self.sizes: Integers = np.array([*counts, self._kernel.size, len(levels)], dtype=np.int64)
+        self.parameters, self.sizes = with_link(
+            problem,
+            [m, P, D, len(self._rows)],
+            [problem.teacher.coefficients, self._rows, *self._fixed],
+            [self._kernel.size, len(levels)],
+        )
         self.work_size = max(STRIP * m + BLOCK, 2 * m * P + m)
 
     def unpack(self, state: Array) -> Array:
@@ -209,7 +187,7 @@ class SphericalSystem(SphericalObservables):
     def observe(self, state: Array) -> dict[str, Array | float]:
         """Return what `summarise` does, the overlaps C and the neurons W."""
         W = self.unpack(state).copy()
-        return {**self.summarise(state), "teacher_overlap": self.overlaps(state), "neuron_vector": W}
+        return self.summarise(state) | {"teacher_overlap": self.overlaps(state), "neuron_vector": W}
 
 
 # Neurons that follow the mean field, and the linear equation of their distance from a network of finite width.
@@ -221,14 +199,9 @@ class SphericalSystem(SphericalObservables):
 # \quad P_i = I - \bar w_i \bar w_i^T,
 #
 # D_i the derivative of the velocity −P∇Φ in a neuron's position, the law held fixed, and ε_i the velocity at w̄ in
-# the field of the m neurons w̄_j less that in the mean field. Σ_ij Δ_i·H_ij Δ_j ≥ 0 for tangent Δ, because it is m²
-# times the mean square of the change of f, so that the interaction only damps: with λ the largest local Hessian, the
-# largest eigenvalue of any D_i on the tangent space,
-#
-# .. math:: \frac{d}{dt}\|\Delta\| \le \lambda \|\Delta\| + \|\varepsilon\|, \qquad
-# \|\Delta\|^2 = \mathrm{mean}_i |\Delta_i|^2.
-#
-# Dimensionless throughout.
+# the field of the m neurons w̄_j less that in the mean field. Σ_ij Δ_i·H_ij Δ_j, m² times the mean square of the change
+# of f, is not negative for tangent Δ. So with λ the largest eigenvalue of any D_i on the tangent space, the largest
+# local Hessian, d‖Δ‖/dt ≤ λ ‖Δ‖ + ‖ε‖, ‖Δ‖² = mean_i |Δ_i|².
 
 
 def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSystem:
@@ -238,10 +211,7 @@ def make_particle_system(problem: Problem, projections: Array) -> MeanFieldSyste
 
 
 def followers_in_space(start: Array, projections: Array) -> Array:
-    """Return the neurons (T, m, D) that follow the field from a start (m, D), from their projections (T, m, r).
-
-    The field pulls along the teacher's axes alone, so that the rest of a neuron keeps its direction.
-    """
+    """Return neurons (T, m, D) that follow the field from a start (m, D), from their projections (T, m, r)."""
     axes = projections.shape[2]
     rest = start[:, axes:] / np.linalg.norm(start[:, axes:], axis=1, keepdims=True)
     length = np.sqrt(np.maximum(1.0 - np.sum(projections**2, axis=2), 0.0))
@@ -249,11 +219,7 @@ def followers_in_space(start: Array, projections: Array) -> Array:
 
 
 class LinearisedCoupling:
-    """The linear equation at one instant.
-
-    `system` is that of the followers' projections, by `make_particle_system`, `followers` (m, D) are the neurons w̄
-    that follow the field, and `moments` (M,) those of the mean field.
-    """
+    """The linear equation at one instant, of neurons w̄ (m, D) that follow the field and the field's moments (M,)."""
 
     def __init__(self, system: MeanFieldSystem, followers: Array, moments: Array) -> None:
         self._w = followers
@@ -280,12 +246,10 @@ class LinearisedCoupling:
         force = -self._slopes @ gap - (self._bends * turn) @ self._w
         force[:, :axes] -= np.einsum("nij,nj->ni", self._second, gap[:, :axes])
         along = np.sum(self._gradient * gap[:, :axes], axis=1)[:, None]
-        rate: Array = self._tangent(force) + along * self._w + self._radial * gap + self.noise
-        return rate
+        return np.asarray(self._tangent(force) + along * self._w + self._radial * gap + self.noise)
 
     def _tangent(self, vectors: Array) -> Array:
-        tangent: Array = vectors - np.sum(vectors * self._w, axis=1)[:, None] * self._w
-        return tangent
+        return np.asarray(vectors - np.sum(vectors * self._w, axis=1)[:, None] * self._w)
 
 
 # The spherical network f(x) = (1/m) Σ_i σ(w_i·x), |w_i| = 1, under SGD with steps of a finite size γ = η d, d → ∞.
@@ -296,8 +260,7 @@ class LinearisedCoupling:
 #    u_i = \frac1B \sum_b e_b\, \sigma'(w_i\cdot x_b)\, (x_b - (w_i\cdot x_b)\, w_i).
 #
 # u_i is orthogonal to w_i, so that the length is √(1 + η²|u_i|²), and as d → ∞, at η = γ/d, u_i·u_j is d/B times the
-# mean of e² σ'_i σ'_j over the batch: products of two samples, and powers of η beyond the second, are smaller by 1/d.
-# With C = WΘᵀ, G = WWᵀ, in the time η · step,
+# mean of e² σ'_i σ'_j over the batch, up to parts smaller by 1/d. With C = WΘᵀ, G = WWᵀ, in the time η · step,
 #
 # .. math:: C_{ip}' = F_i\cdot\theta_p - (F_i\cdot w_i)\, C_{ip} - \frac{\gamma}{2B} V_{ii} C_{ip}, \qquad
 #    V_{ij} = E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j],
@@ -305,9 +268,8 @@ class LinearisedCoupling:
 #    G_{ij}' = F_i\cdot w_j + w_i\cdot F_j - (F_i\cdot w_i + F_j\cdot w_j)\, G_{ij}
 #    + \frac{\gamma}{B} \Big[V_{ij} - \tfrac12 G_{ij} (V_{ii} + V_{jj})\Big],
 #
-# F that of the flow, ē = f − f*. The overlaps of a single run concentrate there. At finite d the mean step does not
-# close: dividing by the length brings in means of all powers of η. V is known for polynomial links and for neurons of
-# erf(z/√2): see `dynamics.equations.network.steps`. Dimensionless throughout.
+# F that of the flow, ē = f − f*. At finite d the mean step does not close: dividing by the length brings in means of
+# all powers of η. V is known for polynomial links and for neurons of erf(z/√2): see `dynamics.equations.network.steps`.
 #
 # State y = [C (m, P) | G (m, m)], sizes = [m, P, P, P, sign_matters, place of the link, J, n, M, place of the numbers |
 # layout], of which the first eight are those of the flow with T for the directions, parameters =
@@ -316,7 +278,6 @@ class LinearisedCoupling:
 # `dynamics.equations.network.steps`.
 #
 # Functions that take another one are inlined: Numba stores no function on disk that hands one over at run time.
-
 
 VECTORS, NUMBERS, LAYOUT = 8, 9, 10
 
@@ -388,31 +349,25 @@ def step_normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 
 class SphericalStepSystem(SphericalObservables):
-    """State and observables of the network under mean steps of B samples; events are those of the flow's system.
-
-    Raises ValueError if the means of the links are not known exactly.
-    """
+    """The network under mean steps of B samples; ValueError if the means of the links are not known exactly."""
 
     name = "spherical-step"
 
     def __init__(self, problem: Problem, levels: Sequence[float], learning_rate: float, batch_size: int = 1) -> None:
         super().__init__(problem, levels)
         start, (m, P), units = problem.start(), (problem.width, problem.num_directions), step_units(problem)
-        M, gram, link = m + len(units), problem.teacher.gram(), link_data(problem)
-        noise = step_source(problem.activation, m, units, biased=False)
-        self.functions = Functions(
-            rhs_of_polynomials if noise.is_polynomial else rhs_of_erf, step_event_values, step_normalise
-        )
+        M, gram, noise = m + len(units), problem.teacher.gram(), step_source(problem.activation, m, units, biased=False)
+        velocity = rhs_of_polynomials if noise.is_polynomial else rhs_of_erf
+        self.functions = Functions(velocity, step_event_values, step_normalise)
         self.initial_state: Array = np.concatenate([start.teacher_overlap.ravel(), start.student_overlap.ravel()])
         self._inverse_gram = np.linalg.pinv(gram)
-        weights = np.array([1.0 / m] * m + [-unit.coefficient for unit in units])
-        step = np.array([learning_rate * problem.dimension / batch_size, problem.label_noise**2])
-        given = (problem.teacher.coefficients, gram.ravel(), *self._fixed, step, np.zeros(M), weights, noise.numbers)
-        numbers: Array = np.concatenate(given)
-        self.parameters: Array = np.concatenate([numbers, link])
-        counts = [m, P, P, P, problem.information_exponent % 2, numbers.size, self._kernel.size, len(levels), M]
-        places = np.array([*counts, numbers.size - noise.numbers.size], dtype=np.int64)
-        self.sizes: Integers = np.concatenate([places, noise.layout])
+        weights = [1.0 / m] * m + [-unit.coefficient for unit in units]
+        step = [learning_rate * problem.dimension / batch_size, problem.label_noise**2]
+        given: list[Any] = [problem.teacher.coefficients, gram, *self._fixed, step, np.zeros(M), weights]
+        counts = [self._kernel.size, len(levels), M, sum(np.size(part) for part in given)]
+        self.parameters, self.sizes = with_link(
+            problem, [m, P, P, P], [*given, noise.numbers], [*counts, *noise.layout.tolist()]
+        )
         self.work_size = M * M + 2 * m * M + m * m + noise.work_size
 
     def unpack(self, state: Array) -> tuple[Array, Array]:
@@ -427,9 +382,7 @@ class SphericalStepSystem(SphericalObservables):
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         C, G = self.unpack(state)
-        attraction = np.polynomial.polynomial.polyval(C, self._kernel).mean(axis=0)
-        own = float(self.problem.activation.kernel(G).mean())
-        return float(own - 2.0 * attraction @ self.problem.teacher.coefficients + self.teacher_loss())
+        return error_of_means(self.problem, float(self.problem.activation.kernel(G).mean()), C)
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, margin, and per direction the largest overlap and the learned mass."""

@@ -100,7 +100,7 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
         growth_pieces=growth_pieces,
         excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
         waiting=-remaining,
-        level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
+        level=scipy.interpolate.CubicHermiteSpline(knots, level, level_slope * (1.0 + lift) * f / norm),
         barrier=barrier,
     )
 
@@ -124,8 +124,7 @@ def _knots(k: int, lowest: float, barrier: float) -> Array:
     """Return knots spaced by a power of two below 1 / (32 k), closing in on the barrier geometrically."""
     density = 2.0 ** np.ceil(np.log2(32.0 * k))
     if np.isinf(barrier):
-        regular: Array = np.arange(lowest * density, LAST_LOGIT * density + 1.0) / density
-        return regular
+        return np.asarray(np.arange(lowest * density, LAST_LOGIT * density + 1.0) / density)
     lowest = min(lowest, np.floor(barrier) - 2.0)
     regular = np.arange(lowest * density, np.floor((barrier - 1.0) * density)) / density
     distance = np.exp(-np.arange(0.0, -density * np.log(_BARRIER_DISTANCE)) / density)
@@ -154,22 +153,8 @@ def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
     return scipy.interpolate.PPoly(pieces, knots)
 
 
-def _cubic(knots: Array, value: Array, slope: Array) -> PPoly:
-    """Return the piecewise polynomial that has value and slope at the knots."""
-    step, rise = np.diff(knots), np.diff(value)
-    c1, end = step * slope[:-1], step * slope[1:]
-    pieces = [(c1 + end - 2.0 * rise) / step**3, (3.0 * rise - 2.0 * c1 - end) / step**2, slope[:-1], value[:-1]]
-    return scipy.interpolate.PPoly(np.stack(pieces), knots)
-
-
 def logit_of_square(overlap: ArrayLike) -> Array:
-    """Return ξ = ln(C² / (1 − C²)) of overlaps |C| ≤ 1, −inf at C = 0 and +inf at |C| = 1.
-
-    Examples
-    --------
-    >>> float(logit_of_square(0.5).round(6))
-    -1.098612
-    """
+    """Return ξ = ln(C² / (1 − C²)) of overlaps |C| ≤ 1, −inf at C = 0 and +inf at |C| = 1."""
     size = np.abs(np.asarray(overlap, dtype=np.float64))
     with np.errstate(divide="ignore"):
         value: Array = 2.0 * np.log(size) - np.log1p(-np.minimum(size, 1.0)) - np.log1p(size)
@@ -183,11 +168,6 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
     The coefficients are c_0 … c_N of a link with information exponent at least 3. Both overlaps have one sign, and
     `end` is at least as far from zero. The time is inf where g' vanishes or is adverse on the way.
-
-    Examples
-    --------
-    >>> float(transit_time([0, 0, 0, 0, 1.0], 0.1, 0.9).round(8))
-    13.10132027
     """
     c = np.asarray(coefficients, dtype=np.float64)
     first, last = np.broadcast_arrays(np.asarray(start, dtype=np.float64), np.asarray(end, dtype=np.float64))
@@ -202,11 +182,7 @@ def transit_time(coefficients: ArrayLike, start: ArrayLike, end: ArrayLike) -> A
 
 
 def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitTable:
-    """Return the table of one branch, made once for each link and range.
-
-    c_0 plays no part. The sign is that of the overlap; −1 makes sense for even information exponents alone. `lowest` is
-    the smallest ξ that will be asked for.
-    """
+    """Return the table of the branch of one sign from ξ = `lowest` on, made once for each link and range."""
     floor = -_LOWEST_STEP * np.ceil(max(-lowest, 1.0) / _LOWEST_STEP)
     c = np.asarray(coefficients, dtype=np.float64)
     # C^(2 - k) must stay within float64.
@@ -215,10 +191,7 @@ def transit_table(coefficients: ArrayLike, sign: int, lowest: float) -> TransitT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitTable:
-    """Solve isolated pairs of one branch by table.
-
-    R, Γ and X are quintic Hermite pieces between knots ξ_i.
-    """
+    """Solves isolated pairs of one branch: R, Γ and X are quintic Hermite pieces between knots ξ_i."""
 
     #: w_j = c_j² (±1)^j with w_0 = 0, so that g(C) = Σ_j w_j |C|^j on the branch; g(1) = Σ_{j≥1} c_j².
     powers: Array
@@ -305,10 +278,7 @@ class TransitTable:
         return final + (value - final) * np.exp(-4.0 * self.end_signal * tail)
 
     def learned_after(self, start: Array, ratio: Array) -> Array:
-        """Return τ from ξ_0 = `start` until n g(C) / g(1) = a / 2, with `ratio` = a / n_0; inf if never.
-
-        The condition reads Z ≤ Λ(ξ), Z = (a / n_0) e^{4Γ_0} + 4 g(1) (R_0 + X_0): one number decides for a pair.
-        """
+        """Return τ from ξ_0 = `start` until n g(C) / g(1) = a / 2, with `ratio` = a / n_0; inf if never."""
         begin = np.minimum(start, self.knots[-1])
         origin = self.remaining(begin)
         need = ratio * np.exp(4.0 * self.growth(begin)) + 4.0 * self.norm * (origin + self.excess(begin))
@@ -319,10 +289,11 @@ class TransitTable:
         index = np.clip(turn + np.searchsorted(best, need), turn + 1, self.knots.size - 1) - 1
         xi = _inverse(self.level, index, need)
         # The cubic is good to 1e-10; one Newton step on Λ itself brings rounding.
-        xi = xi - (self._level(xi) - need) / self.level(xi, 1)
-        inside = np.maximum(origin - self.remaining(xi), 0.0)
+        grown = np.exp(4.0 * self.growth(xi))
+        known = 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
+        xi = xi - (known - need) / self.level(xi, 1)
+        value = np.maximum(origin - self.remaining(xi), 0.0)
         late = need > best[-1]
-        value = inside
         if late.any():
             value[late] = self._tail_time(origin[late], begin[late], ratio[late])
         already = self.signal(start) / self.norm >= 0.5 * ratio
@@ -337,12 +308,7 @@ class TransitTable:
             return np.full_like(begin, np.inf)
         final = self.norm / signal
         excess = np.maximum((value - final) / (2.0 * signal / self.norm - final), 1.0)
-        time: Array = reach + np.log(excess) / (4.0 * signal)
-        return time
-
-    def _level(self, xi: Array) -> Array:
-        grown = np.exp(4.0 * self.growth(xi))
-        return 2.0 * self.signal(xi) * grown / self.norm + 4.0 * self.norm * (self.remaining(xi) + self.excess(xi))
+        return np.asarray(reach + np.log(excess) / (4.0 * signal))
 
     def _evaluate(self, pieces: PPoly, xi: Array, slope: float) -> Array:
         """Return a function of ξ, which beyond the last knot goes on with a slope."""

@@ -5,12 +5,11 @@ r"""The coupled overlap flow carried by unit vectors, for the implicit method.
    F_i = \sum_p a_p g'(u_i \cdot \theta_p)\, \theta_p - \sum_{j \ne i} n_j g'(u_i \cdot u_j)\, u_j \\
    (\ln n_i)' &= 4 \Big[ \sum_p a_p g(u_i \cdot \theta_p) - \sum_j n_j g(u_i \cdot u_j) \Big]
 
-in R^D, D = min(d, r + m): the flow of `dynamics.equations.overlaps`, of which [C | G | ln n] is a function of
-the state. Overlaps computed from vectors always exist. Integrated by themselves (C, G) leave the set of those that
-vectors have: the rates of G are differences of terms of order 1, so that rounding moves neurons at rest by 1e-16 per
-unit of time, and where C and G contradict each other learned directions exert a force that should cancel. With a
-horizon of 1e10 that decides where a slow neuron goes. The rates of vectors are right relative to the components that
-move.
+in R^D, D = min(d, r + m), of which the state [C | G | ln n] of `dynamics.equations.overlaps` is a function. Integrated
+by themselves (C, G) leave the set of overlaps that vectors have: rates of G are differences of terms of order 1, so
+that rounding moves neurons at rest by 1e-16 per unit of time, and where C and G contradict each other learned
+directions exert a force that should cancel. With a horizon of 1e10 that decides where a slow neuron goes. The rates of
+vectors are right relative to the components that move.
 
 State y = [U (m, D) | ln n (m)], sizes = [m, P, D, rows of θ, sign_matters, place of the link], parameters = [a (P)
 | θ (P, D) | θ² (P, D) | data of the link] or, with no row of θ, [a (P) | data of the link]: the teacher's
@@ -26,21 +25,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy
 
+from dynamics.equations import link as links
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import (
-    g0,
-    learned_kernel,
-    link_at,
-    link_data,
-    write_both,
-    write_g0,
-    write_g1,
-    write_g2,
-    write_learned,
-)
+from dynamics.equations.link import g0, link_at, with_link, write_both, write_g0, write_g1, write_g2
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
-from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
+from dynamics.problem.emergence import ALL_DEGREES, EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Integers, Matrix, Vector
 
 if TYPE_CHECKING:
@@ -64,13 +54,10 @@ def write_norms(y: Vector, n: Vector) -> None:
 def write_events(
     C: Vector, n: Vector, a: Vector, link: Vector, sign_matters: int, learned: Vector, out: Vector
 ) -> None:
-    """Write max_i C_ip² − `EMERGENCE_LEVEL` (C > 0 only, if the sign matters), then learned mass − `LEARNED_SHARE` a_p.
-
-    C holds row after row; `learned` is scratch for as many numbers. The mass is Σ_i n_i g_3(C_ip)/g_3(1).
-    """
+    """Write max_i C_ip² − `EMERGENCE_LEVEL`, C > 0 if the sign matters, then learned mass − `LEARNED_SHARE` a_p."""
     P = C.size // n.size
-    write_learned(link, C, learned)
-    whole = learned_kernel(link, 1.0)
+    links.write_learned(link, C, learned)
+    whole = links.learned_kernel(link, 1.0)
     for p in range(P):
         out[p] = -EMERGENCE_LEVEL
         out[P + p] = -LEARNED_SHARE * a[p]
@@ -127,6 +114,13 @@ def weigh_row(sign: float, weights: Vector, values: Vector, slopes: Vector) -> f
 
 
 @kernel
+def write_overlaps(y: Vector, C: Matrix, parameters: Vector, sizes: Integers) -> None:
+    """Write C of the vectors that a state begins with."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), C, sizes)
+
+
+@kernel
 def forces(y: Vector, F: Matrix, growth: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write F = A θ + B U and Σ_p a_p g(C) − Σ_j n_j g(G), with A = a g'(C), B_ij = −n_j g'(G_ij) without diagonal."""
     m, P, D = sizes[0], sizes[1], sizes[2]
@@ -173,7 +167,7 @@ def add_bend(y: Vector, bend: Matrix, parameters: Vector, sizes: Integers, work:
     """Add Σ_p a_p g''(C_ip) θ_pk², with overlaps and g'' in the places of `forces`."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     A, overlaps = matrix(work, 0, m, P), m * P + m * m + m
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, overlaps, m, P), sizes)
+    write_overlaps(y, matrix(work, overlaps, m, P), parameters, sizes)
     write_g2(link_at(parameters, sizes[LINK]), vector(work, overlaps, m * P), vector(work, 0, m * P))
     for i in range(m):
         for p in range(P):
@@ -286,10 +280,10 @@ def jacobian_product(
 @kernel
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_events`."""
-    m, P, D = sizes[0], sizes[1], sizes[2]
+    m, P = sizes[0], sizes[1]
     n, link = vector(work, 2 * m * P, m), link_at(parameters, sizes[LINK])
     write_norms(y, n)
-    project(matrix(y, 0, m, D), matrix(parameters, P, sizes[3], D), matrix(work, 0, m, P), sizes)
+    write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
 
 
@@ -308,11 +302,7 @@ def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
 
 
 def unit_vectors(problem: Problem) -> tuple[Array, Array]:
-    """Return the start as unit vectors, shape (m, D), and ln n, shape (m,).
-
-    The first r columns are the teacher's axes.  More than m further columns are rotated into m of them, which changes
-    no overlap.
-    """
+    """Return the start as unit vectors (m, D), the teacher's axes first and at most m others, and ln n (m,)."""
     weights = problem.reduced_weights()
     span, m = problem.teacher.span, problem.width
     if weights.shape[1] > span + m:
@@ -348,19 +338,16 @@ def overlap_state(
     """Return [C | G | ln n] of unit vectors, shape (m P + m² + m,), or of a stack; `products` writes G = U Uᵀ."""
     (*stack, m, _), P = U.shape, num_directions
     state = np.empty((*stack, m * P + m * m + m)) if out is None else out
-    C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : m * P + m * m].reshape(*stack, m, m)
-    C[...] = U @ teacher.T if teacher.shape[0] > 0 else U[..., :P]
+    C, G = state[..., : m * P].reshape(*stack, m, P), state[..., m * P : -m].reshape(*stack, m, m)
+    C[...] = U @ teacher.T if teacher.size else U[..., :P]
     products(U, G)
     np.einsum("...ii->...i", G)[...] = 1.0
-    state[..., m * P + m * m :] = log_norm
+    state[..., -m:] = log_norm
     return state
 
 
 class VectorSystem(System):
-    """State and kernels of the coupled flow on unit vectors, from the problem's start or from `start`, U and ln n.
-
-    `more` are numbers that stand before the data of the link.
-    """
+    """The flow on unit vectors from U and ln n, by default the problem's; `more` stands before the link's data."""
 
     name = "vectors"
 
@@ -371,11 +358,8 @@ class VectorSystem(System):
         self.functions = Functions(rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
         self.teacher = teacher_rows(problem, D)
         self.initial_state: Array = self.pack(U, log_norm)
-        rows = self.teacher.ravel()
-        numbers = np.concatenate([problem.teacher.coefficients, rows, rows**2, more])
-        self.parameters: Array = np.concatenate([numbers, link_data(problem)])
-        counts = [m, P, D, len(self.teacher), problem.information_exponent % 2, numbers.size]
-        self.sizes: Integers = np.array(counts, dtype=np.int64)
+        numbers = [problem.teacher.coefficients, self.teacher, self.teacher**2, more]
+        self.parameters, self.sizes = with_link(problem, [m, P, D, len(self.teacher)], numbers)
         self.work_size = 2 * m * P + 3 * m * m + 2 * m * D + m + 2 * m * max(m, P)
 
     def absolute_tolerance(self, atol: float) -> Array:
@@ -399,6 +383,89 @@ class VectorSystem(System):
     def overlap_rates(self, state: Array, rates: Array) -> Array:
         """Return the rates of [C | G | ln n] for given rates of the state: C' = U' θᵀ, G' = U' Uᵀ + U U'ᵀ."""
         (U, _), (dU, growth) = self.unpack(state), self.unpack(rates)
-        dC = dU @ self.teacher.T if self.teacher.shape[0] > 0 else dU[:, : self.problem.num_directions]
+        dC = dU @ self.teacher.T if self.teacher.size else dU[:, : self.problem.num_directions]
         product = dU @ U.T
         return np.concatenate([dC.ravel(), (product + product.T).ravel(), growth])
+
+
+# The flow of weights with forces linear in the overlaps, for information exponents 1 and 2.
+#
+# .. math::
+#    w_i' = 2 c_0^2 \Big(\sum_p a_p - \sum_j n_j\Big) w_i + c_1^2 [(u_i\cdot v) w_i + |w_i| v] + 2 c_2^2 (A - S) w_i,
+#    \qquad v = \sum_p a_p \theta_p - \sum_j |w_j| w_j
+#
+# with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. It is the flow itself of a link that has c_0, c_1 and c_2 alone.
+#
+# State W (m, D), sizes as above, parameters = [a (P) | θ (P, D) | data of the link with c_0, c_1 and c_2 alone].
+
+
+@kernel
+def linear_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write W' = B W + A θ, B_ij = −2 c_2² w_i·w_j − c_1² |w_i| |w_j| with the growth along w_i on its diagonal."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    a, teacher = parameters, matrix(parameters, P, sizes[3], D)
+    squares = vector(parameters, sizes[LINK] + links.VALUE + links.HEAD, 3)
+    W, moved = matrix(y, 0, m, D), matrix(out, 0, m, D)
+    A, B, length = matrix(work, 0, m, P), matrix(work, m * P, m, m), work[m * P + m * m :]
+    product_until(W, W.T, B, sizes)
+    project(W, teacher, A, sizes)
+    left = 0.0
+    for p in range(P):
+        left += a[p]
+    for i in range(m):
+        left -= B[i, i]
+        length[i] = np.sqrt(B[i, i])
+    for i in range(m):
+        along = 0.0
+        for p in range(P):
+            along += a[p] * A[i, p]
+            A[i, p] = a[p] * (2.0 * squares[2] * A[i, p] + squares[1] * length[i])
+        for j in range(m):
+            along -= length[j] * B[i, j]
+            B[i, j] = -2.0 * squares[2] * B[i, j] - squares[1] * length[i] * length[j]
+        B[i, i] += 2.0 * squares[0] * left + squares[1] * along / length[i]
+    product_until(B, W, moved, sizes)
+    add_pull(A, teacher, moved)
+
+
+@kernel
+def linear_event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write the values of `write_events`, then carried weight − a_p/2: the learned mass with g for g_3."""
+    m, P, D = sizes[0], sizes[1], sizes[2]
+    W, C, n = matrix(y, 0, m, D), matrix(work, 0, m, P), vector(work, 2 * m * P, m)
+    link = link_at(parameters, sizes[LINK])
+    write_overlaps(y, C, parameters, sizes)
+    for p in range(P):
+        out[2 * P + p] = -LEARNED_SHARE * parameters[p]
+    for i in range(m):
+        n[i] = 0.0
+        for k in range(D):
+            n[i] += W[i, k] * W[i, k]
+        for p in range(P):
+            C[i, p] /= np.sqrt(n[i])
+            out[2 * P + p] += n[i] * g0(link, C[i, p]) / g0(link, 1.0)
+    write_events(vector(work, 0, m * P), n, parameters, link, sizes[4], vector(work, m * P, m * P), out)
+
+
+class LinearisedSystem(System):
+    """The linearised flow; events: a direction emerges, is learned, its weight is half carried in degrees 0 to 2."""
+
+    name = "linearised"
+    functions = Functions(linear_rhs, linear_event_values)
+
+    def __init__(self, problem: Problem) -> None:
+        weights, P = problem.reduced_weights(), problem.num_directions
+        (m, D), part, kept = weights.shape, problem.learned_part, problem.activation.coefficients[:3]
+        teacher, counted = teacher_rows(problem, D), kept if part.definition == ALL_DEGREES else part.coefficients
+        link = links.data_of_series(tuple(kept.tolist()), tuple((counted**2).tolist()))
+        self.problem = problem
+        self.initial_state: Array = weights.ravel()
+        self.parameters: Array = np.concatenate([problem.teacher.coefficients, teacher.ravel(), link])
+        counts = [m, P, D, len(teacher), problem.information_exponent % 2, P + teacher.size]
+        self.sizes: Integers = np.array(counts, dtype=np.int64)
+        self.work_size = m * max(2 * P, P + m) + m
+        self.num_events = 3 * P
+
+    def absolute_tolerance(self, atol: float) -> Array:
+        """Return `atol` per component, in units of the root mean square of the weights at the start."""
+        return np.full(self.initial_state.size, atol * np.sqrt(np.mean(self.initial_state**2)))

@@ -362,7 +362,7 @@ def linear_times(problem: Problem, last: float) -> Array:
     which turn neurons to directions, do not move it. O(m² D) a step in D ≤ m + r coordinates.
     """
     # Imported here because compiled functions need Numba, which closed forms do not.
-    from dynamics.equations.linearised import LinearisedSystem
+    from dynamics.equations.vectors import LinearisedSystem
     from dynamics.integrators import stepper_of
 
     system = LinearisedSystem(problem)

@@ -9,7 +9,7 @@ import pytest
 from gaussian_means import DIGITS, joint_normal, pair_mean, smoothed
 
 import hermite
-from dynamics.equations.network import network_kernels as pair_kernels
+from dynamics.equations.network import system as pair_kernels
 from dynamics.equations.network.families import ERF, RELU
 from dynamics.equations.network.normal_kernels import joint_excess
 from dynamics.equations.network.series import HEADER, HEADS, LIST, TERMS, pair_source, write_derivatives

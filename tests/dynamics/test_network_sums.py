@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from dynamics import Problem, Student, Teacher
-from dynamics.equations.network.network_kernels import (
+from dynamics.equations.network.normal_kernels import bell_and_odd
+from dynamics.equations.network.series import HEADS
+from dynamics.equations.network.system import (
     MEANS,
     ONE_BY_ONE,
     PAIRING,
@@ -16,14 +18,12 @@ from dynamics.equations.network.network_kernels import (
     SLOPES_AT,
     TEACHER_AT,
     THEORY,
+    NetworkSystem,
     own_values,
     pair_values,
     rhs,
     write_row,
 )
-from dynamics.equations.network.normal_kernels import bell_and_odd
-from dynamics.equations.network.series import HEADS
-from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import entry
 from dynamics.threads import with_slot
 

@@ -29,7 +29,6 @@ RELU, SIGN, ERF, POLYNOMIAL, TABLE = range(5)
 # kink, at 0: y at −(β_b + c x)/√(1 − c²), x at −β_a, and at −β_b/c, around which pieces grow from the width √(1 −
 # c²)/|c| of what the inner integral leaves of the kink.
 
-
 #: Reach of the integrals, beyond which the density is 1e-37, nodes per piece, and width of the widest piece.
 MEANS_REACH, MEANS_NODES, WIDEST = 13.0, 16, 1.2
 #: Pieces of the inner integral on each side of the kink.
@@ -40,10 +39,7 @@ SIDES = 8
 def mean_of_product(
     first: HermiteExpansion, bias: float, second: HermiteExpansion, other_bias: float, overlap: float
 ) -> tuple[float, float]:
-    """Return E σ_a(λ_a + β_a) σ_b(λ_b + β_b) and the same of the slopes, for standard normals of a covariance.
-
-    Accurate to 1e-13 of the links' scale; slopes are those almost everywhere, without a delta at a jump.
-    """
+    """Return E σ_a(λ_a + β_a) σ_b(λ_b + β_b) and that of the slopes almost everywhere, to 1e-13 of the links' scale."""
     if abs(overlap) > 1.0 - 1e-15:
         x, density = _nodes(np.array([-bias, -other_bias * np.sign(overlap)]), WIDEST)
         inner, other = (np.sign(overlap) * x + other_bias)[:, None], np.ones((x.size, 1))
@@ -65,10 +61,7 @@ def mean_of_product(
 
 
 def hermite_coefficients(link: HermiteExpansion, lengths: Array, biases: Array) -> Array:
-    """Return E σ(ρ z + b) h_j(z), j = 0, 1, 2, of units of lengths ρ and biases b, shape (units, 3).
-
-    By quadrature over pieces that begin and end where a link may have a kink, at 0, and grow from WIDEST/ρ there.
-    """
+    """Return E σ(ρ z + b) h_j(z), j = 0, 1, 2, of units of lengths ρ and biases b, shape (units, 3)."""
     narrow = WIDEST / max(float(lengths.max(initial=1.0)), 1.0)
     steps = narrow * 2.0 ** np.arange(int(np.log2(2.0 * MEANS_REACH / narrow)) + 1)
     kink = np.divide(-biases, lengths, out=np.zeros_like(biases), where=lengths > 0.0)[:, None]
@@ -99,7 +92,6 @@ def _rule(edges: Array) -> tuple[Array, Array]:
 
 # What the kernels of a network take of its teacher: numbers, sizes, the constant E f*² and the sensitivity.
 
-
 #: What is looked at on both sides of 0, and the difference that is a jump.
 NEAR, JUMP = 1e-12, 1e-6
 
@@ -110,7 +102,7 @@ class NetworkTeacher:
 
     #: The distinct links of its units.
     links: tuple[HermiteExpansion, ...]
-    #: As `network_kernels` says.
+    #: As `dynamics.equations.network.system` says.
     parameters: Array
     sizes: Integers
     #: Largest order of a component.
@@ -162,13 +154,11 @@ def _polynomial_teacher(problem: Problem) -> NetworkTeacher:
 
 def _polynomial_sensitivity(orders: Integers, values: Array) -> Array:
     """Return Σ √(α_a β_b) f*_α f*_β over the pairs with α − e_a = β − e_b."""
-    r = orders.shape[1]
-    slopes: list[dict[tuple[int, ...], float]] = [{} for _ in range(r)]
+    slopes: list[dict[tuple[int, ...], float]] = [{} for _ in orders.T]
     for order, value in zip(orders.tolist(), values.tolist(), strict=True):
-        for a in range(r):
-            if order[a] > 0:
-                lower = (*order[:a], order[a] - 1, *order[a + 1 :])
-                slopes[a][lower] = math.sqrt(order[a]) * value
+        for a in np.flatnonzero(order).tolist():
+            lower = (*order[:a], order[a] - 1, *order[a + 1 :])
+            slopes[a][lower] = math.sqrt(order[a]) * value
     return np.array([[sum(x * right.get(key, 0.0) for key, x in left.items()) for right in slopes] for left in slopes])
 
 
@@ -204,7 +194,6 @@ def _jumps(link: HermiteExpansion) -> bool:
 
 # The refusal of starts at which two neurons are alike, so that no flow would ever tell them apart.
 
-
 #: Rounding of overlaps in units of their size.
 ROUNDING = 1e-14
 
@@ -229,15 +218,11 @@ def check_no_ties(v: Array, b: Array, M: Array, Q: Array) -> None:
 def _alike(rows: Array, row: Array) -> NDArray[np.bool_]:
     """Return per row whether it equals `row` up to rounding."""
     distance = np.abs(rows - row).max(axis=1, initial=0.0)
-    alike: NDArray[np.bool_] = distance <= ROUNDING * np.abs(row).max(initial=0.0)
-    return alike
+    return np.asarray(distance <= ROUNDING * np.abs(row).max(initial=0.0))
 
 
 def normalised_overlaps(M: Array, Q: Array) -> tuple[Array, Array, Array]:
-    """Return C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj) and n = Q_ii.
-
-    A neuron that has shrunk to a length of 0, within the tolerance, has no direction: zeros.
-    """
+    """Return C = M_ia/√Q_ii, G = Q_ij/√(Q_ii Q_jj), zeros for a neuron of length 0, and n = Q_ii."""
     n = np.maximum(np.diag(Q), 0.0)
     length = np.sqrt(n)
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0.0)

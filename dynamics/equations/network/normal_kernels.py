@@ -69,30 +69,23 @@ def sine(x: float) -> float:
 
 
 @kernel
-def plackett(r: float, h: float, k: float) -> float:
-    """Return ∫ exp(-(h² + k² - 2hk sin θ)/2cos²θ) dθ/2π over 0 … arcsin r, by few nodes where they do."""
+def joint_excess(h: float, k: float, r: float, lack: float) -> float:
+    """Return Φ_2(h, k; r) - Φ(h) Φ(k), where `lack` is 1 - r² without cancellation.
+
+    Genz 2004: Plackett's integral ∫ exp(-(h² + k² - 2hk sin θ)/2cos²θ) dθ/2π over 0 … arcsin r, by few nodes where they
+    do, so that nothing cancels at small r; beyond 0.925 his expansion about r = ±1.
+    """
+    if h == 0.0 and k == 0.0:
+        return math.atan2(r, math.sqrt(lack)) / TWO_PI
+    if abs(r) > 0.925:
+        return joint_tail(-h, -k, r, lack) - normal_cdf(h) * normal_cdf(k)
     first, last = (0, 12) if abs(r) < 0.75 else (12, 32)
-    half = 0.5 * math.asin(r)
+    half, total = 0.5 * math.asin(r), 0.0
     product, squares = h * k, 0.5 * (h * h + k * k)
-    total = 0.0
     for n in range(first, last):
         x = sine(half * (1.0 + NODES[n]))
         total += WEIGHTS[n] * exponential((x * product - squares) / (1.0 - x * x))
     return total * half / TWO_PI
-
-
-@kernel
-def joint_excess(h: float, k: float, r: float, lack: float) -> float:
-    """Return Φ_2(h, k; r) - Φ(h) Φ(k), where `lack` is 1 - r² without cancellation.
-
-    Genz 2004: Gauss-Legendre in the angle of Plackett's integral, so that nothing cancels at small r; beyond 0.925 his
-    expansion about r = ±1.
-    """
-    if h == 0.0 and k == 0.0:
-        return math.atan2(r, math.sqrt(lack)) / (2.0 * math.pi)
-    if abs(r) > 0.925:
-        return joint_tail(-h, -k, r, lack) - normal_cdf(h) * normal_cdf(k)
-    return plackett(r, h, k)
 
 
 @kernel
@@ -140,12 +133,11 @@ def joint_tail(h: float, k: float, r: float, lack: float) -> float:
 # E 1_a 1_b = Φ_2(h, k; r),  E δ_a 1_b = p_a Φ(u_b),  E δ_a relu_b = p_a (n_b Φ(u_b) + √(T_a Δ) φ(u_b))/T_a,
 #
 # and the rest by Stein's lemma, E x_a f_a g_b = T_a E f'_a g_b + c E f_a g'_b. Where all biases are 0, `centred`, E
-# 1_a 1_b = 1/4 + arcsin(r)/2π and all scores are 0: the arc-cosine kernel of relu and the arcsine of erf, several
-# times as fast. The angle is taken from √Δ, since arcsin loses digits at r = ±1.
+# 1_a 1_b = 1/4 + arcsin(r)/2π and all scores are 0, which is several times as fast. The angle is taken from √Δ, since
+# arcsin loses digits at r = ±1.
 #
 # A row begins with q, b, T, 1/√T, h, p, E f and E f'. A function's name says what a and b are; sign stands for sign and
-# erf, which differ in T. Helpers take numbers: a call that hands on arrays costs more than what they compute. Functions
-# read rows before they branch, since Numba counts references to an array that is read in branches.
+# erf, which differ in T. Functions read rows before they branch and hand on numbers: an array costs a reference.
 
 
 @kernel
@@ -267,10 +259,7 @@ def threshold_pair(
 
 @kernel
 def write_threshold_derivatives(family: int, row: Vector, out: Vector) -> None:
-    """out_j = E f^(j) for all j < size of `out`, at least 3, from the head of a row.
-
-    Beyond the delta, of order `first`, they are derivatives of the density at the threshold.
-    """
+    """out_j = E f^(j) for all j < size of `out`, at least 3, from the head of a row."""
     out[0], out[1], first = row[6], row[7], 1
     if family == RELU:
         out[2], first = row[5], 2
@@ -311,7 +300,6 @@ def write_power_sums(left: Vector, right: Matrix, x: Vector, terms: int, count: 
 # Φ of many numbers and Φ_2 of many pairs at once.
 #
 # Nothing here branches but where a pair is rare, so that a compiler does four or eight numbers in one instruction.
-
 
 #: Of R in (1 + 2x) exp(x²) erfc(x) = 1 + s R(s - 1), s = 2x/(x + 3.75): Chebyshev's expansion in s - 1 (Shepherd and
 #: Laframboise 1981), cut where it is exact to 3e-16; highest power first, odd and even powers by turns.
@@ -364,26 +352,17 @@ def bell_and_odd(u: float) -> tuple[float, float]:
 
 
 @kernel
-def write_mehler_factors(h: Vector, g: Matrix) -> None:
-    """g_n(h_j) = φ(h_j) He_n(h_j)/√n!, row by row."""
-    for j in range(len(h)):
+def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
+    """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs, by Mehler's series in r or, beyond its reach, one by one."""
+    m = len(h)
+    g, own, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
+    for j in range(m):
         g[0, j] = normal_density(h[j])
         g[1, j] = h[j] * g[0, j]
     for n in range(2, MEHLER_TERMS):
         lower, higher = math.sqrt(n - 1.0), 1.0 / math.sqrt(n)
-        for j in range(len(h)):
+        for j in range(m):
             g[n, j] = (h[j] * g[n - 1, j] - lower * g[n - 2, j]) * higher
-
-
-@kernel
-def write_excesses(T: Vector, inverse: Vector, h: Vector, C: Matrix, out: Matrix) -> None:
-    """Write Φ_2(h_i, h_j; r) - Φ(h_i) Φ(h_j) of all pairs i ≠ j, r = C_ij/√(T_i T_j), by Mehler's series.
-
-    Pairs beyond its reach are computed one by one.
-    """
-    m = len(h)
-    g, own, r = np.empty((MEHLER_TERMS, m)), np.empty(MEHLER_TERMS), np.empty(m)
-    write_mehler_factors(h, g)
     for i in range(m):
         gram, row, beyond = C[i], out[i], 0
         # Whole tiles, whose part above the diagonal is overwritten: the rest of a loop would be done one by one.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
@@ -75,10 +75,7 @@ def inner_place(x: float, edge: int, numbers: Vector) -> float:
 
 @kernel
 def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out: Vector) -> None:
-    """Write columns of the table at `start`, from `first` - `start` on, at ρ = √q and b.
-
-    They are not-a-number where the table does not reach.
-    """
+    """Write columns of the table at `start`, from `first` - `start` on, at ρ = √q and b; NaN beyond the table."""
     count = out.size
     trained = numbers[start] > 0.0
     biases, panels = int(numbers[start + 1]), int(numbers[start + 2])
@@ -114,7 +111,6 @@ def read_table(q: float, b: float, start: int, first: int, numbers: Vector, out:
 # whether a link has a line, whether all biases are 0, the student's family, √0, √1, …, heads of the links, numbers of
 # the links]. Kernels take a link by the place of its `head`; the first is the student's.
 
-
 #: Places in `numbers`, the last that of the table of square roots.
 TERMS, HEADS, SERIES, LINED, CENTRED, STUDENT, ROOT = range(7)
 #: Numbers at the head of each link: family, start of its own numbers, degree, and of a link κ f + βz + γ those three.
@@ -148,10 +144,7 @@ def threshold_list(family: int, q: float, b: float, scale: float, numbers: Vecto
 
 @kernel
 def polynomial_list(q: float, b: float, scale: float, start: int, degree: int, numbers: Vector, out: Vector) -> None:
-    """Write E_j of a polynomial: by the heat equation from q = 0 or 1, whichever is nearer, then by Taylor's to b.
-
-    `numbers` hold E_j at q = 1, its Hermite coefficients, and then at q = 0; `out` has room for degree + 1 numbers.
-    """
+    """Write E_j of a polynomial: by the heat equation from the nearer of q = 0 and 1, then by Taylor's to b."""
     first, change = (start + degree + 1, q) if q < 0.5 else (start, q - 1.0)
     for j in range(out.size):
         out[j] = numbers[first + j] if j <= degree else 0.0
@@ -261,7 +254,6 @@ def write_series_means(q: float, b: float, means: Vector, D: Vector) -> None:
 # Means of products are bilinear: to κ_a κ_b times those of f, which the pairs' kernels give, come means with a line in
 # one place or both, E f_a^(p) (β_b x_b + ℓ_b) = ℓ_b D_p(a) + c β_b D_(p+1)(a) with ℓ = βb + γ.
 
-
 #: Derivatives of a neuron and of the other unit in K, K1_ij, K1_ji, K12, K2_ij and K2_ji.
 LEFT, RIGHT = (0, 1, 0, 1, 2, 0), (0, 0, 1, 1, 0, 2)
 
@@ -350,10 +342,7 @@ class Functions:
         return bool(np.all(np.abs(adaptive - plain) <= 1e-11 * np.abs(adaptive).max()))
 
     def trapezoid(self, rho: Array, b: Array, count: int) -> Array:
-        """Return the columns of a table at pairs (ρ, b), shape (pairs, OWN + count), of a smooth link.
-
-        The rule is exact up to e^(-2π/h) in the frequencies of h_j φ^½ and the poles of σ(ρz), at a step h ~ 1/ρ.
-        """
+        """Return the columns of a table at pairs (ρ, b), shape (pairs, OWN + count), of a smooth link."""
         for reach in (REACH, FAR):
             z, step = _grid(reach, float(rho.max()))
             basis = polynomials.evaluate_functions(count - 1, z)
@@ -371,29 +360,25 @@ class Functions:
 
     def adaptive(self, rho: Array, b: Array, count: int) -> Array:
         """Return the same for a link with kinks, which an adaptive rule finds."""
-        rows = []
-        for length, bias in zip(rho, b, strict=True):
-            found = integrate(partial(self._moved, length, bias), count - 1)
-            slope = self.slope(length * found.nodes + bias) * polynomials.evaluate_functions(0, found.nodes)[0]
-            both, square = found.weights * found.values * slope, found.weights @ (slope * slope)
-            rows.append([found.norm_squared, both.sum(), square, both @ found.nodes, *found.coefficients])
-        own, coefficients = np.hsplit(np.array(rows), [OWN])
+        rows = np.array([self._row(*pair, count) for pair in zip(rho.tolist(), b.tolist(), strict=True)])
+        own, coefficients = np.hsplit(rows, [OWN])
         return _columns(rho, list(own.T), coefficients)
 
-    def _moved(self, length: float, bias: float, z: Array) -> Array:
-        return self.value(length * z + bias)
+    def _row(self, length: float, bias: float, count: int) -> list[float]:
+        """Return E σ², E σσ', E σ'², E zσσ' and `count` coefficients of σ at one pair."""
+        found = integrate(lambda z: self.value(length * z + bias), count - 1)
+        slope = self.slope(length * found.nodes + bias) * polynomials.evaluate_functions(0, found.nodes)[0]
+        both = found.weights * found.values * slope
+        return [found.norm_squared, both.sum(), found.weights @ slope**2, both @ found.nodes, *found.coefficients]
 
     def tails(self, rho: Array, b: float, terms: int) -> Array:
         """Return the distance from σ and σ' to their series of so many terms, shape (2, lengths), at one bias."""
         z, step = _grid(FAR, float(rho.max()))
         basis = polynomials.evaluate_functions(terms - 1, z)
         x = np.multiply.outer(rho, z) + b
-        rest = []
-        for function in (self.value, self.slope):
-            f = function(x) * basis[0]
-            f -= (f @ basis.T * step) @ basis
-            rest.append(np.sqrt(np.sum(f * f, axis=1) * step))
-        return np.array(rest)
+        f = np.stack([self.value(x), self.slope(x)]) * basis[0]
+        f -= (f @ basis.T * step) @ basis
+        return np.asarray(np.sqrt(np.sum(f * f, axis=-1) * step))
 
 
 def _grid(reach: float, largest: float) -> tuple[Array, float]:
@@ -436,51 +421,41 @@ class SeriesTable:
             known = (bias >= self.biases[0]) & (bias <= self.biases[-1])
         else:
             known = np.abs(np.subtract.outer(bias, self.biases)).min(axis=-1) <= 1e-12
-        covered: Array = known & (length >= self.lengths[0]) & (length <= self.lengths[-1])
-        return covered
+        return np.asarray(known & (length >= self.lengths[0]) & (length <= self.lengths[-1]))
 
     def tails(self, length: Array, bias: Array) -> Array:
         """Return bounds on the tails of σ and σ' at pairs (ρ, b), shape (2, …): the largest at the ends of a cell."""
-        row = np.clip(np.searchsorted(self._tail_lengths, length), 1, self._tail_lengths.size - 1)
+        lengths, biases, grid = self._tail_grid
+        row = np.clip(np.searchsorted(lengths, length), 1, lengths.size - 1)
         if self.trained:
-            column = np.clip(np.searchsorted(self._tail_biases, bias), 1, self._tail_biases.size - 1)
+            column = np.clip(np.searchsorted(biases, bias), 1, biases.size - 1)
             cells = [(row - i, column - j) for i in (0, 1) for j in (0, 1)]
         else:
-            column = np.abs(np.subtract.outer(bias, self._tail_biases)).argmin(axis=-1)
+            column = np.abs(np.subtract.outer(bias, biases)).argmin(axis=-1)
             cells = [(row - i, column) for i in (0, 1)]
-        bound: Array = np.max([self._tail_grid[:, *cell] for cell in cells], axis=0)
-        return bound
+        return np.asarray(np.max([grid[:, *cell] for cell in cells], axis=0))
 
     @cached_property
-    def _tail_lengths(self) -> Array:
-        return np.unique([np.linspace(*ends, 5) for ends in pairwise(self.lengths)])
-
-    @cached_property
-    def _tail_biases(self) -> Array:
-        return np.linspace(self.biases[0], self.biases[-1], 33) if self.trained else self.biases
-
-    @cached_property
-    def _tail_grid(self) -> Array:
-        """Tails of σ and σ' at the grid, shape (2, lengths, biases)."""
-        columns = [self.functions.tails(self._tail_lengths, float(b), self.terms) for b in self._tail_biases]
-        return np.stack(columns, axis=2)
+    def _tail_grid(self) -> tuple[Array, Array, Array]:
+        """Lengths, biases, and the tails of σ and σ' there, shape (2, lengths, biases)."""
+        lengths = np.unique([np.linspace(*ends, 5) for ends in pairwise(self.lengths)])
+        biases = np.linspace(self.biases[0], self.biases[-1], 33) if self.trained else self.biases
+        columns = [self.functions.tails(lengths, bias, self.terms) for bias in biases.tolist()]
+        return lengths, biases, np.stack(columns, axis=2)
 
 
 def needed_terms(link: HermiteExpansion, biases: tuple[float, ...] | None) -> int:
     """Return how many terms leave a small tail at ρ = 2, at most the last number of TRIED_TERMS."""
-    functions, middle = Functions.of(link), 0.0 if biases is None else biases[len(biases) // 2]
-    tails = (functions.tails(np.array([2.0]), middle, n)[0, 0] for n in TRIED_TERMS)
-    return next((n for n, tail in zip(TRIED_TERMS, tails, strict=True) if tail**2 <= SMALL_TAIL), TRIED_TERMS[-1])
+    functions, middle, length = Functions.of(link), 0.0 if biases is None else biases[len(biases) // 2], np.array([2.0])
+    enough = (n for n in TRIED_TERMS if functions.tails(length, middle, n)[0, 0] ** 2 <= SMALL_TAIL)
+    return next(enough, TRIED_TERMS[-1])
 
 
 @lru_cache(maxsize=16)
 def series_table(
     link: HermiteExpansion, biases: tuple[float, ...] | None, terms: int, *, unit: bool = False
 ) -> SeriesTable:
-    """Return the table of a link at fixed biases, or at all biases of BIASES; of a teacher's unit at ρ = 1 alone.
-
-    ValueError is raised where there is no such table: a link with kinks whose biases are trained, or rough means.
-    """
+    """Return the table of a link at its biases, None for all, of a teacher's unit at ρ = 1; ValueError without one."""
     functions = Functions.of(link)
     trained = biases is None or len(biases) > MOST_BIASES
     places = np.array(BIASES if biases is None or trained else biases)
@@ -513,7 +488,7 @@ def series_table(
 
 def _until_none(make: Callable[[int], Array | None], order: range) -> list[Array]:
     """Return what is made, in this order, up to the first None."""
-    return [made for made in takewhile(lambda made: made is not None, map(make, order)) if made is not None]
+    return list(takewhile(lambda made: made is not None, map(make, order)))  # type: ignore[arg-type]
 
 
 def _fit(
@@ -535,14 +510,12 @@ def _fit(
     basis = [np.polynomial.chebyshev.chebvander(u, n - 1) for u, n in zip((y, x), shape, strict=True)]
     error = np.abs(np.einsum("pk,pl,klj->pj", *basis, series, optimize=True) - means(y, x)).max(axis=0)
     largest = np.abs(values).max(axis=(0, 1))
-    sums = error[OWN:] * largest[OWN:] * np.arange(1, count + 1)
-    return series, bool(
-        np.all(error[:OWN] <= TABLE_ERROR * largest[:OWN].max()) and sums.sum() <= TABLE_ERROR * largest[:OWN].max()
-    )
+    most = TABLE_ERROR * largest[:OWN].max()
+    total = float(error[OWN:] * largest[OWN:] @ np.arange(1, count + 1))
+    return series, bool(total <= most and np.all(error[:OWN] <= most))
 
 
 # Links by family, with their numbers.
-
 
 #: Largest degree of a polynomial, whose derivatives at 0 are float64.
 LARGEST_DEGREE = 150
@@ -586,14 +559,13 @@ class Link:
             return np.zeros((2, q.size))
         length = np.sqrt(q)
         if self.table is not None:
-            bound: Array = np.where(self.table.covers(length, b), self.table.tails(length, b), np.inf)
-            return bound
-        T = q + 1.0 if self.family == ERF else q
-        size = abs(self.scale) * CRAMER * np.exp(-0.25 * b * b / T)
+            return np.where(self.table.covers(length, b), self.table.tails(length, b), np.inf)
+        T, scale = q + 1.0 if self.family == ERF else q, np.full_like(q, abs(self.scale))
+        size = scale * CRAMER * np.exp(-0.25 * b * b / T)
         if self.family == RELU:
-            return np.stack([length * size / math.sqrt(terms - 1.0), np.full_like(q, abs(self.scale))])
+            return np.stack([length * size / math.sqrt(terms - 1.0), scale])
         if self.family == SIGN:
-            return np.stack([np.full_like(q, abs(self.scale)), 2.0 * size / length])
+            return np.stack([scale, 2.0 * size / length])
         power = 2.0 * size * np.sqrt((q / T) ** terms * T)
         return np.stack([power / math.sqrt(terms), power / np.sqrt(T)])
 
@@ -647,9 +619,7 @@ def _at_zero(link: HermiteExpansion) -> list[float]:
 #
 # Of two units of variances q_a, q_b, biases b_a, b_b and covariance c the equations need K, K1 = E σ'_a σ_b, K12 = E
 # σ'_a σ'_b and K2 = E σ''_a σ_b; ∂K/∂c = K12, ∂K/∂q_a = K2/2 and ∂K/∂b_a = K1. They are closed for pairs of relu,
-# erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its error
-# (`dynamics.equations.network.series`).
-
+# erf, step and sign, finite sums where one of the two is a polynomial, and else a series with a bound on its error.
 
 #: Least size of the table of square roots.
 _ROOTS = 40
@@ -657,7 +627,7 @@ _ROOTS = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSource:
-    """What the kernels of all pairs of one network take, those of `network_kernels`."""
+    """What the kernels of all pairs of one network take."""
 
     #: What they know of the links.
     numbers: Array
@@ -714,8 +684,8 @@ def pair_source(
         links[0].family != SIGN,
         f"Argument `student` must have a link without jumps, whose gradient is a delta, but has {student.name}.",
     )
-    values = [None if biases is None else _distinct(biases)]
-    values += [_distinct(given) for given in teacher_biases] or [(0.0,) for _ in teachers]
+    given = [biases, *(teacher_biases or [[0.0]] * len(teachers))]
+    values = [None if each is None else tuple(np.unique(np.asarray(each, dtype=float)).tolist()) for each in given]
     terms = max(link.terms for link in links)
     tabled = [n for n, link in enumerate(links) if link.family == TABLE]
     is_series = bool(tabled) and links[0].family != POLYNOMIAL
@@ -723,24 +693,14 @@ def pair_source(
         terms = max(terms, *(needed_terms(expansions[n], values[n]) for n in tabled))
     for n in tabled:
         links[n] = Link(TABLE, table=series_table(expansions[n], values[n], terms, unit=n > 0))
-    centred = all(given is not None and not any(given) for given in values)
-    return PairSource(_numbers(links, terms, is_series, centred), LIST + 3 * terms + 2, tuple(links))
-
-
-def _distinct(values: Sequence[float]) -> tuple[float, ...]:
-    """Return the distinct values in order."""
-    return tuple(np.unique(np.asarray(values, dtype=np.float64)).tolist())
-
-
-def _numbers(links: Sequence[Link], terms: int, is_series: bool, centred: bool) -> Array:
-    """Return `numbers`, as the compiled functions read them."""
-    roots = np.sqrt(np.arange(max(terms + 6, _ROOTS)))
+    centred = all(each is not None and not any(each) for each in values)
+    lines = any(link.has_line for link in links)
+    roots, parts = np.sqrt(np.arange(max(terms + 6, _ROOTS))), [link.numbers for link in links]
     heads = ROOT + roots.size
-    parts = [link.numbers for link in links]
-    starts = heads + HEADER * len(links) + np.cumsum([0, *(part.size for part in parts)])
+    starts = heads + HEADER * len(links) + np.cumsum([0, *(part.size for part in parts[:-1])])
     table = [
         [link.family, start, link.terms - 1, link.scale, link.slope, link.offset]
-        for link, start in zip(links, starts, strict=False)
+        for link, start in zip(links, starts, strict=True)
     ]
-    lines = any(link.has_line for link in links)
-    return np.concatenate([[terms, heads, is_series, lines, centred, links[0].family], roots, np.ravel(table), *parts])
+    first = [terms, heads, is_series, lines, centred, links[0].family]
+    return PairSource(np.concatenate([first, roots, np.ravel(table), *parts]), LIST + 3 * terms + 2, tuple(links))

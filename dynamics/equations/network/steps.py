@@ -8,14 +8,13 @@ A step on B samples changes the mean of v, b and M by η times the flow, that of
    S_{ij} = \varepsilon_w^2 s^2 v_i v_j\, E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
 
 for "finite-d", exactly the mean of a step. In its limit d → ∞ at fixed η d, "infinite-d", η d S/(d B) is left, with d
-for |x|² in S, and overlaps of a single run concentrate. On the sphere, where the step goes back to the neuron's length,
+for |x|² in S, and overlaps of a single run concentrate. On the sphere, in that limit,
 
 .. math:: M_i' = M_i'|_{\mathrm{flow}} - \frac{\eta}{2B} \frac{S_{ii}}{Q_{ii}} M_i, \qquad
    Q_{ij}' = Q_{ij}'|_{\mathrm{flow}} + \frac{\eta}{B}
-   \Big[S_{ij} - \tfrac12 Q_{ij} \Big(\frac{S_{ii}}{Q_{ii}} + \frac{S_{jj}}{Q_{jj}}\Big)\Big]
+   \Big[S_{ij} - \tfrac12 Q_{ij} \Big(\frac{S_{ii}}{Q_{ii}} + \frac{S_{jj}}{Q_{jj}}\Big)\Big];
 
-in that limit; at finite d dividing by the length brings in means of all powers of η. S is known for erf(z/√2) and
-polynomials. The scatter of single runs about the mean is left out.
+at finite d dividing by the length brings in means of all powers of η. S is known for erf(z/√2) and polynomials.
 
 The factor σ'_i σ'_j ∝ exp(−(λ_i² + λ_j²)/2), λ_i = w_i·x + b_i, is a change of measure: with U = (w_i, w_j),
 N = (1 + UᵀU)⁻¹ and β = (b_i, b_j) it has the mean E σ'_i σ'_j, and under it x ~ N(−UNβ, 1 − UNUᵀ), so that the mean of
@@ -28,8 +27,7 @@ ln E σ'_i σ'_j is tr N − 2 + βᵀNβ − |Nβ|².
 
 `layout` = [J, 0, or 1 if all biases are 0, or 2 if all vectors are of erf too | kind, place, degree of every vector],
 kinds as in `families`; a polynomial alone has `numbers` at its place: E p^(j)(z), z ~ N(0, 1). A row of tables: the
-head of `normal_kernels`, of a polynomial q alone, then D_j = E σ^(j), j < J. Biases that are all 0 are so under every
-change of measure.
+head of `normal_kernels`, of a polynomial q alone, then D_j = E σ^(j), j < J.
 """
 
 from __future__ import annotations
@@ -37,48 +35,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import comb, factorial, gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 import hermite
-from dynamics.equations.network import network_kernels
+from dynamics.equations.network import normal_kernels as normal
+from dynamics.equations.network import system as flow
 from dynamics.equations.network.families import ERF, POLYNOMIAL, RELU, SIGN, TABLE
-from dynamics.equations.network.network_kernels import (
-    AXES,
-    DECAY_W,
-    FORCES_AT,
-    MEANS,
-    PRODUCTS_AT,
-    RATE_W,
-    SCALE,
-    SPHERE,
-    THEORY,
-    WIDTH,
-)
-from dynamics.equations.network.normal_kernels import (
-    difference_of_products,
-    mirror,
-    normal_cdf,
-    threshold_pair,
-    write_threshold_derivatives,
-    write_threshold_row,
-)
 from dynamics.equations.network.series import write_series_means
-from dynamics.equations.network.system import NetworkSystem
 from dynamics.kernels.jit import inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product
 from dynamics.problem.checks import require
 from hermite.arrays import Integers, Matrix, Vector
-from hermite.polynomials import mean_derivatives
+from hermite.polynomials import mean_derivatives, trimmed
 from hermite.text.messages import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
@@ -89,18 +65,6 @@ STEP_HEAD = 9
 VECTORS, ERF_ALONE = 2, 2
 # Of 1 - r², below which two thresholds lie on one axis.
 ALIGNED = 1e-14
-
-
-@kernel
-def write_step_row(q: float, b: float, kind: int, place: int, degree: int, numbers: Vector, row: Vector) -> None:
-    """Write the tables of a vector of variance q and bias b."""
-    D = vector(row, STEP_HEAD, row.size - STEP_HEAD)
-    if kind == POLYNOMIAL:
-        row[0] = q
-        write_series_means(q, b, vector(numbers, place, degree + 1), D)
-        return
-    write_threshold_row(kind, q, b, row)
-    write_threshold_derivatives(kind, row, D)
 
 
 @kernel
@@ -120,17 +84,6 @@ def series_pair(degree: int, c: float, a: Vector, b: Vector) -> tuple[float, flo
 
 
 @kernel
-def aligned_jumps(c: float, a: Vector, b: Vector) -> tuple[float, float, float, float, float, float]:
-    """Return the same for jumps on one axis, which never meet, or move together."""
-    turned = math.copysign(1.0, c)
-    gap = a[4] - turned * b[4]
-    side = 0.0 if gap == 0.0 else math.copysign(2.0, gap)
-    value = turned * (1.0 - 2.0 * abs(normal_cdf(a[4]) - normal_cdf(turned * b[4])))
-    left, right = -turned * side * a[5], side * b[5]
-    return value, left, right, 0.0, -a[1] * left / a[2], -b[1] * right / b[2]
-
-
-@kernel
 def step_pair(
     centred: bool, kind_a: int, degree_a: int, kind_b: int, degree_b: int, c: float, a: Vector, b: Vector
 ) -> tuple[float, float, float, float, float, float]:
@@ -139,10 +92,16 @@ def step_pair(
         return series_pair(min(degree_a, degree_b) if kind_b == POLYNOMIAL else degree_a, c, a, b)
     if kind_b == POLYNOMIAL:
         return series_pair(degree_b, c, a, b)
-    separate = difference_of_products(a[2], b[2], c, c) > ALIGNED * a[2] * b[2]
+    separate = normal.difference_of_products(a[2], b[2], c, c) > ALIGNED * a[2] * b[2]
     if separate or RELU in (kind_a, kind_b):
-        return threshold_pair(kind_a, kind_b, centred, c, a, b)
-    return aligned_jumps(c, a, b)
+        return normal.threshold_pair(kind_a, kind_b, centred, c, a, b)
+    # Jumps on one axis never meet, or move together.
+    turned = math.copysign(1.0, c)
+    gap = a[4] - turned * b[4]
+    side = 0.0 if gap == 0.0 else math.copysign(2.0, gap)
+    value = turned * (1.0 - 2.0 * abs(normal.normal_cdf(a[4]) - normal.normal_cdf(turned * b[4])))
+    left, right = -turned * side * a[5], side * b[5]
+    return value, left, right, 0.0, -a[1] * left / a[2], -b[1] * right / b[2]
 
 
 @kernel
@@ -157,28 +116,32 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 
 @kernel
+def tilt(i: int, j: int, C: Matrix, left: Vector, right: Vector, tilted: Matrix) -> tuple[float, float, float]:
+    """Write the columns of B and the covariances under the change of measure; return 1 + C_ii, 1 + C_jj and det N⁻¹."""
+    c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
+    determinant = first * second - c * c
+    for a in range(left.size):
+        x, y = C[a, i], C[a, j]
+        left[a], right[a] = (second * x - c * y) / determinant, (first * y - c * x) / determinant
+    for a in range(left.size):
+        for b in range(left.size):
+            tilted[a, b] = C[a, b] - left[a] * C[b, i] - right[a] * C[b, j]
+    return first, second, determinant
+
+
+@kernel
 def write_central_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write what `write_erf_second` does, where all vectors are of erf and without biases, in fewer operations.
-
-    A mean of second derivatives is twice the derivative in the covariance.
-    """
+    """Write what `write_erf_second` does, where all vectors are of erf and without biases, in fewer operations."""
     (C, _, weight), M = vectors, vectors[2].size
     tilted, left, right = matrix(work, 0, M, M), vector(work, M * M, M), vector(work, M * M + M, M)
     for i in range(m):
         if is_stopped(layout):
             return
         for j in range(i + 1):
-            c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
-            determinant = first * second - c * c
-            for a in range(M):
-                x, y = C[a, i], C[a, j]
-                left[a], right[a] = (second * x - c * y) / determinant, (first * y - c * x) / determinant
-            for a in range(M):
-                for b in range(M):
-                    tilted[a, b] = C[a, b] - left[a] * C[b, i] - right[a] * C[b, j]
+            first, second, determinant = tilt(i, j, C, left, right, tilted)
             square = change = 0.0
             for a in range(M):
                 wide = 1.0 + tilted[a, a]
@@ -203,56 +166,52 @@ def write_erf_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of the first m vectors, its part of order d unless it is to be exact.
-
-    `vectors` are their Gram matrix, biases and weights.
-    """
+    """Write E[(ē² + τ²) σ'_i σ'_j |x|²] of m of the vectors: Gram matrix, biases, weights; with d for |x|² or exact."""
     C, bias, weight = vectors
-    M = weight.size
-    size, centred = STEP_HEAD + layout[0], layout[1] > 0
+    M, J, centred = weight.size, layout[0], layout[1] > 0
+    size = STEP_HEAD + J
     if layout[1] == ERF_ALONE:
         write_central_erf_second(vectors, noise, d, exact, m, numbers, layout, work, out)
         return
-    rows, tilted = matrix(work, 0, M, size), matrix(work, M * size, M, M)
-    sides, turns = matrix(work, M * (size + M), M, 2), vector(work, M * (size + M + 2), M)
+    rows, tilted, at = matrix(work, 0, M, size), matrix(work, M * size, M, M), M * (size + M)
+    left, right, turns = vector(work, at, M), vector(work, at + M, M), vector(work, at + 2 * M, M)
+    kinds = layout[VECTORS:]
     for i in range(m):
         if is_stopped(layout):
             return
         for j in range(i + 1):
-            first, second, c = 1.0 + C[i, i], 1.0 + C[j, j], C[i, j]
-            determinant = first * second - c * c
-            n_i, n_j = (second * bias[i] - c * bias[j]) / determinant, (first * bias[j] - c * bias[i]) / determinant
+            first, second, determinant = tilt(i, j, C, left, right, tilted)
+            n_i = (second * bias[i] - C[i, j] * bias[j]) / determinant
+            n_j = (first * bias[j] - C[i, j] * bias[i]) / determinant
             for a in range(M):
-                x, y = C[a, i], C[a, j]
-                sides[a, 0], sides[a, 1] = (second * x - c * y) / determinant, (first * y - c * x) / determinant
-                turns[a] = sides[a, 0] * n_i + sides[a, 1] * n_j
-            for a in range(M):
-                for b in range(a + 1):
-                    tilted[a, b] = C[a, b] - sides[a, 0] * C[b, i] - sides[a, 1] * C[b, j]
-                shifted = bias[a] - sides[a, 0] * bias[i] - sides[a, 1] * bias[j]
-                at = VECTORS + 3 * a
-                write_step_row(
-                    tilted[a, a], shifted, layout[at], layout[at + 1], layout[at + 2], numbers, rows[a]
-                )  # fmt: skip
+                turns[a] = left[a] * n_i + right[a] * n_j
+                q, shifted = tilted[a, a], bias[a] - left[a] * bias[i] - right[a] * bias[j]
+                D = vector(work, a * size + STEP_HEAD, J)
+                if kinds[3 * a] == POLYNOMIAL:
+                    rows[a, 0] = q
+                    means = vector(numbers, kinds[3 * a + 1], kinds[3 * a + 2] + 1)
+                    write_series_means(q, shifted, means, D)
+                else:
+                    normal.write_threshold_row(kinds[3 * a], q, shifted, rows[a])
+                    normal.write_threshold_derivatives(kinds[3 * a], rows[a], D)
             square = change = 0.0
             for a in range(M):
-                kind, degree = layout[VECTORS + 3 * a], layout[VECTORS + 2 + 3 * a]
-                growth = tilted[a, a] - sides[a, 0] ** 2 - sides[a, 1] ** 2
+                kind, degree = kinds[3 * a], kinds[3 * a + 2]
+                growth = tilted[a, a] - left[a] ** 2 - right[a] ** 2
                 value, in_q, in_b = own_square(centred, kind, degree, rows[a])
                 square += weight[a] ** 2 * value
                 change += weight[a] ** 2 * (2.0 * in_q * growth - 2.0 * in_b * turns[a])
                 for b in range(a):
                     together = 2.0 * weight[a] * weight[b]
-                    value, left, right, both, bend_a, bend_b = step_pair(
-                        centred, kind, degree, layout[VECTORS + 3 * b], layout[VECTORS + 2 + 3 * b], tilted[a, b],
-                        rows[a], rows[b],
-                    )  # fmt: skip
+                    value, slope_a, slope_b, both, bend_a, bend_b = step_pair(
+                        centred, kind, degree, kinds[3 * b], kinds[3 * b + 2], tilted[a, b], rows[a], rows[b]
+                    )
                     square += together * value
                     if exact:
-                        other = tilted[b, b] - sides[b, 0] ** 2 - sides[b, 1] ** 2
-                        dc = tilted[a, b] - sides[a, 0] * sides[b, 0] - sides[a, 1] * sides[b, 1]
+                        other = tilted[b, b] - left[b] ** 2 - right[b] ** 2
+                        dc = tilted[a, b] - left[a] * left[b] - right[a] * right[b]
                         moved = 2.0 * both * dc + bend_a * growth + bend_b * other
-                        change += together * (moved - 2.0 * (left * turns[a] + right * turns[b]))
+                        change += together * (moved - 2.0 * (slope_a * turns[a] + slope_b * turns[b]))
             along = bias[i] * n_i + bias[j] * n_j
             scale = 2.0 / math.pi / math.sqrt(determinant) * math.exp(-0.5 * along)
             result = d * (square + noise)
@@ -278,7 +237,6 @@ def write_erf_second(
 # `layout` = [K, parity of the degrees that all links lack, or 2 | place, degree of every vector]; `numbers` at the
 # place of a vector: E p^(j)(z), z ~ N(0, 1), j up to its degree.
 
-
 #: Largest degree of a polynomial in the equations of the step, whose diagrams grow as the fourth power of it.
 LARGEST_STEP_DEGREE = 12
 
@@ -294,23 +252,6 @@ def diagram_size(vectors: int, degree: int) -> int:
 def weights_at(M: int, K: int) -> int:
     """Return the place of w, which the powers of C follow."""
     return M * M + 2 * M * (K + 4)
-
-
-@kernel
-def write_diagram_tables(M: int, K: int, work: Vector) -> None:
-    """Mean derivatives of λσ'(λ), k F_k + v F_(k+2) because E[λ f] = v E f', and the powers of C, after C and F."""
-    own, euler = M * M, M * M + M * (K + 4)
-    for a in range(M):
-        v = work[a * M + a]
-        for k in range(K + 4):
-            later = work[own + a * (K + 4) + k + 2] if k < K + 2 else 0.0
-            work[euler + a * (K + 4) + k] = k * work[own + a * (K + 4) + k] + v * later
-    powers = weights_at(M, K) + M
-    for x in range(M * M):
-        power = 1.0
-        for e in range(K + 1):
-            work[powers + e * M * M + x] = power
-            power *= work[x] / (e + 1)
 
 
 @kernel
@@ -409,18 +350,22 @@ def write_polynomial_second(
     vectors: tuple[Matrix, Vector, Vector], noise: float, d: float, exact: bool, m: int,
     numbers: Vector, layout: Integers, work: Vector, out: Matrix,
 ) -> None:  # fmt: skip
-    """Write what `write_erf_second` does, for polynomials."""
+    """Write what `write_erf_second` does, for polynomials; E[λ f] = v E f' gives mean derivatives of λσ'(λ)."""
     C, bias, weight = vectors
     M, K, absent = weight.size, layout[0], layout[1]
-    weights = weights_at(M, K)
+    weights, euler = weights_at(M, K), M * M + M * (K + 4)
     for a in range(M):
         work[weights + a] = weight[a]
         for b in range(M):
-            work[a * M + b] = C[a, b]
-        D = vector(work, M * M + a * (K + 4), K + 4)
+            work[a * M + b], power = C[a, b], 1.0
+            for e in range(K + 1):
+                work[weights + M + (e * M + a) * M + b] = power
+                power *= C[a, b] / (e + 1)
+        D, turned = vector(work, M * M + a * (K + 4), K + 4), vector(work, euler + a * (K + 4), K + 4)
         place, degree = layout[2 + 2 * a], layout[3 + 2 * a]
         write_series_means(C[a, a], bias[a], vector(numbers, place, degree + 1), D)
-    write_diagram_tables(M, K, work)
+        for k in range(K + 4):
+            turned[k] = k * D[k] + C[a, a] * (D[k + 2] if k < K + 2 else 0.0)
     for i in range(m):
         if is_stopped(layout):
             return
@@ -430,11 +375,10 @@ def write_polynomial_second(
 
 # Mean steps, of which the noise is that of erf or of polynomial neurons.
 #
-# State, events and constraints are those of `network_kernels`, whose Jacobian diagonal serves as it is. `parameters`
+# State, events and constraints are those of the flow, whose Jacobian diagonal serves as it is. `parameters`
 # and `sizes` of the flow are followed by [η | B | d | τ² | −a (U) | β (U) | θ (U, r) | numbers] and by [layout |
 # exact | U | place of the layout | place of η | place in `work`], for U units of the teacher; `write_second` is
 # the kernel that writes the noise of its links.
-
 
 # From the end of `sizes`, whose last number says whether the step is given up.
 EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
@@ -443,36 +387,28 @@ EXACT, STEP_UNITS, LAYOUT_AT, STEP_AT, STEP_SCRATCH_AT = -6, -5, -4, -3, -2
 @kernel
 def write_step_vectors(y: Vector, parameters: Vector, sizes: Integers, C: Matrix, bias: Vector, weight: Vector) -> None:
     """Gram matrix, biases and weights in the error of the neurons and the teacher's units."""
-    m, r, units = sizes[WIDTH], sizes[AXES], sizes[STEP_UNITS]
+    m, r, units = sizes[flow.WIDTH], sizes[flow.AXES], sizes[STEP_UNITS]
     given = vector(parameters, sizes[STEP_AT] + 4, units * (2 + r))
-    theta = matrix(given, 2 * units, units, r)
+    M, Q, theta = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m), matrix(given, 2 * units, units, r)
     for i in range(m):
-        bias[i], weight[i] = y[m + i], parameters[SCALE] * y[i]
+        bias[i], weight[i] = y[m + i], parameters[flow.SCALE] * y[i]
         for j in range(m):
-            C[i, j] = y[2 * m + m * r + i * m + j]
+            C[i, j] = Q[i, j]
     for p in range(units):
         weight[m + p], bias[m + p] = given[p], given[units + p]
-        for i in range(m):
+        for i in range(m + units):
             total = 0.0
             for a in range(r):
-                total += y[2 * m + i * r + a] * theta[p, a]
+                total += (M[i, a] if i < m else theta[i - m, a]) * theta[p, a]
             C[i, m + p] = C[m + p, i] = total
-        for q in range(units):
-            total = 0.0
-            for a in range(r):
-                total += theta[p, a] * theta[q, a]
-            C[m + p, m + q] = total
 
 
 @inlined_kernel
 def add_step_terms(
     write_second: Callable[..., None], y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector
 ) -> None:
-    """Add the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ.
-
-    S_ij = ε_w² s² v_i v_j E[(ē² + τ²) σ'_i σ'_j |x|²], of the limit d → ∞ with d for |x|².
-    """
-    m, r, M, at = sizes[WIDTH], sizes[AXES], sizes[WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
+    """Add the terms of order η, after the flow: S/B, and of the exact step (1 − 1/B) ∇∇ᵀ."""
+    m, r, M, at = sizes[flow.WIDTH], sizes[flow.AXES], sizes[flow.WIDTH] + sizes[STEP_UNITS], sizes[STEP_SCRATCH_AT]
     first, step, exact = 2 * m + m * r, sizes[STEP_AT], sizes[EXACT] == 1
     C, S = matrix(work, at, M, M), matrix(work, at + M * M, m, m)
     at += M * M + m * m
@@ -482,18 +418,18 @@ def add_step_terms(
     place = step + 4 + sizes[STEP_UNITS] * (2 + r)
     numbers = vector(parameters, place, parameters.size - place)
     layout = vector(sizes, sizes[LAYOUT_AT], sizes.size - sizes[LAYOUT_AT])
-    rate, share, decay = parameters[step], 1.0 / parameters[step + 1], parameters[DECAY_W]
+    rate, share, decay = parameters[step], 1.0 / parameters[step + 1], parameters[flow.DECAY_W]
     write_second((C, bias, weight), parameters[step + 3], parameters[step + 2], exact, m, numbers, layout, scratch, S)
     for i in range(m):
         for j in range(m):
-            S[i, j] *= parameters[RATE_W] ** 2 * weight[i] * weight[j]
-    N, F = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m + r)
+            S[i, j] *= parameters[flow.RATE_W] ** 2 * weight[i] * weight[j]
+    _, _, _, _, _, N, F = flow.views(sizes, work)
     for i in range(m):
         own = y[first + i * m + i]
         for j in range(i + 1):
             q = y[first + i * m + j]
             change = share * S[i, j]
-            if sizes[SPHERE] == 1:
+            if sizes[flow.SPHERE] == 1:
                 change -= 0.5 * share * q * (S[i, i] / own + S[j, j] / y[first + j * m + j])
             elif exact:
                 # F holds the products of ∇ = ε_w ∇_w + κ_w w; a sample has no part in the decay.
@@ -502,36 +438,33 @@ def add_step_terms(
                     mean += F[i, b] * N[j, b]
                 change += (1.0 - share) * mean + share * decay * (F[i, j] + F[j, i] - decay * q)
             out[first + i * m + j] += rate * change
-        if sizes[SPHERE] == 1:
+        if sizes[flow.SPHERE] == 1:
             for a in range(r):
                 out[2 * m + i * r + a] -= 0.5 * rate * share * S[i, i] / own * y[2 * m + i * r + a]
-    mirror(matrix(out, first, m, m))
+    normal.mirror(matrix(out, first, m, m))
 
 
 @kernel
 def erf_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the velocity of the flow and what finite steps of erf neurons add."""
-    network_kernels.rhs(t, y, out, parameters, sizes, work)
-    if sizes[THEORY] != MEANS:
+    flow.rhs(t, y, out, parameters, sizes, work)
+    if sizes[flow.THEORY] != flow.MEANS:
         add_step_terms(write_erf_second, y, out, parameters, sizes, work)
 
 
 @kernel
 def polynomial_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the velocity of the flow and what finite steps of polynomial neurons add."""
-    network_kernels.rhs(t, y, out, parameters, sizes, work)
-    if sizes[THEORY] != MEANS:
+    flow.rhs(t, y, out, parameters, sizes, work)
+    if sizes[flow.THEORY] != flow.MEANS:
         add_step_terms(write_polynomial_second, y, out, parameters, sizes, work)
 
 
-_OF_ERF, _OF_POLYNOMIALS = (replace(NetworkSystem.functions, rhs=rhs) for rhs in (erf_rhs, polynomial_rhs))
+_OF_ERF, _OF_POLYNOMIALS = (replace(flow.NetworkSystem.functions, rhs=rhs) for rhs in (erf_rhs, polynomial_rhs))
 
 
-class NetworkStepSystem(NetworkSystem):
-    """The equation of SGD with a learning rate η and B samples per step, with state and observables of the flow.
-
-    Raises ValueError if the mean step of the problem is not known exactly.
-    """
+class NetworkStepSystem(flow.NetworkSystem):
+    """The equation of SGD with η and B samples per step; ValueError if the mean step is not known exactly."""
 
     name = "network-step"
     falls = False
@@ -562,19 +495,22 @@ class NetworkStepSystem(NetworkSystem):
 # It closes for neurons with erf(z/√2) and teachers of erf, relu, step, sign and polynomial units, and for polynomial
 # neurons and units. A polynomial teacher of several variables is a sum of polynomials of one projection each.
 
-
 #: The family of a link whose mean step is not known.
 UNKNOWN = TABLE
 _KINDS = {"relu": RELU, "sign": SIGN, "erf": ERF}
 
 
 class StepLink(NamedTuple):
-    """A link of the step: its kind, its degree if it is a polynomial, and its numbers."""
+    """A link of the step: its kind, and of a polynomial its mean derivatives."""
 
     name: str
     kind: int
-    degree: int
-    numbers: tuple[float, ...]
+    numbers: tuple[float, ...] = ()
+
+    @property
+    def degree(self) -> int:
+        """The degree of a polynomial, 0 of other links."""
+        return max(len(self.numbers) - 1, 0)
 
 
 class StepUnit(NamedTuple):
@@ -599,14 +535,10 @@ class StepSource:
 def step_link(link: HermiteExpansion) -> StepLink:
     """Return what the step knows of a link."""
     if link.is_polynomial:
-        return _series(link.name, mean_derivatives(np.trim_zeros(link.link_coefficients(), "b")))
-    if link.name in _KINDS and link == hermite.expand(link.name, order=link.order):
-        return StepLink(link.name, _KINDS[link.name], 0, ())
-    return StepLink(link.name, UNKNOWN, 0, ())
-
-
-def _series(name: str, means: Sequence[float] | Array) -> StepLink:
-    return StepLink(name, POLYNOMIAL, max(len(means) - 1, 0), tuple(float(mean) for mean in means) or (0.0,))
+        means = mean_derivatives(trimmed(np.array(link.link_coefficients())))
+        return StepLink(link.name, POLYNOMIAL, tuple(means.tolist()))
+    known = link.name in _KINDS and link == hermite.expand(link.name, order=link.order)
+    return StepLink(link.name, _KINDS[link.name] if known else UNKNOWN)
 
 
 def step_units(problem: Problem) -> tuple[StepUnit, ...]:
@@ -618,44 +550,40 @@ def step_units(problem: Problem) -> tuple[StepUnit, ...]:
     for coefficient, link, direction, bias in problem.teacher.units(problem.teacher_link):
         if link.name == "step" and link == hermite.expand("step", order=link.order):
             constant += 0.5 * coefficient
-            units.append(StepUnit(0.5 * coefficient, StepLink("sign", SIGN, 0, ()), direction, bias))
+            units.append(StepUnit(0.5 * coefficient, StepLink("sign", SIGN), direction, bias))
         else:
             units.append(StepUnit(coefficient, step_link(link), direction, bias))
     if constant != 0.0:
-        units.append(StepUnit(constant, _series("constant", [1.0]), np.zeros(problem.teacher.span), 0.0))
+        units.append(StepUnit(constant, StepLink("constant", POLYNOMIAL, (1.0,)), np.zeros(problem.teacher.span), 0.0))
     return tuple(units)
 
 
 def step_source(student: HermiteExpansion, width: int, units: Sequence[StepUnit], *, biased: bool) -> StepSource:
-    """Return what the kernel takes for neurons of one link, whether they are `biased`, and the teacher's units.
-
-    Raises ValueError, which names `sgd_check.simulate`, where the mean step does not close.
-    """
+    """Return what the kernel takes for neurons and units; ValueError, with the way out, where no mean step closes."""
     own, links = step_link(student), [unit.link for unit in units]
-    sources = f"neurons of {own.name}"
+    sources, alone = f"neurons of {own.name}", own.kind == POLYNOMIAL
     _require_known(own.kind in (ERF, POLYNOMIAL), f"{sources}: it is known for 'erf' and polynomials")
-    alone = own.kind == POLYNOMIAL
     kinds = "polynomials" if alone else "'erf', 'relu', 'step', 'sign' and polynomials"
     for link in links:
         known = link.kind == POLYNOMIAL if alone else link.kind != UNKNOWN
         _require_known(known, f"{sources} and a teacher of {link.name}: it is known for a teacher of {kinds}")
     vectors = [own] * width + links
-    places = np.cumsum([0, *(len(link.numbers) for link in vectors)]).tolist()
+    numbers = [link.numbers for link in vectors]
+    places = np.cumsum([0, *map(len, numbers[:-1])]).tolist()
     top, M = max(link.degree for link in vectors), len(vectors)
     biased = biased or any(unit.bias for unit in units)
     if alone:
         most = LARGEST_STEP_DEGREE
         _require_known(top <= most, f"polynomials of degree {top}: it is known up to {most}")
-        lacking = 2 if biased else lacking_parity([link.numbers for link in vectors])
-        layout = [max(top, 1), lacking, *(x for at, v in zip(places, vectors, strict=False) for x in (at, v.degree))]
+        layout = [max(top, 1), 2 if biased else lacking_parity(numbers)]
+        of_vectors = [[at, link.degree] for at, link in zip(places, vectors, strict=True)]
         size = diagram_size(M, layout[0])
     else:
-        erf_alone = not biased and all(link.kind == ERF for link in vectors)
-        of_vectors = [x for at, v in zip(places, vectors, strict=False) for x in (v.kind, at, v.degree)]
-        layout = [top + 3, ERF_ALONE if erf_alone else not biased, *of_vectors]
+        erf_alone = not biased and all(link.kind == ERF for link in links)
+        layout = [top + 3, ERF_ALONE if erf_alone else not biased]
+        of_vectors = [[link.kind, at, link.degree] for at, link in zip(places, vectors, strict=True)]
         size = M * (STEP_HEAD + layout[0] + M + 3)
-    numbers = np.concatenate([link.numbers for link in vectors])
-    return StepSource(alone, numbers, np.array(layout, dtype=np.int64), size)
+    return StepSource(alone, np.concatenate(numbers), np.array([*layout, *np.ravel(of_vectors)], dtype=np.int64), size)
 
 
 def lacking_parity(links: Sequence[Sequence[float] | Array]) -> int:
@@ -677,27 +605,22 @@ def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> 
 
     .. math:: \prod_a x_a^{e_a} = \frac1{n!} \sum_{0\le\nu\le e} (-1)^{|\nu|} \prod_a \binom{e_a}{\nu_a}
        \Big(\sum_a \big(\tfrac{e_a}2 - \nu_a\big) x_a\Big)^n, \qquad n = \sum_a e_a
-
-    Examples
-    --------
-    >>> [unit.direction.round(3).tolist() for unit in ridge_units([[1, 1], [0, 1]], [1.0, 0.5])]
-    [[0.707, 0.707], [0.707, -0.707], [0.0, 1.0]]
     """
-    # direction as whole numbers -> degree n -> coefficient of (direction·x)^n
-    forms: defaultdict[tuple[int, ...], defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
-    constant = 0.0
+    # direction as whole numbers -> coefficients of (direction·x)^n
+    top, constant = max(map(sum, exponents)), 0.0
+    forms: defaultdict[tuple[int, ...], Array] = defaultdict(lambda: np.zeros(top + 1))
     for exponent, power in zip(exponents, powers, strict=True):
         n = sum(exponent)
-        if n == 0:
-            constant += float(power)
+        constant += float(power) if n == 0 else 0.0
         for form, share in _forms(tuple(int(e) for e in exponent)).items():
             forms[form][n] += float(share) * float(power)
     units = []
     for form, coefficients in forms.items():
         length = float(np.linalg.norm(form))
-        weights = {n: value * length**n for n, value in coefficients.items()}
-        link = _series("polynomial", _means_of_powers({0: constant} | weights))
-        constant = 0.0
+        coefficients[0], constant = constant, 0.0
+        series = np.trim_zeros(coefficients * length ** np.arange(top + 1.0), "b")
+        means = np.polynomial.hermite_e.poly2herme(series) * [math.factorial(k) for k in range(series.size)]
+        link = StepLink("polynomial", POLYNOMIAL, tuple(means.tolist()))
         units.append(StepUnit(1.0, link, np.array(form) / length, 0.0))
     return tuple(units)
 
@@ -706,23 +629,13 @@ def _forms(exponent: tuple[int, ...]) -> dict[tuple[int, ...], Fraction]:
     """Return the linear forms of which a monomial of degree n is the sum of n-th powers, with their factors."""
     found: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
     n = sum(exponent)
-    if n == 0:
-        return {}
     for nu in itertools.product(*(range(e + 1) for e in exponent)):
         twice = [e - 2 * k for e, k in zip(exponent, nu, strict=True)]
-        common = gcd(*twice)
+        common = math.gcd(*twice)
         if common == 0:
             continue
         sign = 1 if next(x for x in twice if x) > 0 else -1
         form = tuple(sign * x // common for x in twice)
-        factor = (-1) ** sum(nu) * prod(comb(e, k) for e, k in zip(exponent, nu, strict=True))
-        found[form] += Fraction(factor * (sign * common) ** n, factorial(n) * 2**n)
+        factor = (-1) ** sum(nu) * math.prod(math.comb(e, k) for e, k in zip(exponent, nu, strict=True))
+        found[form] += Fraction(factor * (sign * common) ** n, math.factorial(n) * 2**n)
     return {form: factor for form, factor in found.items() if factor}
-
-
-def _means_of_powers(weights: Mapping[int, float]) -> Array:
-    """Return E p^(k)(z) = k! a_k of p = Σ_n weights_n z^n = Σ_k a_k He_k(z), z ~ N(0, 1)."""
-    powers = np.zeros(max(weights) + 1)
-    powers[list(weights)] = list(weights.values())
-    means: Array = np.polynomial.hermite_e.poly2herme(powers) * [factorial(k) for k in range(powers.size)]
-    return means

@@ -16,10 +16,20 @@ With rates ε and decay κ the flow is v' = −ε_v sΨ − κ_v v, b' = −ε_b
    G = A Q - B M^T.
 
 On the sphere each neuron keeps its length: diag(r) is taken from A, r_i = G_ii/Q_ii. It is exact at every d.
+
+State y = [v (m) | b (m) | M (m, r) | Q (m, m)]. With the Gram matrix C = [Q M; Mᵀ 1] of the vectors (w_1 … w_m,
+teacher's axes) the mean gradient of the neurons is ∇ = N · vectors, N = [ε_w A + κ_w − diag(turn) | −ε_w B], so that
+F = N C = [∇ Wᵀ | ∇ Θᵀ], M' = −F_r and Q' = −F_m − F_mᵀ, to which steps of descent add η ∇∇ᵀ = η F Nᵀ.
+
+sizes = [the eighteen below | whole numbers of the teacher], parameters = [the eight below | |w_i(0)|² (m) | those of
+the teacher | those of the links]. `work` holds, one after another: C (m + r, m + r); one row of tables per neuron and
+per unit of the teacher; per neuron E σ_i f*, E σ'_i f*, E σ''_i f* and t_i (r); Ψ, Ψ1, Ψ2 (3, m); A₀ (m, m); N and F
+(m, m + r); scratch: D_j, j < degree + `FURTHER`, then Nᵀ.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,36 +37,12 @@ from numba import types
 
 from dynamics.equations.degrees import NetworkDegrees
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.network.families import ERF, RELU, check_no_ties, network_teacher, normalised_overlaps
-from dynamics.equations.network.network_kernels import (
-    AXES,
-    BIASED_ERF,
-    BIASED_RELU,
-    CENTRAL_ERF,
-    CENTRAL_RELU,
-    DECAY_W,
-    DESCENT,
-    FLOW,
-    FORCES_AT,
-    FURTHER,
-    LISTS,
-    MEANS,
-    MEANS_AT,
-    NUMBERS_AT,
-    ONE_BY_ONE,
-    PRODUCTS_AT,
-    SQUARES_AT,
-    THEORY,
-    WIDTH,
-    evaluate_means,
-    event_values,
-    jacobian_diagonal,
-    normalise,
-    rhs,
-)
-from dynamics.equations.network.series import Link, pair_source
+from dynamics.equations.network import normal_kernels as normal
+from dynamics.equations.network import series
+from dynamics.equations.network.families import ERF, RELU, TABLE, check_no_ties, network_teacher, normalised_overlaps
+from dynamics.equations.overlaps import write_gram
 from dynamics.equations.vectors import NOTHING
-from dynamics.kernels.jit import callback, kernel, matrix, vector
+from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix, vector
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.threads import with_slot
 from hermite.arrays import Integers, Matrix, Vector
@@ -66,6 +52,572 @@ if TYPE_CHECKING:
 
     from dynamics.problem import Problem, Student
     from hermite.arrays import Array
+
+WIDTH, AXES, SPHERE, THEORY, UNITS, COMPONENTS, DEGREE, ROW_SIZE, TEACHER_AT, NUMBERS_AT, PAIRING = range(11)
+# Places in `work`.
+ROWS_AT, MEANS_AT, PULLS_AT, SLOPES_AT, FORCES_AT, PRODUCTS_AT, SCRATCH_AT = range(11, 18)
+TEACHER_SIZES_AT = 18
+RATE_W, RATE_V, RATE_B, DECAY_W, DECAY_V, SCALE, STEP, LEVEL = range(8)
+SQUARES_AT = 8
+# Of `sizes[THEORY]`; with the last `rhs` ends when the means are in `work`, and events are shares, without level ½.
+FLOW, DESCENT, MEANS = 0, 1, 2
+# Of `sizes[PAIRING]`, how the means of all pairs of neurons are found: one by one for a link κ f + βz + γ, several at
+# once for relu and erf, without biases and with them, and as sums over lists for any other link.
+ONE_BY_ONE, CENTRAL_RELU, CENTRAL_ERF, BIASED_RELU, BIASED_ERF, LISTS = range(6)
+# Mean derivatives beyond the teacher's degree.
+FURTHER = 3
+
+
+@kernel
+def numbers_of_links(parameters: Vector, sizes: Integers) -> Vector:
+    """Return what the kernels of pairs take as `numbers`."""
+    return vector(parameters, sizes[NUMBERS_AT], parameters.size - sizes[NUMBERS_AT])
+
+
+@kernel
+def views(sizes: Integers, work: Vector) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix, Matrix, Matrix]:
+    """Return C, the tables of all units, the means with the teacher, Ψ, Ψ1 and Ψ2 in rows, A₀, N and F."""
+    m, n, units = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], sizes[UNITS]
+    C, rows = matrix(work, 0, n, n), matrix(work, sizes[ROWS_AT], m + units, sizes[ROW_SIZE])
+    means, pulls = matrix(work, sizes[MEANS_AT], m, n - m + 3), matrix(work, sizes[PULLS_AT], 3, m)
+    A, N = matrix(work, sizes[SLOPES_AT], m, m), matrix(work, sizes[FORCES_AT], m, n)
+    return C, rows, means, pulls, A, N, matrix(work, sizes[PRODUCTS_AT], m, n)
+
+
+# Means of two units of any links: a neuron with a unit of the teacher, with another neuron, and with itself.
+#
+# Two links with a threshold have a closed form, a link with a threshold and a polynomial a sum, any others a series.
+# `numbers` and `head`, the place of a link in them, are those of `dynamics.equations.network.series`.
+
+
+@inlined_kernel
+def write_row(head: int, q: float, b: float, numbers: Vector, row: Vector) -> None:
+    """Write the numbers of one unit of variance q = |w|² and bias b."""
+    family = int(numbers[head])
+    row[0], row[1] = q, b
+    if family == TABLE:
+        start = int(numbers[head + 1])
+        series.read_table(q, b, start, start, numbers, vector(row, 2, 4))
+    elif family <= ERF and numbers[series.STUDENT] <= ERF:
+        normal.write_threshold_row(family, q, b, row)
+    if numbers[series.TERMS] > 0.0:
+        series.write_list_row(head, q, b, numbers, row)
+
+
+@inlined_kernel
+def threshold_values(
+    head: int, c: float, a: Vector, b: Vector, numbers: Vector
+) -> tuple[float, float, float, float, float, float]:
+    """K, K1_ij, K1_ji, K12, K2_ij, K2_ji of a neuron a and a unit b of links κ f + βz + γ at covariance c."""
+    student, family, centred = int(numbers[series.STUDENT]), int(numbers[head]), numbers[series.CENTRED] > 0.0
+    means = normal.threshold_pair(student, family, centred, c, a, b)
+    return series.lined_pair(head, c, a, b, numbers, means) if numbers[series.LINED] > 0.0 else means
+
+
+@inlined_kernel
+def pair_values(head: int, c: float, a: Vector, b: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron a and a unit b of any link at covariance c."""
+    if numbers[series.STUDENT] > ERF or numbers[head] > ERF:
+        return series.list_pair(c, a, b, numbers)
+    value, slope, _, both, bend, _ = threshold_values(head, c, a, b, numbers)
+    return value, slope, both, bend
+
+
+@kernel
+def own_values(row: Vector, numbers: Vector) -> tuple[float, float, float, float]:
+    """K, K1, K12, K2 of a neuron with itself."""
+    head = int(numbers[series.HEADS])
+    if numbers[series.STUDENT] == TABLE:
+        return row[2], row[3], row[4], row[5]
+    if numbers[series.STUDENT] != RELU:
+        return pair_values(head, row[0], row, row, numbers)
+    means = row[1] * row[6] + row[0] * row[7], row[6], row[6], row[7], 0.0, 0.0
+    if numbers[series.LINED] > 0.0:
+        means = series.lined_pair(head, row[0], row, row, numbers, means)
+    return means[0], means[1], means[3], means[4]
+
+
+# Means of all pairs of neurons: s Σ_j v_j (K, K1, K2)_ij, added to Ψ, Ψ1, Ψ2, and A₀_ij = s² v_i v_j K12_ij.
+#
+# Loops over neurons without calls and branches compute several pairs at once, in a tenth of the time of pairs one by
+# one: for relu and for erf, without biases and with them, and for sums over lists. `weight` is s v.
+
+
+@kernel
+def add_one_by_one(
+    weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
+) -> None:
+    """Add and write the means of a link κ f + βz + γ."""
+    for i in range(weight.size):
+        if is_stopped(sizes):
+            return
+        value, first, slopes, second = own_values(rows[i], numbers)
+        pulls[0, i] += weight[i] * value
+        pulls[1, i] += weight[i] * first
+        pulls[2, i] += weight[i] * second
+        A[i, i] = weight[i] * weight[i] * slopes
+        for j in range(i):
+            found = threshold_values(int(numbers[series.HEADS]), C[i, j], rows[i], rows[j], numbers)
+            value, first, mirrored, slopes, second, bent = found
+            pulls[0, i] += weight[j] * value
+            pulls[0, j] += weight[i] * value
+            pulls[1, i] += weight[j] * first
+            pulls[1, j] += weight[i] * mirrored
+            pulls[2, i] += weight[j] * second
+            pulls[2, j] += weight[i] * bent
+            A[i, j] = A[j, i] = weight[i] * weight[j] * slopes
+
+
+@kernel
+def arc_sine(x: float, lack: float) -> float:
+    """Return asin(x), where `lack` is 1 − x² without cancellation, without branches: fdlibm's rational approximation.
+
+    Beyond |x| = ½ it is π/2 − 2 asin √((1 − |x|)/2).
+    """
+    size = abs(x)
+    far = size > 0.5
+    z = 0.5 * lack / (1.0 + size) if far else x * x
+    s = math.sqrt(z) if far else size
+    p = 7.91534994289814532176e-04 + z * 3.47933107596021167570e-05
+    p = -3.25565818622400915405e-01 + z * (2.01212532134862925881e-01 + z * (-4.00555345006794114027e-02 + z * p))
+    p = z * (1.66666666666666657415e-01 + z * p)
+    q = 2.02094576023350569471e00 + z * (-6.88283971605453293030e-01 + z * 7.70381505559019352791e-02)
+    q = 1.0 + z * (-2.40339491173441421878e00 + z * q)
+    near = s + s * p / q
+    return math.copysign(0.5 * math.pi - 2.0 * near if far else near, x)
+
+
+@kernel
+def add_central_relu(weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of relu without biases: K12 = ¼ + asin(ρ)/2π, K = √Δ/2π + c K12, K2 = √Δ/(2π Q_ii).
+
+    Δ = Q_ii Q_jj − c² and ρ = c/√(Q_ii Q_jj), Cho & Saul's arc cosines; Ψ1 moves no bias.
+    """
+    m = weights.size
+    square, inverse = np.empty(m), np.empty(m)
+    for j in range(m):
+        square[j] = C[j, j]
+        inverse[j] = 1.0 / math.sqrt(square[j])
+    for i in range(m):
+        gram, row = C[i], A[i]
+        q, own, weight = square[i], inverse[i], weights[i]
+        value = bend = 0.0
+        for j in range(m):
+            c, shared = gram[j], own * inverse[j]
+            delta = max(normal.difference_of_products(q, square[j], c, c), 0.0)
+            slope = 0.25 + arc_sine(c * shared, delta * shared * shared) / (2.0 * math.pi)
+            root = math.sqrt(delta) / (2.0 * math.pi)
+            value += weights[j] * (root + c * slope)
+            bend += weights[j] * root
+            row[j] = weight * weights[j] * slope
+        pulls[0, i] += value
+        pulls[2, i] += bend / q
+
+
+@kernel
+def add_central_erf(values: bool, weights: Vector, C: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of erf without biases: K = (2/π) asin(c/√(T_i T_j)), K12 = (2/π)/√Δ, K2 = −c K12/T_i.
+
+    T = 1 + Q_ii and Δ = T_i T_j − c²; Ψ1 moves no bias, and K is left out where it moves nothing.
+    """
+    m = weights.size
+    wide, inverse = np.empty(m), np.empty(m)
+    for j in range(m):
+        wide[j] = 1.0 + C[j, j]
+        inverse[j] = 1.0 / math.sqrt(wide[j])
+    for i in range(m):
+        gram, row = C[i], A[i]
+        T, own, weight = wide[i], inverse[i], 2.0 / math.pi * weights[i]
+        value = bend = 0.0
+        for j in range(m):
+            c, shared = gram[j], own * inverse[j]
+            lack = normal.difference_of_products(T, wide[j], c, c) * shared * shared
+            slope = weights[j] * shared / math.sqrt(lack)
+            if values:
+                value += weights[j] * arc_sine(c * shared, lack)
+            bend += c * slope
+            row[j] = weight * slope
+        pulls[0, i] += 2.0 / math.pi * value
+        pulls[2, i] -= 2.0 / math.pi * bend / T
+
+
+@kernel
+def add_biased_relu(weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of relu with biases, as `relu_relu` has it for a pair.
+
+    With u = (b_j q_i - c b_i)/√(q_i Δ) and P_ij = p_i Φ(u): K12 = Φ_2, K1 = b_j K12 + c P_ij + q_j P_ji,
+    K2 = p_i √(Δ/q_i) (u Φ(u) + φ(u)), K = b_i K1 + q_i K2 + c K12, so that one Φ(u) does for each i and j.
+    """
+    m = weight.size
+    bias, q, inverse, h, share = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    slope, inner, turned = np.empty(m), np.empty(m), np.zeros(m)
+    for j in range(m):
+        bias[j], q[j], inverse[j], h[j], share[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 7]
+    normal.write_excesses(q, inverse, h, C, A)
+    for i in range(m):
+        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], rows[i, 5]
+        row[i] = share[i] - share[i] * share[i]
+        back, along, above, bell_sum = weight[i] * q[i] * p, 0.0, 0.0, 0.0
+        for j in range(m):
+            c = gram[j]
+            root = normal.root_determinant(c, q[i], q[j])
+            shift = normal.difference_of_products(bias[j], q[i], c, b) * own
+            bell, odd = normal.bell_and_odd(normal.standard_score(shift, 1.0, root))
+            cdf = 0.5 + 0.5 * odd
+            along += weight[j] * c * cdf
+            above += weight[j] * shift * cdf
+            bell_sum += weight[j] * root * bell
+            turned[j] += back * cdf
+        from_both = inside = 0.0
+        for j in range(m):
+            both = weight[j] * (share[i] * share[j] + row[j])
+            from_both += bias[j] * both
+            inside += gram[j] * both
+            row[j] = weight[i] * both
+        bend = p * own * (above + normal.INVERSE_ROOT * bell_sum)
+        slope[i], inner[i] = from_both + p * along, inside + q[i] * bend
+        pulls[2, i] += bend
+    for i in range(m):
+        pulls[0, i] += bias[i] * (slope[i] + turned[i]) + inner[i]
+        pulls[1, i] += slope[i] + turned[i]
+
+
+@kernel
+def add_biased_erf(values: bool, weight: Vector, C: Matrix, rows: Matrix, pulls: Matrix, A: Matrix) -> None:
+    """Add and write the means of erf with biases, as `sign_sign` has it for a pair.
+
+    With u = (b_j T_i - c b_i)/√(T_i Δ): K1 = 2 p_i erf(u/√2), K12 = 4 p_i φ(u) √(T_i/Δ), K2 = -(b_i K1 + c K12)/T_i,
+    so that one exponential and one error function do for each i and j. K is left out where it moves nothing.
+    """
+    m = weight.size
+    bias, T, inverse, h, mean = np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+    for j in range(m):
+        bias[j], T[j], inverse[j], h[j], mean[j] = rows[j, 1], rows[j, 2], rows[j, 3], rows[j, 4], rows[j, 6]
+    if values:
+        normal.write_excesses(T, inverse, h, C, A)
+        for i in range(m):
+            root = normal.root_determinant(C[i, i], T[i], T[i])
+            A[i, i] = normal.excess(C[i, i], root, inverse[i] * inverse[i], h[i], h[i])
+    for i in range(m):
+        gram, row, b, own, p = C[i], A[i], bias[i], inverse[i], 2.0 * rows[i, 5]
+        value = first = bend = 0.0
+        if values:
+            for j in range(m):
+                value += weight[j] * (mean[i] * mean[j] + 4.0 * row[j])
+        for j in range(m):
+            c = gram[j]
+            root = 1.0 / math.sqrt(normal.difference_of_products(T[i], T[j], c, c))
+            bell, odd = normal.bell_and_odd(normal.difference_of_products(bias[j], T[i], c, b) * own * root)
+            slopes = weight[j] * bell * root
+            first += weight[j] * odd
+            bend += c * slopes
+            row[j] = slopes
+        both = 2.0 * p * normal.INVERSE_ROOT / own
+        for j in range(m):
+            row[j] *= weight[i] * both
+        pulls[0, i] += value
+        pulls[1, i] += p * first
+        pulls[2, i] -= (b * p * first + both * bend) / T[i]
+
+
+@kernel
+def add_lists(
+    values: bool, weight: Vector, C: Matrix, rows: Matrix, numbers: Vector, sizes: Integers, pulls: Matrix, A: Matrix
+) -> None:
+    """Add and write sums over lists, as `series.list_pair` has them; K and K1 are left out where they move nothing."""
+    m, count, is_series = weight.size, int(numbers[series.TERMS]), numbers[series.SERIES]
+    first, second = series.LIST + count + 2, series.LIST + 2 * count + 2
+    means, slopes = np.empty((count, m)), np.empty((count, m))
+    inverse, x, sums = np.empty(m), np.empty(m), np.zeros((3, m))
+    for j in range(m):
+        inverse[j] = rows[j, series.LIST - 1]
+        for k in range(count):
+            means[k, j], slopes[k, j] = rows[j, series.LIST + k], rows[j, first + k]
+    for i in range(m):
+        if is_stopped(sizes):
+            return
+        gram, row, both = C[i], rows[i], A[i]
+        for j in range(m):
+            x[j] = gram[j] * inverse[i] * inverse[j]
+        # The neuron itself is no sum: a series does not converge there.
+        x[i] = 0.0
+        terms = series.term_count(normal.largest_size(x, m), count, is_series)
+        # K, K1, K2 and K12: the lists of σ, σ' and σ'' with those of σ, and that of σ' with itself.
+        for k in range(0 if values else 2, 4):
+            place = series.LIST if k == 0 else second if k == 2 else first
+            factors = vector(row, place, row.size - place)
+            normal.write_power_sums(factors, slopes if k == 3 else means, x, terms, m, both if k == 3 else sums[k])
+        sums[0, i], sums[1, i], both[i], sums[2, i] = own_values(row, numbers)
+        for k in range(0 if values else 2, 3):
+            total, found = 0.0, sums[k]
+            for j in range(m):
+                total += weight[j] * found[j]
+            pulls[k, i] += total
+        for j in range(m):
+            both[j] *= weight[i] * weight[j]
+
+
+# Means of a neuron with its teacher, made of units or a polynomial.
+#
+# Units, f* = Σ_p a_p σ_p(θ_p·x + β_p): the teacher's parameters are a (P), β (P) and θ (P, r), its sizes the number of
+# each unit's link.
+#
+# A polynomial, f* = Σ_α f*_α h_α, h_α = Π_a h_(α_a)(x_a), has no units. With D_j = E σ^(j)(λ_i) and g_α = f*_α/√α!,
+#
+# E[σ_i f*] = Σ_α g_α D_|α| M_i^α,  E[σ'_i f*] and E[σ''_i f*]: D_(|α|+1), D_(|α|+2),  t_ia = Σ_α g_α D_|α| ∂_a M_i^α,
+#
+# and f_α = s Σ_i v_i D_|α| M_i^α/√α!. The terms are α = 0, then the components; parameters g_α, then 1/(√α! f*_α) per
+# term; sizes α (terms, r).
+
+
+@kernel
+def write_unit_means(i: int, gram: Vector, rows: Matrix, parameters: Vector, sizes: Integers, out: Vector) -> None:
+    """Write E σ_i f*, E σ'_i f*, E σ''_i f* and t_i = E[σ'_i ∇f*] of the neuron whose row of C is `gram`."""
+    m, r, P, at = sizes[WIDTH], sizes[AXES], sizes[UNITS], sizes[TEACHER_AT]
+    theta, numbers = matrix(parameters, at + 2 * P, P, r), numbers_of_links(parameters, sizes)
+    heads = int(numbers[series.HEADS])
+    for k in range(r + 3):
+        out[k] = 0.0
+    for p in range(P):
+        overlap = 0.0
+        for a in range(r):
+            overlap += gram[m + a] * theta[p, a]
+        head, weight = heads + series.HEADER * sizes[TEACHER_SIZES_AT + p], parameters[at + p]
+        value, first, slopes, second = pair_values(head, overlap, rows[i], rows[m + p], numbers)
+        out[0] += weight * value
+        out[1] += weight * first
+        out[2] += weight * second
+        for a in range(r):
+            out[3 + a] += weight * slopes * theta[p, a]
+
+
+@kernel
+def monomial(term: int, M: Vector, at: int, axis: int, sizes: Integers) -> float:
+    """Return ∂_axis M^α, M being r numbers from `at` on; an axis r stands for no derivative."""
+    r = sizes[AXES]
+    product = 1.0
+    for a in range(r):
+        power = sizes[TEACHER_SIZES_AT + term * r + a]
+        if a == axis:
+            product *= power
+            power -= 1
+        for _ in range(power):
+            product *= M[at + a]
+    return product
+
+
+@kernel
+def degree_of(term: int, sizes: Integers) -> int:
+    """Return |α|."""
+    r, total = sizes[AXES], 0
+    for a in range(r):
+        total += sizes[TEACHER_SIZES_AT + term * r + a]
+    return total
+
+
+@kernel
+def write_polynomial_means(
+    i: int, b: float, gram: Vector, parameters: Vector, sizes: Integers, work: Vector, out: Vector
+) -> None:
+    """Write the numbers of `write_unit_means`."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    D = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER)
+    series.write_derivatives(gram[i], b, numbers_of_links(parameters, sizes), D)
+    for k in range(r + 3):
+        out[k] = 0.0
+    for term in range(sizes[COMPONENTS] + 1):
+        n, weight = degree_of(term, sizes), parameters[sizes[TEACHER_AT] + term]
+        power = weight * monomial(term, gram, m, r, sizes)
+        for k in range(3):
+            out[k] += power * D[n + k]
+        for a in range(r):
+            if sizes[TEACHER_SIZES_AT + term * r + a] > 0:
+                out[3 + a] += weight * D[n] * monomial(term, gram, m, a, sizes)
+
+
+@kernel
+def write_shares(y: Vector, out: Vector, first: int, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write f_α/f*_α per component of a polynomial from `first` on."""
+    m, r, terms = sizes[WIDTH], sizes[AXES], sizes[COMPONENTS] + 1
+    D, numbers = vector(work, sizes[SCRATCH_AT], sizes[DEGREE] + FURTHER), numbers_of_links(parameters, sizes)
+    for term in range(1, terms):
+        out[first + term - 1] = 0.0
+    for i in range(m if terms > 1 else 0):
+        series.write_derivatives(y[2 * m + m * r + i * m + i], y[m + i], numbers, D)
+        for term in range(1, terms):
+            weight = parameters[SCALE] * y[i] * parameters[sizes[TEACHER_AT] + terms + term]
+            share = weight * D[degree_of(term, sizes)] * monomial(term, y, 2 * m + i * r, r, sizes)
+            out[first + term - 1] += share
+
+
+# The equations.
+
+
+@kernel
+def write_gradient(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """N and F = N C, after the means; on the sphere without the part along each neuron, so that F_ii = 0."""
+    m, r, rate = sizes[WIDTH], sizes[AXES], parameters[RATE_W]
+    C, _, means, pulls, A, N, F = views(sizes, work)
+    for i in range(m):
+        weight, row, slopes = rate * parameters[SCALE] * y[i], N[i], A[i]
+        for j in range(m):
+            row[j] = rate * slopes[j]
+        for a in range(r):
+            N[i, m + a] = -weight * means[i, 3 + a]
+        if sizes[SPHERE] == 0:
+            N[i, i] += weight * pulls[2, i] + parameters[DECAY_W]
+    product_until(N, C, F, sizes)
+    if sizes[SPHERE] == 1:
+        for i in range(m):
+            turn = F[i, i] / C[i, i]
+            N[i, i] -= turn
+            for j in range(m + r):
+                F[i, j] -= turn * C[i, j]
+            F[i, i] = 0.0
+
+
+@kernel
+def add_squared_gradient(out: Matrix, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Add η ∇∇ᵀ = η F Nᵀ to Q', with which one Euler step of length η is one step of population gradient descent."""
+    m, n, (_, _, _, _, squares, N, F) = sizes[WIDTH], sizes[WIDTH] + sizes[AXES], views(sizes, work)
+    turned = matrix(work, sizes[SCRATCH_AT] + sizes[DEGREE] + FURTHER, n, m)
+    for i in range(m):
+        for a in range(n):
+            turned[a, i] = N[i, a]
+    product_until(F, turned, squares, sizes)
+    for i in range(m):
+        for j in range(i + 1):
+            out[i, j] += parameters[STEP] * 0.5 * (squares[i, j] + squares[j, i])
+    normal.mirror(out)
+
+
+@kernel
+def write_means_of_units(y: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Tables of all units, and the means of each neuron with the teacher."""
+    m, numbers, biases = sizes[WIDTH], numbers_of_links(parameters, sizes), sizes[TEACHER_AT] + sizes[UNITS]
+    C, rows, means, _, _, _, _ = views(sizes, work)
+    # Units of the teacher, which have variance 1, then neurons.
+    for i in range(m + sizes[UNITS] - 1, -1, -1):
+        if is_stopped(sizes):
+            return
+        head, q, b = int(numbers[series.HEADS]), 1.0, 0.0
+        if i < m:
+            q, b = C[i, i], y[m + i]
+        else:
+            head, b = head + series.HEADER * sizes[TEACHER_SIZES_AT + i - m], parameters[biases + i - m]
+        write_row(head, q, b, numbers, rows[i])
+        if i < m and sizes[UNITS] > 0:
+            write_unit_means(i, C[i], rows, parameters, sizes, means[i])
+        elif i < m:
+            write_polynomial_means(i, b, C[i], parameters, sizes, work, means[i])
+
+
+@kernel
+def write_rates(y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write what `rhs` does, after all means; Q' = −F_m − F_mᵀ tile by tile, since columns are far apart in memory."""
+    m, r, scale, (_, _, _, pulls, _, _, F) = sizes[WIDTH], sizes[AXES], parameters[SCALE], views(sizes, work)
+    dM, dQ, tile = matrix(out, 2 * m, m, r), matrix(out, 2 * m + m * r, m, m), normal.TILE
+    write_gradient(y, parameters, sizes, work)
+    for i in range(m):
+        out[i] = -parameters[RATE_V] * scale * pulls[0, i] - parameters[DECAY_V] * y[i]
+        out[m + i] = -parameters[RATE_B] * scale * y[i] * pulls[1, i]
+        for a in range(r):
+            dM[i, a] = -F[i, m + a]
+    for first in range(0, m, tile):
+        for second in range(0, first + 1, tile):
+            for i in range(first, min(first + tile, m)):
+                for j in range(second, min(second + tile, i + 1)):
+                    dQ[i, j] = dQ[j, i] = -F[i, j] - F[j, i]
+    if sizes[THEORY] == DESCENT:
+        add_squared_gradient(dQ, parameters, sizes, work)
+
+
+@kernel
+def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Write v' = −ε_v s Ψ − κ_v v, b' = −ε_b s v Ψ1, M' = −F_r, Q' = −F_m − F_mᵀ; for `MEANS` means in `work` alone."""
+    m, pairing, numbers = sizes[WIDTH], sizes[PAIRING], numbers_of_links(parameters, sizes)
+    C, rows, means, pulls, A, _, _ = views(sizes, work)
+    write_gram(vector(y, 2 * m, y.size - 2 * m), m, matrix(y, 0, 0, 0), C)
+    write_means_of_units(y, parameters, sizes, work)
+    weight = np.empty(m)
+    for i in range(m):
+        weight[i] = parameters[SCALE] * y[i]
+        for k in range(3):
+            pulls[k, i] = -means[i, k]
+    # Ψ and Ψ1 move the second layer and the biases alone, and give the loss.
+    values = parameters[RATE_V] != 0.0 or parameters[RATE_B] != 0.0 or sizes[THEORY] == MEANS
+    if pairing == CENTRAL_RELU:
+        add_central_relu(weight, C, pulls, A)
+    elif pairing == CENTRAL_ERF:
+        add_central_erf(values, weight, C, pulls, A)
+    elif pairing == BIASED_RELU:
+        add_biased_relu(weight, C, rows, pulls, A)
+    elif pairing == BIASED_ERF:
+        add_biased_erf(values, weight, C, rows, pulls, A)
+    elif pairing == LISTS:
+        add_lists(values, weight, C, rows, numbers, sizes, pulls, A)
+    else:
+        add_one_by_one(weight, C, rows, numbers, sizes, pulls, A)
+    if sizes[THEORY] != MEANS:
+        write_rates(y, out, parameters, sizes, work)
+
+
+@kernel
+def jacobian_diagonal(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Diagonal with the forces held: −ε_v s² E σ_i² − κ_v, −ε_b A₀_ii, −N_ii for M, −N_ii − N_jj for Q."""
+    m, r, scale = sizes[WIDTH], sizes[AXES], parameters[SCALE]
+    rhs(t, y, out, parameters, sizes, work)
+    numbers, (_, rows, _, _, A, N, _) = numbers_of_links(parameters, sizes), views(sizes, work)
+    for i in range(m):
+        out[i] = -parameters[RATE_V] * scale * scale * own_values(rows[i], numbers)[0] - parameters[DECAY_V]
+        out[m + i] = -parameters[RATE_B] * A[i, i]
+        for a in range(r):
+            out[2 * m + i * r + a] = -N[i, i]
+        for j in range(m):
+            out[2 * m + m * r + i * m + j] = -N[i, i] - N[j, j]
+
+
+@kernel
+def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
+    """Per axis max_i M_ia²/Q_ii − level, then per component of the teacher f_α/f*_α − ½."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
+    for a in range(r):
+        out[a] = -parameters[LEVEL]
+        for i in range(m):
+            if Q[i, i] > 0.0:
+                out[a] = max(out[a], M[i, a] ** 2 / Q[i, i] - parameters[LEVEL])
+    write_shares(y, out, r, parameters, sizes, work)
+    for c in range(0 if sizes[THEORY] == MEANS else sizes[COMPONENTS]):
+        out[r + c] -= 0.5
+
+
+@kernel
+def normalise(y: Vector, parameters: Vector, sizes: Integers) -> None:
+    """Q = Qᵀ: one half is copied over the other; on the sphere neurons get back the lengths they started with."""
+    m, r = sizes[WIDTH], sizes[AXES]
+    M, Q = matrix(y, 2 * m, m, r), matrix(y, 2 * m + m * r, m, m)
+    normal.mirror(Q)
+    for i in range(m if sizes[SPHERE] == 1 else 0):
+        start = parameters[SQUARES_AT + i]
+        factor = np.sqrt(start / Q[i, i])
+        for a in range(r):
+            M[i, a] *= factor
+        for j in range(m):
+            Q[i, j] *= factor
+            Q[j, i] *= factor
+        Q[i, i] = start
+
+
+@entry
+def evaluate_means(
+    rates: Callable[..., None], events: Callable[..., None], y: Vector, out: Vector, shares: Vector,
+    numbers: tuple[Vector, Integers, Vector],
+) -> None:  # fmt: skip
+    """Call the right-hand side and the events of a network whose `sizes[THEORY]` is `MEANS` from Python."""
+    rates(0.0, y, out, numbers[0], numbers[1], numbers[2])
+    events(0.0, y, shares, numbers[0], numbers[1], numbers[2])
+
 
 _VECTOR, _INTEGERS = types.float64[::1], types.int64[::1]
 #: Signature of a right-hand side and of events.
@@ -77,12 +629,10 @@ NODES = 200
 
 
 class NetworkSystem(FlowSystem):
-    """State layout, kernels and observables of a two-layer network.
+    """State layout, kernels and observables of a two-layer network, with `inputs` of its whitened weights.
 
-    With a step η > 0 the term η ∇∇ᵀ is in Q', so that one Euler step of length η is one of population gradient descent.
-    `more` are numbers that stand before those of the links. With `inputs` the weights are the whitened ones, and their
-    motion is that of `NetworkClassSystem`. ValueError is raised if two neurons start alike, or the
-    means of the links are not known.
+    With a step η > 0 one Euler step of length η is one of population gradient descent. `more` are numbers that stand
+    before those of the links. ValueError is raised if two neurons start alike, or the means of the links are not known.
     """
 
     name = "network"
@@ -98,7 +648,7 @@ class NetworkSystem(FlowSystem):
         self.problem = problem
         self.teacher = teacher = network_teacher(problem)
         fixed = None if student.biases == "trained" else start.bias.tolist()
-        self.pairs = pairs = pair_source(
+        self.pairs = pairs = series.pair_source(
             problem.activation, teacher.links, biases=fixed, teacher_biases=teacher.biases_by_link()
         )
         self.initial_state = self.pack(start.second_layer, start.bias, M, Q)
@@ -204,10 +754,7 @@ class NetworkSystem(FlowSystem):
         return self._means(state)[0]
 
     def series_error(self, state: Array) -> float:
-        """Return a bound on the error of the means of pairs that are series; 0 where none is, ∞ at the end of a table.
-
-        A step beyond the end of a table is not finite, so that runs stop short of it.
-        """
+        """Return a bound on the error of the means of pairs that are series; ∞ at the end of a table."""
         _, b, M, Q = self.unpack(state)
         units, theta = self.teacher.sizes[: self.teacher.units], self.teacher.theta
         overlaps = M @ theta.T
@@ -240,7 +787,7 @@ def _eigenvalues(H: Array) -> Array:
     return np.array(np.linalg.eigvalsh(H)[::-1], dtype=np.float64)
 
 
-def _pairing(link: Link, *, biased: bool) -> int:
+def _pairing(link: series.Link, *, biased: bool) -> int:
     """Return how the means of all pairs of neurons are found, several at once where there is such a kernel."""
     if link.family not in (RELU, ERF):
         return LISTS
@@ -254,15 +801,15 @@ def _pairing(link: Link, *, biased: bool) -> int:
 # On inputs of covariance Σ the motion is Σ times the gradient of isotropic inputs, exact at every d.
 #
 # With ŵ = Σ^½ w a neuron is σ(ŵ·z + b), z ~ N(0, I), so that the loss is that of isotropic inputs in M = ŴΘ̂ᵀ, Q = ŴŴᵀ,
-# v and b, and v and b move as there. Gradient flow of w with decay is, on the axes l with eigenvalues s_l,
+# v and b, which move as there. Gradient flow of w with decay is, on the axes l with eigenvalues s_l,
 #
 # .. math:: \hat w_{il}' = -\varepsilon_w s_l \Big(\sum_j A_{ij} \hat w_{jl} - B_{il}\Big) - \kappa_w \hat w_{il}
 #
 # with A and B as above, B_il = 0 beyond the teacher's axes. One Euler step is one of population gradient descent in w,
 # v and b. The axes are those of `Problem.input_axes`, as in `dynamics.equations.classes`.
 #
-# State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters and sizes are those of `dynamics.equations.network.network_kernels`,
-# with s (D) before the numbers of the links; `work` ends with a state [v | b | M | Q] and its rates.
+# State y = [v (m) | b (m) | Ŵ (m, D)]. Parameters and sizes are those of isotropic inputs, with s (D) before
+# the numbers of the links; `work` ends with a state [v | b | M | Q] and its rates.
 
 
 @kernel
@@ -299,7 +846,7 @@ def class_rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integ
     if sizes[THEORY] == MEANS:
         return
     W, moved = whitened_weights(y, sizes), whitened_weights(out, sizes)
-    N, own = matrix(work, sizes[FORCES_AT], m, m + r), matrix(work, sizes[PRODUCTS_AT], m, m)
+    (_, _, _, _, _, N, _), own = views(sizes, work), matrix(work, sizes[PRODUCTS_AT], m, m)
     s, decay = vector(parameters, sizes[NUMBERS_AT] - W.shape[1], W.shape[1]), parameters[DECAY_W]
     for i in range(m):
         out[i], out[m + i] = rates[i], rates[m + i]
@@ -343,9 +890,7 @@ class NetworkClassSystem(NetworkSystem):
 
     def __init__(self, problem: Problem) -> None:
         axes = problem.input_axes()
-        if axes is None:
-            msg = "Argument `problem` must have `inputs`, but has none."
-            raise ValueError(msg)
+        assert axes is not None
         super().__init__(problem, more=axes.eigenvalues)
         self.fastest = float(axes.eigenvalue.max())
         self.work_size += 2 * self.initial_state.size
