@@ -33,9 +33,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import hermite
-from dynamics.equations.degrees import by_degree, teacher_parts
 from dynamics.equations.interface import FlowSystem, Functions
-from dynamics.equations.losses import largest_overlaps, teacher_term
+from dynamics.equations.losses import by_degree, largest_overlaps, teacher_parts, teacher_term
 from dynamics.equations.network import steps
 from dynamics.equations.network.families import normalised_overlaps
 from dynamics.equations.network.normal_kernels import mirror

@@ -76,7 +76,7 @@ class System:
     num_events : int
         Numbers that `event_values` writes.
     teacher_by_degree : ndarray, optional
-        E of the squares of the parts of f* by `dynamics.equations.degrees.DEGREES`, where the loss is told by degree.
+        E of the squares of the parts of f* by `dynamics.equations.losses.DEGREES`, where the loss is told by degree.
     """
 
     name: str

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.equations.degrees import by_degree, link_parts, teacher_parts
+from dynamics.equations import losses
 from dynamics.equations.interface import FlowSystem, Functions, OfStates
 from dynamics.equations.link import g0, link_at, with_link, write_both, write_g2
-from dynamics.equations.losses import largest_overlaps, population_loss, teacher_term, weighed_kernel
 from dynamics.equations.vectors import write_events, write_norms
 from dynamics.kernels.jit import kernel, matrix, vector
 from dynamics.kernels.products import product_until
@@ -181,9 +180,9 @@ class OverlapSystem(FlowSystem):
         self.work_size = 2 * m * P + 3 * m * m + 2 * m + m * max(m, P)
         self.num_events = 2 * P
         self._inverse_gram = None if teacher.is_orthonormal else np.linalg.pinv(gram)
-        self.teacher_term = teacher_term(problem)
-        self.teacher_by_degree = teacher_parts(problem, self.teacher_term)
-        self._parts = link_parts(problem)
+        self.teacher_term = losses.teacher_term(problem)
+        self.teacher_by_degree = losses.teacher_parts(problem, self.teacher_term)
+        self._parts = losses.link_parts(problem)
 
     def absolute_tolerance(self, atol: float) -> Array:
         """Return `atol` per component: in units of 1/√d, the size of a random overlap, for C and G; plain for ln n."""
@@ -234,8 +233,8 @@ class OverlapSystem(FlowSystem):
         C, G, n = self.unpack(state)
         part, loss = self.problem.learned_part, self.loss(C, G, n)
         record = {
-            "max_overlap": largest_overlaps(self.problem, C),
-            "learned_mass": weighed_kernel(n, part, C) / part.kernel_at_one,
+            "max_overlap": losses.largest_overlaps(self.problem, C),
+            "learned_mass": losses.weighed_kernel(n, part, C) / part.kernel_at_one,
             "squared_norm": n,
             "loss": loss,
         }
@@ -246,12 +245,14 @@ class OverlapSystem(FlowSystem):
         if self.teacher_by_degree is None:
             return {}
         a, parts = self.problem.teacher.coefficients, zip(self._parts, self.teacher_by_degree[:-1], strict=True)
-        found = [population_loss(part, constant, a, C, G, n) for part, constant in parts]
-        return {"degree_loss": by_degree(found, loss)}
+        found = [losses.population_loss(part, constant, a, C, G, n) for part, constant in parts]
+        return {"degree_loss": losses.by_degree(found, loss)}
 
     def loss(self, C: Array, G: Array, n: Array) -> Any:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-12 are rounding."""
-        return population_loss(self.problem.activation, self.teacher_term, self.problem.teacher.coefficients, C, G, n)
+        return losses.population_loss(
+            self.problem.activation, self.teacher_term, self.problem.teacher.coefficients, C, G, n
+        )
 
     def gram_margin(self, state: Array) -> Array:
         """Return the smallest eigenvalue of G − C T⁻¹ Cᵀ: vectors with these overlaps exist when it is ≥ 0.

@@ -117,7 +117,10 @@ def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: In
     """Write the values of `write_all_events`."""
     m, P, own = sizes[0], sizes[1], 0.0
     for first in range(0, m, STRIP):
-        own += np.sum(write_strip(int(VALUE), 1.0, first, y, parameters, sizes, work))
+        strip = write_strip(int(VALUE), 1.0, first, y, parameters, sizes, work)
+        for i in range(strip.shape[0]):
+            for j in range(m):
+                own += strip[i, j]
     vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     rest = vector(work, m * P, work.size - m * P)
     write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)

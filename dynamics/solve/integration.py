@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 import numpy as np
 
 from dynamics.cores import one_blas_thread
-from dynamics.equations.degrees import DEGREES
 from dynamics.equations.interface import takes_stacks
+from dynamics.equations.losses import DEGREES
 from dynamics.integrators import Stepper, check_method, stepper_of
 from dynamics.integrators.stepper import end_threads, leaping
 from dynamics.problem import Problem, check_problem

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numba import types
 
-from dynamics.equations.degrees import NetworkDegrees
 from dynamics.equations.interface import FlowSystem, Functions
+from dynamics.equations.losses import NetworkDegrees
 from dynamics.equations.network import normal_kernels as normal
 from dynamics.equations.network import series
 from dynamics.equations.network.families import ERF, RELU, TABLE, check_no_ties, network_teacher, normalised_overlaps
