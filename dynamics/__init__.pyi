@@ -36,7 +36,6 @@ from .runs.storage import to_table as to_table
 from .runs.trackers import Callback as Callback
 from .runs.trackers import SteadyState as SteadyState
 from .runs.trackers import Tracker as Tracker
-from .solve.committee import solve_committee as solve_committee
 from .solve.decoupled import predict_emergence as predict_emergence
 from .solve.decoupled import solve_decoupled as solve_decoupled
 from .solve.dispatch import resume as resume
@@ -45,6 +44,7 @@ from .solve.learning_steps import LearningSteps as LearningSteps
 from .solve.learning_steps import learning_steps as learning_steps
 from .solve.mean_field import solve_mean_field as solve_mean_field
 from .solve.network import solve_network as solve_network
+from .solve.overlaps import solve_committee as solve_committee
 from .solve.overlaps import solve_overlaps as solve_overlaps
 from .solve.quadratic import solve_quadratic as solve_quadratic
 from .solve.recovery import predict_recovery as predict_recovery

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Group of entry points; each is a mapping from names of jobs to functions that solve something small.
 GROUP = "feature_emergence.compile"
 FIRST = "method"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 ABOUT = "Compile the functions that answers, methods and engines of SGD use, and keep them for later processes."
 END = """\
 A function is compiled at its first use, and kept in $FEATURE_EMERGENCE_CACHE or $NUMBA_CACHE_DIR, beside its source, or
@@ -191,8 +192,13 @@ def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool |
                 # Jobs that share functions of methods begin once these are there.
                 held = any(name.startswith(FIRST) for name in running)
                 while waiting and len(running) < workers and (waiting[0].startswith(FIRST) or not held):
-                    running[waiting[0]] = _start(waiting[0], messages[waiting[0]])
-                    bar.set_postfix_str(waiting.pop(0))
+                    name = waiting.pop(0)
+                    command = [sys.executable, "-m", "dynamics.compile", "--here", name]
+                    with messages[name].open("wb") as stream:
+                        running[name] = subprocess.Popen(
+                            command, env=os.environ | ONE_THREAD, stdout=subprocess.DEVNULL, stderr=stream
+                        )
+                    bar.set_postfix_str(name)
                 time.sleep(0.02)
                 for name, process in list(running.items()):
                     if process.poll() is not None:
@@ -207,13 +213,6 @@ def compile_in_processes(names: Sequence[str], workers: int, *, progress: bool |
             for process in running.values():
                 process.wait()
     return failed
-
-
-def _start(name: str, messages: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "dynamics.compile", "--here", name]
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with messages.open("wb") as stream:
-        return subprocess.Popen(command, env=os.environ | one_thread, stdout=subprocess.DEVNULL, stderr=stream)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import mpmath
 import numpy as np
@@ -29,9 +29,6 @@ from hermite.arrays import Array
 from hermite.polynomials import MAX_DEGREE
 from hermite.text.formulas import Expression, variable
 from hermite.text.messages import require
-
-if TYPE_CHECKING:
-    Family: TypeAlias = Callable[[tuple[Any, ...], int, "Arithmetic"], "Parts"]
 
 _DIGITS = (60, 120, 240, 480, 960)
 _MAX_TERMS = 400
@@ -67,11 +64,14 @@ class ClosedForm:
 
     def floats(self, order: int) -> Array:
         """Return c_0 ... c_order rounded to float64, exact zeros as 0."""
-        before = _values(self.terms, order, _DIGITS[0])
-        for digits in _DIGITS[1:]:
-            now = _values(self.terms, order, digits)
-            settled = [_settle(x, y) for x, y in zip(before, now, strict=True)]
-            if None not in settled:
+        before: list[Number] = []
+        settled: list[float | None] = []
+        for digits in _DIGITS:
+            with mpmath.workdps(digits):
+                sums = _moments(self.terms, order, FLOATING)
+                now = [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
+            settled = [_settled(x, y) for x, y in zip(before, now, strict=False)]
+            if settled and None not in settled:
                 break
             before = now
         # Whatever still moves at 960 digits is smaller than rounding by hundreds of orders.
@@ -79,7 +79,7 @@ class ClosedForm:
 
     def exact(self, order: int) -> tuple[Number, ...]:
         """Return c_0 ... c_order as sympy numbers."""
-        sums = _moments(self.terms, order, exact_arithmetic())
+        sums = _moments(self.terms, order, EXACT)
         zero = self.floats(order) == 0.0
         return tuple(
             sympy.Integer(0) if zero[j] and abs(sympy.N(u, 15)) < 1e-200 else u / sympy.sqrt(math.factorial(j))
@@ -87,14 +87,7 @@ class ClosedForm:
         )
 
 
-def _values(terms: tuple[Term, ...], order: int, digits: int) -> list[Number]:
-    """Return c_0 ... c_order as mpmath numbers of so many digits."""
-    with mpmath.workdps(digits):
-        sums = _moments(terms, order, floating_arithmetic())
-        return [u / mpmath.sqrt(mpmath.factorial(j)) for j, u in enumerate(sums)]
-
-
-def _settle(x: Number, y: Number) -> float | None:
+def _settled(x: Number, y: Number) -> float | None:
     """Return the float on which two precisions agree, 0 where the value shrinks with it, else None."""
     if abs(x - y) <= 1e-20 * abs(y):
         return float(y)
@@ -134,8 +127,7 @@ def closed_form(expression: Expression, *, moment: int = 2) -> ClosedForm | None
         return None
     terms = []
     for part in sympy.Add.make_args(sympy.expand(rewritten)):
-        term = _term(part, moment)
-        if term is None:
+        if (term := _term(part, moment)) is None:
             return None
         terms.append(term)
     return ClosedForm(tuple(terms))
@@ -246,14 +238,9 @@ class Arithmetic(NamedTuple):
     tidy: Callable[[Number], Number]
 
 
-def exact_arithmetic() -> Arithmetic:
-    """Return the arithmetic of sympy numbers."""
-    return Arithmetic(sympy, sympy.sympify, lambda value: value if value.is_Rational else value.expand())
-
-
-def floating_arithmetic() -> Arithmetic:
-    """Return the arithmetic of mpmath numbers at the working precision."""
-    return Arithmetic(mpmath, lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))), lambda value: value)
+EXACT = Arithmetic(sympy, sympy.sympify, lambda value: value if value.is_Rational else value.expand())
+#: Of mpmath, at the working precision.
+FLOATING = Arithmetic(mpmath, lambda value: mpmath.mpf(str(sympy.N(value, mpmath.mp.dps + 5))), lambda value: value)
 
 
 def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: int, field: Arithmetic) -> Parts:
@@ -262,16 +249,15 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
     f is "one", "gaussian", "sin", "cos", "erf" or "step", with exact parameters (), (q, b), (a, b), (a, b), (a, b) or
     (z_0,).
 
-    >>> moment_parts("one", (), 4, 4, exact_arithmetic())
+    >>> moment_parts("one", (), 4, 4, EXACT)
     [(1, [3, 0, 12, 0, 24])]
     """
     if kind == "one":
         moments = [field.number(0)] * (order + 1)
-        for k in range(power // 2 + 1):
-            if power - 2 * k <= order:
-                moments[power - 2 * k] = field.number(math.factorial(power) // (2**k * math.factorial(k)))
+        for k in range(max(power - order + 1, 0) // 2, power // 2 + 1):
+            moments[power - 2 * k] = field.number(math.factorial(power) // (2**k * math.factorial(k)))
         return [(field.number(1), moments)]
-    parts = FAMILIES[kind](tuple(field.number(value) for value in parameters), order + power, field)
+    parts = _parts_of_family(kind, tuple(map(field.number, parameters)), order + power, field)
     for _ in range(power):  # the moments of z f from those of f
         for at, (factor, moments) in enumerate(parts):
             inner = (field.tidy(moments[j + 1] + j * moments[j - 1]) for j in range(1, len(moments) - 1))
@@ -279,54 +265,38 @@ def moment_parts(kind: str, parameters: tuple[Number, ...], power: int, order: i
     return parts
 
 
-def _gaussian(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    q, b = parameters
-    v = 1 - 2 * q
-    moments = [field.number(1), b / v]
+def _parts_of_family(kind: str, parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
+    """Return the moments u_0 ... u_last of f alone."""
+    of, zero, one = field.of, field.number(0), field.number(1)
+    if kind in ("sin", "cos"):
+        a, b = parameters
+        parts = []
+        # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn; cos is one ahead.
+        for behind, phase in ((0, of.sin(b)), (1, of.cos(b))):
+            turns = range((kind == "cos") - behind, last + 1 + (kind == "cos") - behind)
+            moments = [zero if n % 2 else field.tidy(a**j * (-1) ** (n // 2)) for j, n in enumerate(turns)]
+            parts.append((of.exp(-(a**2) / 2) * phase, moments))
+        return parts
+    if kind == "gaussian":
+        q, b = parameters
+        v = 1 - 2 * q
+        return [(of.exp(b**2 / (2 * v)) / of.sqrt(v), _recurrence(b / v, 1 / v - 1, last, field))]
+    if kind == "erf":
+        a, b = parameters
+        [(factor, moments)] = _parts_of_family("gaussian", (-(a**2), -2 * a * b), max(last - 1, 1), field)
+        mean = of.erf(b / of.sqrt(1 + 2 * a**2))
+        slope = 2 * a / of.sqrt(of.pi) * of.exp(-(b**2)) * factor
+    else:
+        [place] = parameters
+        moments = _recurrence(place, -one, last, field)
+        mean = (1 - of.erf(place / of.sqrt(2 * one))) / 2
+        slope = of.exp(-(place**2) / 2) / of.sqrt(2 * of.pi)
+    return [(mean, [one, *[zero] * last]), (slope, [zero, *moments][: last + 1])]
+
+
+def _recurrence(first: Number, pull: Number, last: int, field: Arithmetic) -> list[Number]:
+    """Return m_0 ... m_last of m_(j+1) = first m_j + j pull m_(j-1), m_0 = 1."""
+    moments = [field.number(1), first]
     for j in range(1, last):
-        moments.append(field.tidy(b / v * moments[j] + j * (1 / v - 1) * moments[j - 1]))
-    return [(field.of.exp(b**2 / (2 * v)) / field.of.sqrt(v), moments[: last + 1])]
-
-
-def _wave(parameters: tuple[Number, ...], last: int, field: Arithmetic, quarter: int) -> Parts:
-    """Return the moments of sin(a z + b + quarter π/2)."""
-    a, b = parameters
-    zero, parts = field.number(0), []
-    # sin(b + nπ/2) is sin b, cos b, -sin b, -cos b in turn.
-    for shift, phase in ((0, field.of.sin(b)), (1, field.of.cos(b))):
-        moments = [zero] * (last + 1)
-        for j in range(last + 1):
-            n = j + quarter - shift
-            if n % 2 == 0:
-                moments[j] = field.tidy(a**j * (-1) ** (n // 2))
-        parts.append((field.of.exp(-(a**2) / 2) * phase, moments))
-    return parts
-
-
-def _error_function(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    a, b = parameters
-    zero = field.number(0)
-    [(factor, moments)] = _gaussian((-(a**2), -2 * a * b), max(last - 1, 1), field)
-    mean = field.of.erf(b / field.of.sqrt(1 + 2 * a**2))
-    slope = 2 * a / field.of.sqrt(field.of.pi) * field.of.exp(-(b**2)) * factor
-    return [(mean, [field.number(1), *[zero] * last]), (slope, [zero, *moments][: last + 1])]
-
-
-def _step(parameters: tuple[Number, ...], last: int, field: Arithmetic) -> Parts:
-    [place] = parameters
-    zero, one = field.number(0), field.number(1)
-    polynomials = [one, place]
-    for j in range(1, last):
-        polynomials.append(field.tidy(place * polynomials[j] - j * polynomials[j - 1]))
-    density = field.of.exp(-(place**2) / 2) / field.of.sqrt(2 * field.of.pi)
-    upper = (1 - field.of.erf(place / field.of.sqrt(2 * one))) / 2
-    return [(upper, [one, *[zero] * last]), (density, [zero, *polynomials][: last + 1])]
-
-
-FAMILIES: dict[str, Family] = {
-    "gaussian": _gaussian,
-    "sin": lambda parameters, last, field: _wave(parameters, last, field, 0),
-    "cos": lambda parameters, last, field: _wave(parameters, last, field, 1),
-    "erf": _error_function,
-    "step": _step,
-}
+        moments.append(field.tidy(first * moments[j] + j * pull * moments[j - 1]))
+    return moments[: last + 1]

@@ -26,22 +26,8 @@ from numpy.typing import ArrayLike
 from hermite import polynomials
 from hermite.arrays import Array, as_integer, as_numpy, as_scalar, real_array
 from hermite.polynomials import MAX_DEGREE, trimmed
-from hermite.text.formulas import (
-    FORMULAS,
-    MAX_LENGTH,
-    Expression,
-    canonical_name,
-    clean,
-    format_series,
-    hermite_name,
-    hermite_polynomial,
-    latex_series,
-    parse,
-    read_series,
-    series_as_html,
-    series_as_text,
-    table_of_pairs,
-)
+from hermite.text import formulas
+from hermite.text.formulas import MAX_LENGTH, Expression
 from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
@@ -182,9 +168,7 @@ class HermiteExpansion:
     def parity(self) -> Parity:
         """Whether the series is "even", "odd" or "none" of both, by the same rule for zero; "even" if it is zero."""
         nonzero = np.abs(self.coefficients) > self.tolerance
-        if not nonzero[1::2].any():
-            return "even"
-        return "none" if nonzero[::2].any() else "odd"
+        return "even" if not nonzero[1::2].any() else "none" if nonzero[::2].any() else "odd"
 
     @cached_property
     def expression(self) -> Expression | None:
@@ -197,7 +181,7 @@ class HermiteExpansion:
 
         degree = len(self.link_coefficients()) - 1
         known = self.exact_source.exact(degree) if self.exact_source else map(sympy.Float, self.link_coefficients())
-        return sympy.Add(*[sympy.expand(c * hermite_polynomial(j)) for j, c in enumerate(known) if c != 0])
+        return sympy.Add(*[sympy.expand(c * formulas.hermite_polynomial(j)) for j, c in enumerate(known) if c != 0])
 
     def link_coefficients(self) -> tuple[float, ...]:
         """Return all coefficients of a polynomial link, also those beyond `order`; TypeError for another link."""
@@ -248,12 +232,12 @@ class HermiteExpansion:
             name=f"{self.name} truncated at order {self.order}",
             coefficients=kept,
             link=SeriesLink(trimmed(kept)),
-            text=series_as_text(kept),
+            text=formulas.series_as_text(kept),
             exact_source=self.exact_source,
         )
 
     def __repr__(self) -> str:
-        series = format_series(_rounded(self), limit=MOST_TERMS if self.is_polynomial else MOST_TERMS // 2)
+        series = formulas.format_series(_rounded(self), limit=MOST_TERMS if self.is_polynomial else MOST_TERMS // 2)
         if self.is_polynomial and self.truncation_error == 0.0:
             return series
         left = f"{self.name}(z)" if self.name.isidentifier() else self.name
@@ -264,8 +248,8 @@ class HermiteExpansion:
         return f"{left} = {series} (order {self.order}, truncation error {error})"
 
     def _repr_html_(self) -> str:
-        return table_of_pairs(
-            f"<b>Link</b> {clean(self.name)}",
+        return formulas.table_of_pairs(
+            f"<b>Link</b> {formulas.clean(self.name)}",
             {
                 "σ(z)": link_in_a_line(self),
                 "information exponent k": _known(lambda: str(self.information_exponent), "none: σ is constant"),
@@ -276,13 +260,13 @@ class HermiteExpansion:
         )
 
     def _repr_latex_(self) -> str:
-        return f"${latex_series(_rounded(self), limit=MOST_TERMS)}$"
+        return f"${formulas.latex_series(_rounded(self), limit=MOST_TERMS)}$"
 
 
 def link_in_a_line(link: HermiteExpansion) -> str:
     """Return the series of a link in HTML; the name comes first unless the link is a polynomial."""
-    series = series_as_html(_rounded(link), MOST_TERMS)
-    return series if link.is_polynomial else f"{clean(link.name)} = {series}"
+    series = formulas.series_as_html(_rounded(link), MOST_TERMS)
+    return series if link.is_polynomial else f"{formulas.clean(link.name)} = {series}"
 
 
 def _rounded(link: HermiteExpansion) -> dict[int, str]:
@@ -539,7 +523,11 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     >>> expand("z**3").exact
     (0, 3, 0, sqrt(6))
     """
-    wanted = _check_order(order)
+    wanted = as_integer(order)
+    need = f"Argument `order` must be an integer or None, but is {shown(order)}."
+    require(order is None or wanted is not None, need, TypeError)
+    need = f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(wanted)}."
+    require(wanted is None or 0 <= wanted <= MAX_DEGREE, need)
     if isinstance(x, HermiteExpansion):
         return x if wanted in (None, x.order) else _recut(x, wanted)
     if isinstance(x, str):
@@ -568,17 +556,6 @@ def expand(x: object, *, order: int | None = None) -> HermiteExpansion:
     )
 
 
-def _check_order(order: int | None) -> int | None:
-    """Return the order as an int from 0 to 300, or None."""
-    if order is None:
-        return None
-    value = as_integer(order)
-    if value is None:
-        refuse(f"Argument `order` must be an integer or None, but is {shown(order)}.", TypeError)
-    require(0 <= value <= MAX_DEGREE, f"Argument `order` must be from 0 to {MAX_DEGREE}, but is {shown(value)}.")
-    return value
-
-
 def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
     if isinstance(x.link, SeriesLink):
         return _series(x.name, x.link.coefficients, x.exact_source, x.text, order)
@@ -588,17 +565,19 @@ def _recut(x: HermiteExpansion, order: int | None) -> HermiteExpansion:
 
 
 def _from_text(text: str, order: int | None) -> HermiteExpansion:
-    polynomial = hermite_name(text)
+    polynomial = formulas.hermite_name(text)
     if polynomial is not None and (polynomial.checked().kind == "h" or polynomial.degree == 0):
         name, degree = f"he{polynomial.degree}", polynomial.degree
         return _series(name, (*[0.0] * degree, 1.0), GivenTerms(((degree, 1),)), name, order)
     classical = None if polynomial is None else f"{polynomial.kind}{polynomial.degree}"
-    name_in_table = canonical_name(text)
+    name_in_table = formulas.canonical_name(text)
     if name_in_table is None and len(text) <= MAX_LENGTH:
-        series = read_series(text)
+        series = formulas.read_series(text)
         if series is not None and max(series) <= MAX_DEGREE and any(series.values()):
             return _from_mapping(series, order)
-    expression = parse(FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text)
+    expression = formulas.parse(
+        formulas.FORMULAS[name_in_table] if name_in_table else f"{classical}(z)" if classical else text
+    )
     name = name_in_table or classical or str(expression)
     return _from_expression(expression, name, name, order)
 
@@ -615,9 +594,9 @@ def _from_mapping(given: Mapping[Any, Any], order: int | None) -> HermiteExpansi
     require(terms, f"Argument `x` must have at least one nonzero coefficient, but is {dict(given)!r}.")
     coefficients = np.array([terms.get(degree, 0.0) for degree in range(max(terms) + 1)], dtype=np.float64)
     exact = None if any(isinstance(number, float) for number in terms.values()) else GivenTerms(tuple(terms.items()))
-    text = format_series(terms, formal=True) if exact else series_as_text(coefficients)
+    text = formulas.format_series(terms, formal=True) if exact else formulas.series_as_text(coefficients)
     text = text if text is not None and len(text) <= MAX_LENGTH else None
-    return _series(format_series(terms, limit=8), tuple(coefficients.tolist()), exact, text, order)
+    return _series(formulas.format_series(terms, limit=8), tuple(coefficients.tolist()), exact, text, order)
 
 
 def _by_degree(coefficients: Any) -> dict[int, object]:

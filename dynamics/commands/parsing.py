@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamics.commands.options import GROUPS, OPTIONS, STYLE, Option, switch
 from hermite.text import command_line
@@ -36,7 +36,7 @@ from hermite.text.command_line import (
 from hermite.text.messages import not_a_choice, refuse, renamed, shown, suggestion
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from dynamics.report.findings import Findings
 
 
 #: Names that commands take from here.
@@ -169,33 +169,28 @@ def completed(values: Mapping[str, Any], options: Sequence[Option]) -> Mapping[s
     """Return parsed values with those of the file of --config, as they would be typed, where no flag is given."""
     if values["config"] is None:
         return values
-    stored = read_toml(values["config"], "Option --config")
     names = {option.name: option for option in options if option.name != "config"}
-    for name in stored:
-        if name.replace("_", "-") not in names:
-            refuse(
-                f"File {values['config']!r} must hold options of this command only, but has {name!r}."
-                + suggestion(name.replace("_", "-"), list(names)),
-                UsageError,
-            )
+    stored = {
+        name: (name.replace("_", "-"), value) for name, value in read_toml(values["config"], "Option --config").items()
+    }
+    for name, (flag, _) in stored.items():
+        need = f"File {values['config']!r} must hold options of this command only, but has {name!r}."
+        require_usage(flag in names, need + suggestion(flag, names))
     found = dict(values)
-    for name, value in stored.items():
-        option = names[name.replace("_", "-")]
-        if found[option.key] in (None, False):
-            found[option.key] = _as_flag(option, value)
+    for flag, value in stored.values():
+        option = names[flag]
+        if found[option.key] not in (None, False):
+            continue
+        if option.read is switch:
+            need = f"Option --{flag} must be true or false in a file, but is {shown(value)}."
+            require_usage(isinstance(value, bool), need)
+            found[option.key] = value
+            continue
+        try:
+            found[option.key] = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        except RecursionError:  # of tables within tables without an end
+            refuse(f"Option --{flag} must be a value in a file, but is {shown(value)}.", UsageError)
     return MappingProxyType(found)
-
-
-def _as_flag(option: Option, value: Any) -> Any:
-    """Return a value of a TOML file as parsing a command line gives it: text, or true or false for a bare flag."""
-    if option.read is switch:
-        need = f"Option --{option.name} must be true or false in a file, but is {shown(value)}."
-        require_usage(isinstance(value, bool), need)
-        return value
-    try:
-        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-    except RecursionError:  # of tables within tables without an end
-        refuse(f"Option --{option.name} must be a value in a file, but is {shown(value)}.", UsageError)
 
 
 def check_names_a_file(what: str, path: Path) -> None:
@@ -232,17 +227,16 @@ def chosen_figure(values: Mapping[str, Any], output: Path) -> Path | None:
     refuse_both(values, "plot", "no-plot")
     refuse_both(values, "json", "quiet")
     check_names_a_file("Option --output", output)
-    name = shown(str(output))
-    need = f"Option --output must not end in .csv, which --csv writes, but is {name}."
+    name = str(output)
+    need = f"Option --output must not end in .csv, which --csv writes, but is {shown(name)}."
     require_usage(output.suffix.lower() != ".csv", need)
     chosen_style(values)
-    figure = None
-    if not values["no_plot"]:
-        figure = Path(values["plot"]) if values["plot"] else output.with_suffix(".png")
+    figure = None if values["no_plot"] else Path(values["plot"] or output.with_suffix(".png"))
+    if figure is not None:
         need = f"Option --plot must end in one of {', '.join(FIGURE_SUFFIXES)}, but is {str(figure)!r}."
         require_usage(figure.suffix.lower() in FIGURE_SUFFIXES, need)
-        need = f"Options --output and --plot must name different files, but both are {str(output)!r}."
-        require_usage(figure != output, need)
+    need = f"Options --output and --plot must name different files, but both are {name!r}."
+    require_usage(figure != output, need)
     check_csv(values, output, figure)
     return figure
 
@@ -254,23 +248,6 @@ def retyped(words: Sequence[str], values: Mapping[str, Any], options: Iterable[s
         if values.get(name) and values[name] != DEFAULTS.get(name):
             typed += [f"--{name.replace('_', '-')}", str(values[name])]
     return shlex.join([*typed, *(f"--{name.replace('_', '-')}" for name in flags if values[name])])
-
-
-class Findings(Protocol):
-    """`dynamics.report.Findings`, as commands use it."""
-
-    @property
-    def overview(self) -> Callable[[], Figure] | None:
-        """() -> the figure, if there is one."""
-
-    def drawn(self, style: str) -> Figure:
-        """Return the figure in a style."""
-
-    def as_text(self, files: Mapping[str, str | None]) -> str:
-        """Return lines for a reader, the files that were written among them."""
-
-    def as_json(self, files: Mapping[str, str | None]) -> str:
-        """Return one JSON object, the files that were written among its values."""
 
 
 class Written(NamedTuple):

@@ -13,40 +13,11 @@ from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, cast
 
-from dynamics.commands.options import (
-    CONFIG,
-    CSV,
-    JSON,
-    NO_PLOT,
-    NO_PROGRESS,
-    OVERWRITE,
-    PLOT,
-    QUIET,
-    STYLE,
-    Option,
-    plain,
-    switch,
-)
-from dynamics.commands.parsing import (
-    EXIT_DONE,
-    Parser,
-    UsageError,
-    as_typed,
-    caught_warnings,
-    check_targets,
-    chosen_figure,
-    chosen_output,
-    command_parser,
-    completed,
-    end_with,
-    exit_code_of,
-    read_option,
-    require_usage,
-    say,
-    shown_progress,
-)
+from dynamics.commands import options as table
+from dynamics.commands import parsing
+from dynamics.commands.options import Option, plain, switch
+from dynamics.commands.parsing import EXIT_DONE, UsageError, require_usage
 from hermite.text.command_line import flag_suggestion
-from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -91,8 +62,7 @@ class Study(Protocol[P]):
 def study_function(prepare: Callable[P, Prepared]) -> Study[P]:
     """Make a function that prepares a study into one that also runs it; the former is then its attribute `prepare`.
 
-    A study that was interrupted raises SolveInterrupted with what it has computed. Settings are declared and explained
-    once, for calls and for command lines, which prepare a study, say how long it will take, and then run it.
+    Settings are declared and explained once, for calls and for command lines, which say before how long it will take.
     """
 
     @wraps(prepare)
@@ -128,8 +98,7 @@ class StudyCommand(NamedTuple):
 
     def prepare(self, settings: Mapping[str, Any], *, progress: bool | None) -> Prepared:
         """Import the module and return the study, checked; nothing is solved yet."""
-        prepared: Prepared = resolve_name(self.prepares)(**settings, progress=progress)
-        return prepared
+        return cast("Prepared", resolve_name(self.prepares)(**settings, progress=progress))
 
 
 class Catalogue(NamedTuple):
@@ -142,9 +111,9 @@ class Catalogue(NamedTuple):
     findings: str
 
 
-def build_parser(catalogue: Catalogue) -> Parser:
+def build_parser(catalogue: Catalogue) -> parsing.Parser:
     """Return the parser; building it imports nothing heavy."""
-    parser = command_parser(catalogue.prog, catalogue.description, catalogue.examples)
+    parser = parsing.command_parser(catalogue.prog, catalogue.description, catalogue.examples)
     names = parser.add_subparsers(dest="name", metavar="NAME", required=True)
     for name, study in catalogue.studies.items():
         usage = f"{parser.prog} {name} [options]"
@@ -156,70 +125,62 @@ def build_parser(catalogue: Catalogue) -> Parser:
 def options_of(name: str, study: StudyCommand) -> tuple[Option, ...]:
     """Return the options of a study: its settings, and what every study takes."""
     output = Option("output", plain, f"dataset to write [a free name from study-{name}.nc on]", "FILE", group="output")
-    return (*study.options, CONFIG, output, PLOT, NO_PLOT, STYLE, CSV, OVERWRITE, DRY_RUN, JSON, QUIET, NO_PROGRESS)
+    figures = (table.PLOT, table.NO_PLOT, table.STYLE, table.CSV)
+    shown = (table.JSON, table.QUIET, table.NO_PROGRESS)
+    return (*study.options, table.CONFIG, output, *figures, table.OVERWRITE, DRY_RUN, *shown)
 
 
 def run_command(catalogue: Catalogue, arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _study(catalogue, _values(catalogue, arguments)))
+    return parsing.exit_code_of(lambda: _study(catalogue, _values(catalogue, arguments)))
 
 
 def _values(catalogue: Catalogue, arguments: Sequence[str] | None) -> Mapping[str, Any]:
     """Return the parsed arguments by name; of an option of other studies alone, say so."""
-    parser = build_parser(catalogue)
-    found, unknown = parser.parse_known_args(arguments)
+    found, unknown = build_parser(catalogue).parse_known_args(arguments)
     if unknown:
-        flag = unknown[0].partition("=")[0]
-        own = [f"--{option.name}" for option in options_of(found.name, catalogue.studies[found.name])]
-        hint = flag_suggestion(flag, own)
+        flag, study = unknown[0].partition("=")[0], catalogue.studies[found.name]
+        hint = flag_suggestion(flag, [f"--{option.name}" for option in options_of(found.name, study)])
         known = {name: [f"--{option.name}" for option in study.options] for name, study in catalogue.studies.items()}
-        if takers := [name for name, flags in known.items() if flag in flags]:
-            refuse(
-                f"Option {flag} must be absent for {found.name}, but is given; it is one of {', '.join(takers)}."
-                + hint,
-                UsageError,
-            )
+        takers = ", ".join(name for name, flags in known.items() if flag in flags)
+        need = f"Option {flag} must be absent for {found.name}, but is given; it is one of {takers}.{hint}"
+        require_usage(not takers, need)
         msg = f"unrecognized arguments: {' '.join(unknown)}"
         raise UsageError(f"{msg}.{hint}" if hint else msg)
     return MappingProxyType(vars(found))
 
 
 def _study(catalogue: Catalogue, values: Mapping[str, Any]) -> int:
-    command = catalogue.studies[values["name"]]
-    values = completed(values, options_of(values["name"], command))
-    settings = _settings(command, values)
-    from dynamics.problem import Problem
-    from dynamics.runs.storage import StorageError, load_answer
-
-    output = chosen_output(values, f"study-{values['name']}")
-    figure = chosen_figure(values, output)
-    if not values["dry_run"]:
-        check_targets(values, output, figure)
-    try:
-        if "problem" in settings:
-            settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
-        with caught_warnings() as caught:
-            study = command.prepare(settings, progress=shown_progress(values))
-            work = study.work()
-    except (TypeError, ValueError, StorageError) as error:
-        raise UsageError(as_typed(error, command.options, path="--problem")) from None
-    if not values["quiet"]:
-        for entry in caught:
-            say(f"warning: {as_typed(str(entry.message), command.options)}")
-        say(work)
-    if values["dry_run"]:
-        return EXIT_DONE
-    dataset = study.run()
-    written = end_with(dataset, resolve_name(catalogue.findings), output, figure, values)
-    return written.exit_code(dataset.attrs.get("stop_reason"))
-
-
-def _settings(command: StudyCommand, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given, read and checked one by one."""
+    name, command = values["name"], catalogue.studies[values["name"]]
+    values = parsing.completed(values, options_of(name, command))
     given = {option: values[option.key] for option in command.options if values[option.key] not in (None, False)}
     for option, text in given.items():
         require_usage(
             option.name not in _OF_THE_PROBLEM or values.get("problem") is None,
             f"Option --{option.name} must be absent when --problem is given, but is {text}.",
         )
-    return {option.key: read_option(option, text) for option, text in given.items()}
+    settings = {option.key: parsing.read_option(option, text) for option, text in given.items()}
+    from dynamics.problem import Problem
+    from dynamics.runs.storage import StorageError, load_answer
+
+    output = parsing.chosen_output(values, f"study-{name}")
+    figure = parsing.chosen_figure(values, output)
+    if not values["dry_run"]:
+        parsing.check_targets(values, output, figure)
+    try:
+        if "problem" in settings:
+            settings["problem"] = Problem.from_dataset(load_answer(settings["problem"]))
+        with parsing.caught_warnings() as caught:
+            study = command.prepare(settings, progress=parsing.shown_progress(values))
+            work = study.work()
+    except (TypeError, ValueError, StorageError) as error:
+        raise UsageError(parsing.as_typed(error, command.options, path="--problem")) from None
+    if not values["quiet"]:
+        for entry in caught:
+            parsing.say(f"warning: {parsing.as_typed(str(entry.message), command.options)}")
+        parsing.say(work)
+    if values["dry_run"]:
+        return EXIT_DONE
+    dataset = study.run()
+    written = parsing.end_with(dataset, resolve_name(catalogue.findings), output, figure, values)
+    return written.exit_code(dataset.attrs.get("stop_reason"))

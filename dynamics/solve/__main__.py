@@ -11,35 +11,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dynamics.commands import options as table
+from dynamics.commands import parsing
 from dynamics.commands.options import CORRELATION, MEAN_FIELD, NETWORK, OPTIONS, Option, plain, switch
-from dynamics.commands.parsing import (
-    Parser,
-    as_typed,
-    caught_warnings,
-    check_targets,
-    chosen_figure,
-    chosen_output,
-    command_parser,
-    completed,
-    end_with,
-    retyped,
-    shown_progress,
-    value_of,
-)
 from dynamics.solve.registry import Answer, registered
-from hermite.text.command_line import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    UsageError,
-    exit_code_of,
-    heard,
-    require_usage,
-    run_program,
-    say,
-    stop_if_heard,
-    tell,
-)
+from hermite.text import command_line
+from hermite.text.command_line import EXIT_DONE, UsageError, require_usage
 from hermite.text.messages import refuse, suggestion
 
 if TYPE_CHECKING:
@@ -111,15 +87,15 @@ USUAL_SIZES = (16, lambda P: 3 * P, lambda P: max(256, P))
 QUADRATIC = "quadratic"
 
 
-def build_parser() -> Parser:
+def build_parser() -> parsing.Parser:
     """Return the parser; building it imports nothing heavy."""
     about = "Predict and integrate how a two-layer network learns the directions of a teacher."
-    return command_parser("dynamics.solve", about, EXAMPLES, ALL_OPTIONS)
+    return parsing.command_parser("dynamics.solve", about, EXAMPLES, ALL_OPTIONS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    return exit_code_of(lambda: _run(build_parser().values(arguments)))
+    return command_line.exit_code_of(lambda: _run(build_parser().values(arguments)))
 
 
 def _run(given: Mapping[str, Any]) -> int:
@@ -127,12 +103,14 @@ def _run(given: Mapping[str, Any]) -> int:
     try:
         if given["resume"]:
             return _resume(given)
-        given = completed(given, ALL_OPTIONS)
+        given = parsing.completed(given, ALL_OPTIONS)
         require_usage(not given["resume"], "Option --resume must be typed as a flag, but is in the file of --config.")
         return _solve(given, _options(given))
     except MemoryError as error:
-        say(f"error: The run needs more memory than there is{f' ({error})' if str(error) else ''}; see --dry-run.")
-        return EXIT_FAILED
+        command_line.say(
+            f"error: The run needs more memory than there is{f' ({error})' if str(error) else ''}; see --dry-run."
+        )
+        return command_line.EXIT_FAILED
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -140,29 +118,28 @@ def _run(given: Mapping[str, Any]) -> int:
 
 def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the options by name, read and checked, or their defaults."""
-    values: dict[str, Any] = {}
     if given["model"] is None:  # options of one model alone imply it
         own = [option.models for option in OPTIONS if given[option.key] is not None]
         own = [CORRELATION] if given["objective"] == CORRELATION[0] else own
         given = {**given, "model": next((models[0] for models in (NETWORK, CORRELATION) if models in own), None)}
+    values: dict[str, Any] = {}
     for option in sorted(OPTIONS, key=lambda option: option.name != "model"):
-        values[option.key] = value_of(option, given)
-        text = given[option.key]
-        require_usage(
-            text is None or values["model"] in option.models,
-            f"Option --{option.name} must be absent for --model {values['model']}, but is {text}.",
-        )
+        values[option.key] = parsing.value_of(option, given)
+        _require_absent(option, given[option.key], values["model"])
     objective = "correlation" if values["model"] in CORRELATION else "squared"
-    require_usage(
-        values["objective"] in (None, objective),
-        f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}.",
-    )
-    for chosen, others in EXCLUDED.items():
-        for name in others if values[chosen] is not None else ():
-            flag = f"--{name.replace('_', '-')}"
-            need = f"Option {flag} must be absent when --{chosen} is given, but is {values[name]}."
-            require_usage(values[name] is None, need)
+    need = f"Option --objective must be {objective} for --model {values['model']}, but is {values['objective']}."
+    require_usage(values["objective"] in (None, objective), need)
+    for chosen, other in ((chosen, other) for chosen, others in EXCLUDED.items() for other in others):
+        flag = f"--{other.replace('_', '-')}"
+        need = f"Option {flag} must be absent when --{chosen} is given, but is {values[other]}."
+        require_usage(values[chosen] is None or values[other] is None, need)
     return MappingProxyType(values)
+
+
+def _require_absent(option: Option, text: object, model: str) -> None:
+    """Refuse an option that is given though a model does not take it."""
+    need = f"Option --{option.name} must be absent for --model {model}, but is {text}."
+    require_usage(text is None or model in option.models, need)
 
 
 def build_problem(options: Mapping[str, Any]) -> Problem:
@@ -254,18 +231,14 @@ def _check_answer(answer: Answer, problem: Problem, options: Mapping[str, Any]) 
 
 def _counted_directions(given: Mapping[str, Any], problem: Problem, options: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the numbers of the directions whose steps are to be told; refuse a problem without a learning rate."""
-    numbers: tuple[int, ...] = value_of(LEARNING_STEPS, given) or ()
+    numbers: tuple[int, ...] = parsing.value_of(LEARNING_STEPS, given) or ()
     if not numbers:
         return ()
-    model, last = options["model"], problem.num_directions
-    require_usage(
-        model in LEARNING_STEPS.models,
-        f"Option --learning-steps must be absent for --model {model}, but is {given['learning_steps']}.",
-    )
+    _require_absent(LEARNING_STEPS, given["learning_steps"], options["model"])
+    last = problem.num_directions
     for number in numbers:
-        require_usage(
-            1 <= number <= last, f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
-        )
+        need = f"Option --learning-steps must have numbers from 1 to {last}, but has {number}."
+        require_usage(1 <= number <= last, need)
     if options["learning_rate"] is None or options["method"] == "gradient-descent":
         from dynamics.theory.learning_rates import resolved_rate
 
@@ -296,19 +269,19 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
     try:
         problem = build_problem(options)
         _check_answer(answer, problem, options)
-        output = chosen_output(given, _stem(problem, options))
-        figure = chosen_figure(given, output)
+        output = parsing.chosen_output(given, _stem(problem, options))
+        figure = parsing.chosen_figure(given, output)
         counted = _counted_directions(given, problem, options)
         save_at = _schedule(answer, problem, options)
         expected = estimate(problem, options["model"], options["keep"], save_at, options["particles"])
     except (TypeError, ValueError, ImportError) as error:
         listed = {} if options["coefficients"] is None else {"teacher": "--coefficients"}
         names = {"num_directions": "--directions", "inputs": "--spectrum", "text": "--teacher", "save_at": "--save"}
-        raise UsageError(as_typed(error, OPTIONS, **names, **listed)) from None
+        raise UsageError(parsing.as_typed(error, OPTIONS, **names, **listed)) from None
     if given["dry_run"]:
-        tell(expected)
+        command_line.tell(expected)
         return EXIT_DONE
-    check_targets(given, output, figure)
+    parsing.check_targets(given, output, figure)
     from dynamics.runs.run_file import RunFile
 
     file = RunFile(output, options["checkpoint_every"], overwrite=given["overwrite"], keeps_result=False)
@@ -316,13 +289,12 @@ def _solve(given: Mapping[str, Any], options: Mapping[str, Any]) -> int:
         "save_at": save_at,
         "method": answer.methods[0] if answer.methods and options["method"] == "auto" else options["method"],
         "error_estimate": {"auto": None, "yes": True, "no": False}[options["error_estimate"]],
-        "progress": shown_progress(given),
+        "progress": parsing.shown_progress(given),
         "checkpoint": file,
     }
     # The function is given the options named like its arguments.
     arguments = {key: value for key, value in {**options, **own}.items() if key in answer.defaults()}
-    find = partial(_find, counted=counted)
-    return _finish(lambda: answer.solve()(problem, **arguments), file, figure, given, find)
+    return _finish(partial(answer.solve(), problem, **arguments), file, figure, given, partial(_find, counted=counted))
 
 
 def _resume(given: Mapping[str, Any]) -> int:
@@ -332,22 +304,20 @@ def _resume(given: Mapping[str, Any]) -> int:
     from dynamics.solve.dispatch import resume
 
     limits = {option.key: option for option in OPTIONS if option.key in ("max_runtime", "checkpoint_every")}
+    allowed = {"resume", *limits, *(option.key for option in DISPLAY)}
     for name, value in given.items():
-        require_usage(
-            not value or name in {"resume", *limits, *(option.key for option in DISPLAY)},
-            f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given.",
-        )
-    budget, every = (value_of(option, given) for option in limits.values())
+        need = f"Option --{name.replace('_', '-')} must be absent beside --resume, but is given."
+        require_usage(not value or name in allowed, need)
+    budget, every = (parsing.value_of(option, given) for option in limits.values())
     given = {**given, "overwrite": True}
     try:
         file = reopened(given["resume"], every=every, keeps_result=False)
-        figure = chosen_figure(given, file.target)
-        check_targets(given, None, figure)
-        return _finish(
-            lambda: resume(file, progress=shown_progress(given), max_runtime=budget), file, figure, given, _find
-        )
+        figure = parsing.chosen_figure(given, file.target)
+        parsing.check_targets(given, None, figure)
+        solve = partial(resume, file, progress=parsing.shown_progress(given), max_runtime=budget)
+        return _finish(solve, file, figure, given, _find)
     except StorageError as error:
-        raise UsageError(as_typed(error, path="--resume")) from None
+        raise UsageError(parsing.as_typed(error, path="--resume")) from None
 
 
 def _finish(
@@ -358,7 +328,7 @@ def _finish(
     find: Callable[[xr.Dataset], Findings | None],
 ) -> int:
     """Solve, write dataset and figure, print the findings; return the exit code."""
-    stop_if_heard()
+    command_line.stop_if_heard()
     dataset, code = _computed(solve, file, given)
 
     def store() -> tuple[Path, str]:
@@ -366,7 +336,7 @@ def _finish(
             file.store(dataset)
         return file.target, file.trouble
 
-    written = end_with(dataset, find, file.target, figure, given, store=store, figure_key="figure")
+    written = parsing.end_with(dataset, find, file.target, figure, given, store=store, figure_key="figure")
     return written.code_after(code)
 
 
@@ -375,7 +345,7 @@ def _find(answer: xr.Dataset, counted: Sequence[int] = ()) -> Findings | None:
     from dynamics.report.findings import find_findings
 
     found = find_findings(answer)
-    if found is None or not counted or heard():  # drawn runs would stop at once
+    if found is None or not counted or command_line.heard():  # drawn runs would stop at once
         return found
     from dynamics.solve.learning_steps import learning_steps
 
@@ -394,27 +364,27 @@ def _computed(solve: Callable[[], xr.Dataset], file: RunFile, given: Mapping[str
     from dynamics.runs.result import SolveError, SolveInterrupted
 
     code, end = EXIT_DONE, "The run is not finished."
-    with caught_warnings() as caught:
+    with parsing.caught_warnings() as caught:
         try:
             dataset = solve()
         except SolveError as error:
-            dataset, code, end = error.dataset, EXIT_FAILED, as_typed(error)
+            dataset, code, end = error.dataset, command_line.EXIT_FAILED, parsing.as_typed(error)
         except SolveInterrupted as stop:
-            dataset, code, end = stop.dataset, EXIT_INTERRUPTED, f"{stop.message}."
+            dataset, code, end = stop.dataset, command_line.EXIT_INTERRUPTED, f"{stop.message}."
     if code != EXIT_DONE:
         end = f"{end} What was computed is in {file.target}."
     if file.unfinished:
         words = ("python", "-m", "dynamics.solve", "--resume", str(file.target))
-        again = retyped(words, given, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
+        again = parsing.retyped(words, given, ("plot", "style", "csv"), ("no_plot", "json", "quiet", "no_progress"))
         end = f"{end} Go on with: {again}"
     if code != EXIT_DONE or file.unfinished:
-        say(end)
+        command_line.say(end)
     if not given["quiet"]:
         for entry in caught:
             if str(entry.message) != file.trouble:  # an error, which is told in the end
-                say(f"warning: {as_typed(str(entry.message))}")
+                command_line.say(f"warning: {parsing.as_typed(str(entry.message))}")
     return dataset, code
 
 
 if __name__ == "__main__":
-    run_program(main)
+    command_line.run_program(main)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from hermite.arrays import Array
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from dynamics.theory.prediction import EmergencePrediction
 
 
 def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
@@ -62,20 +64,9 @@ def predict_emergence(problem: Problem, *, save_at: SaveAt | None = None) -> xr.
     check_problem(problem, SPHERICAL if is_spherical else HOMOGENEOUS, registered("prediction").fields)
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction if prediction.theory == PAIRS else None))
-    values = {
-        **prediction_values(prediction),
-        "emergence_time": _never_as_nan(prediction.predicted_emergence_time),
-        "learned_time": _never_as_nan(prediction.predicted_learned_time),
-        "loss": sum_formula_loss(problem, prediction, schedule.times),
-    }
-    return make_dataset(
-        values,
-        problem=problem,
-        title="Predicted emergence of teacher directions, without integration",
-        coords={"time": schedule.times},
-        solver={"answer": "prediction"},
-        attributes={"answer": "prediction", **prediction_attributes(prediction), "notes": "; ".join(prediction.notes)},
-    )
+    title = "Predicted emergence of teacher directions, without integration"
+    loss = sum_formula_loss(problem, prediction, schedule.times)
+    return _dataset("prediction", title, problem, prediction, schedule, {"loss": loss}, prediction.notes)
 
 
 def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Dataset:
@@ -111,33 +102,35 @@ def solve_decoupled(problem: Problem, *, save_at: SaveAt | None = None) -> xr.Da
     prediction = predict(problem)
     schedule = checked_schedule(save_at, default_schedule(problem, prediction))
     solution = solve_pairs(problem, prediction, schedule.times)
-    values: dict[str, Any] = {
-        **prediction_values(prediction),
-        "emergence_time": _never_as_nan(prediction.predicted_emergence_time),
-        "learned_time": _never_as_nan(prediction.predicted_learned_time),
-        "loss": solution.loss,
-        "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
-    }
+    values = {"loss": solution.loss, "predicted_loss": sum_formula_loss(problem, prediction, schedule.times)}
     if solution.overlap is not None and solution.squared_norm is not None:
         values |= {"overlap": solution.overlap, "matched_squared_norm": solution.squared_norm}
+    notes = list(dict.fromkeys(prediction.notes + solution.notes))
+    return _dataset("decoupled", "Decoupled flow of matched pairs", problem, prediction, schedule, values, notes)
+
+
+def _dataset(
+    answer: str,
+    title: str,
+    problem: Problem,
+    prediction: EmergencePrediction,
+    schedule: SaveAt,
+    values: Mapping[str, Array],
+    notes: Sequence[str],
+) -> xr.Dataset:
+    """Return the dataset of an answer whose events are at the predicted times; times that never come are NaN."""
+    times = {name: getattr(prediction, f"predicted_{name}") for name in ("emergence_time", "learned_time")}
+    never_as_nan = {name: np.where(np.isfinite(each), each, np.nan) for name, each in times.items()}
     return make_dataset(
-        values,
+        {**prediction_values(prediction), **never_as_nan, **values},
         problem=problem,
-        title="Decoupled flow of matched pairs",
+        title=title,
         coords={"time": schedule.times},
-        solver={"answer": "decoupled"},
-        attributes={
-            "answer": "decoupled",
-            **prediction_attributes(prediction),
-            "notes": "; ".join(dict.fromkeys(prediction.notes + solution.notes)),
-        },
+        solver={"answer": answer},
+        attributes={"answer": answer, **prediction_attributes(prediction), "notes": "; ".join(notes)},
     )
 
 
 def check(problem: Problem, _options: Mapping[str, Any]) -> None:
     """Refuse a problem whose directions are not learned apart from each other."""
     check_decouples(problem)
-
-
-def _never_as_nan(times: Array) -> Array:
-    return np.where(np.isfinite(times), times, np.nan)

@@ -9,7 +9,7 @@ import inspect
 import os
 from collections.abc import Sequence
 from math import comb
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dynamics.problem.problem import flow_numbers_of
 from dynamics.problem.question import OWN, Question, check_question
@@ -60,15 +60,10 @@ def solve_problem(problem: Question, **arguments: Any) -> xr.Dataset:
     check_question(problem, [kind for answer in ANSWERS for kind in answer.students])
     solve = answer_of(problem).solve()
     known = list(inspect.signature(solve).parameters)[1:]
-    for name in arguments:
-        if name not in known:
-            hint = suggestion(name, known, mark="`")
-            refuse(
-                f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}.{hint}",
-                TypeError,
-            )
-    dataset: xr.Dataset = solve(problem, **arguments)
-    return dataset
+    if name := next((name for name in arguments if name not in known), None):
+        need = f"Argument `{name}` must be one of `{solve.__name__}`, but that takes {', '.join(known)}."
+        refuse(need + suggestion(name, known, mark="`"), TypeError)
+    return cast("xr.Dataset", solve(problem, **arguments))
 
 
 def resume(
@@ -112,38 +107,29 @@ def resume(
         As the solve does.
     """
     file = path if isinstance(path, RunFile) else reopened(path, every=every)
-    begun = file.begun
+    begun, where = file.begun, str(file.target)
     resumable = {answer.name: answer for answer in answers_that("resume")}
     if begun is None or begun.answer not in resumable:
         found = None if begun is None else begun.answer
-        refuse(
-            f"File {str(file.target)!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}.",
-            StorageError,
-        )
+        need = f"File {where!r} must hold a run of {' or '.join(resumable)}, but its answer is {found!r}."
+        refuse(need, StorageError)
     problem = begun.problem
     if begun.answer == OWN:
         from dynamics.solve.system import stored_again
 
-        problem = stored_again(system, problem, str(file.target))
+        problem = stored_again(system, problem, where)
     elif system is not None:
         refuse(
             f"Argument `system` must be None for a run of {begun.answer}, whose problem is in its file, but is given."
         )
+    watching = {"trackers": trackers, "progress": progress, "max_runtime": max_runtime, "on_failure": on_failure}
+    solve = resumable[begun.answer].solve()
     try:
-        dataset: xr.Dataset = resumable[begun.answer].solve()(
-            problem,
-            save_at=begun.save_at,
-            **begun.settings,
-            trackers=trackers,
-            progress=progress,
-            max_runtime=max_runtime,
-            on_failure=on_failure,
-            checkpoint=file,
-        )
+        dataset = solve(problem, save_at=begun.save_at, **begun.settings, **watching, checkpoint=file)
     except (TypeError, ValueError) as error:
-        msg = f"File {str(file.target)!r} must hold a run that can be resumed, but does not: {error}"
+        msg = f"File {where!r} must hold a run that can be resumed, but does not: {error}"
         raise StorageError(msg) from error
-    return dataset
+    return cast("xr.Dataset", dataset)
 
 
 #: Floating-point operations per second measured on one core for m = P = 64.
@@ -154,24 +140,33 @@ MEAN_FIELD_SPEED = 2.0e9
 
 def estimate(problem: Problem, model: str, keep: str, save_at: SaveAt | None, particles: int | None = None) -> str:
     """Return memory and work of a run in one line each, from counted operations, without running it."""
-    if model == "mean-field":
-        return _mean_field_estimate(problem, keep, save_at, particles)
+    if model == "quadratic":
+        return _quadratic_estimate(problem, save_at)
     m, P = problem.width, problem.num_directions
     count = DEFAULT_COUNT if save_at is None else len(save_at)
     if model == "decoupled":
         bytes_needed = 8.0 * (12 * P + count * (2 * P if P <= 10_000 else 1))
         return f"memory: {bytes_needed / 1e6:.3g} MB\ntime: about {1e-8 * P * count + 0.5:.2g} s (no time stepping)"
-    if model == "quadratic":
-        return _quadratic_estimate(problem, save_at)
-    axes = problem.input_axes()
-    kept = P + m if axes is None else axes.places.size
-    state = m * kept + m * (2 if model == "network" else 1)
-    numbers = flow_numbers_of(problem, keep=keep, times=count)
-    operations = m * m * (4.0 * P + 2.0 * m if axes is None else 4.0 * kept) + 40.0 * state
+    if model == "mean-field":
+        from dynamics.equations.mean_field import DEFAULT_PARTICLES, OVERLAP_BINS, SHARES
+
+        N, r = particles or DEFAULT_PARTICLES, problem.teacher.span
+        degree = max(problem.activation.order, problem.teacher_link.order)
+        kept = P * (OVERLAP_BINS + len(SHARES)) + (N * (r + 4) if keep == "full" else 0)
+        state, numbers, runs = N * r, 30 * N * r + count * kept, "runs take thousands of evaluations"
+        operations = float(N) * ((10 * degree if r == 1 else 6 * comb(r + degree, degree)) + 10 * r)
+        speed = MEAN_FIELD_SPEED
+    else:
+        axes = problem.input_axes()
+        kept = P + m if axes is None else axes.places.size
+        state = m * kept + m * (2 if model == "network" else 1)
+        numbers = flow_numbers_of(problem, keep=keep, times=count)
+        operations = m * m * (4.0 * P + 2.0 * m if axes is None else 4.0 * kept) + 40.0 * state
+        speed, runs = ASSUMED_SPEED, "runs take from a thousand evaluations per learned direction"
     return (
-        f"memory: {8e-6 * numbers:.3g} MB (state {state} numbers, history {count} times)\n"
-        f"time: {operations:.3g} operations an evaluation, about {operations / ASSUMED_SPEED * 1e3:.2g} s per thousand "
-        "evaluations; runs take from a thousand evaluations per learned direction"
+        f"memory: {8.0 * numbers / 1e6:.3g} MB (state {state} numbers, history {count} times)\n"
+        f"time: {operations:.3g} operations an evaluation, about {operations / speed * 1e3:.2g} s per thousand "
+        f"evaluations; {runs}"
     )
 
 
@@ -187,21 +182,4 @@ def _quadratic_estimate(problem: Problem, save_at: SaveAt | None) -> str:
     return (
         f"memory: {8e-6 * sum(quadratic_numbers(problem, times.size)):.3g} MB\n"
         f"time: about {operations / ASSUMED_SPEED:.2g} s ({jumps:.0f} jumps, no time stepping)"
-    )
-
-
-def _mean_field_estimate(problem: Problem, keep: str, save_at: SaveAt | None, particles: int | None) -> str:
-    from dynamics.equations.mean_field import DEFAULT_PARTICLES, OVERLAP_BINS, SHARES
-
-    count = DEFAULT_COUNT if save_at is None else len(save_at)
-    N, axes = particles or DEFAULT_PARTICLES, problem.teacher.span
-    degree = max(problem.activation.order, problem.teacher_link.order)
-    products = 10 * degree if axes == 1 else 6 * comb(axes + degree, degree)
-    kept = problem.num_directions * (OVERLAP_BINS + len(SHARES)) + (N * (axes + 4) if keep == "full" else 0)
-    operations = float(N) * (products + 10 * axes)
-    return (
-        f"memory: {8.0 * (30 * N * axes + count * kept) / 1e6:.3g} MB (state {N * axes} numbers, "
-        f"history {count} times)\n"
-        f"time: {operations:.3g} operations an evaluation, about {operations / MEAN_FIELD_SPEED * 1e3:.2g} s per "
-        "thousand evaluations; runs take thousands of evaluations"
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
@@ -31,20 +32,8 @@ from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import check_choice, check_switch, checked_tolerances
 from dynamics.problem.question import KINDS, check_question
 from dynamics.problem.schedule import SaveAt, checked_schedule
+from dynamics.runs import loop
 from dynamics.runs.dataset import DatasetArrays, dataset_arrays
-from dynamics.runs.loop import (
-    LEAST,
-    LOOSER,
-    LOOSER_RUN,
-    LooserRun,
-    UnwatchedRun,
-    begun_snapshot,
-    estimated_errors,
-    observer_of,
-    results_of,
-    run_with_file,
-    truncation_errors,
-)
 from dynamics.runs.result import RunResult, StopReason, failed_outcome, run_attributes, stack_records
 from dynamics.runs.run_file import RunFile, as_run_file
 from dynamics.runs.trackers import Soundness, Tracker, all_trackers
@@ -67,7 +56,7 @@ STORED = ("method", "rtol", "atol", "keep", "error_estimate")
 
 
 class Solver(Protocol):
-    """A public function `solve_*`: the arguments that all of them share, explained by `dynamics.solve_overlaps`."""
+    """A public function `solve_*`: the arguments that all of them share, which `SHARED` explains."""
 
     def __call__(
         self,
@@ -89,8 +78,44 @@ class Solver(Protocol):
         """Return the answer to a problem; `own` are arguments of this answer alone."""
 
 
+#: What docstrings of answers say of the shared arguments that these have.
+SHARED = """\
+keep : {"full", "summary"}
+    What is saved at every time: all observables, or only those whose size does not grow with the state.
+method : METHODS
+    "explicit" is of order 8, "bdf" matrix-free of order 1 to 5, "sundials" CVODE (an extra), "scipy:<name>" a referee.
+rtol, atol : float
+    Wanted accuracy of the state, from which each method takes its tolerances per step.
+trackers : sequence of Tracker
+    Watch the run and may stop it.
+progress : bool, optional
+    Progress bar on stderr; by default if stderr is a terminal.
+max_runtime : float, optional
+    Wall-clock budget in seconds. Times after an early stop hold NaN; the attribute `stop_reason` says why it was.
+on_failure : {"raise", "return"}
+    What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
+error_estimate : bool, optional
+    Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of loss
+    and times of events, in variables that end in `_error`: two thirds more work. They are inf if the looser run does
+    not agree that an event happens. Where cutting the series of a link may change more than the tolerance, solve once
+    more with half of its order, for variables that end in `_truncation_error`. By default for all methods but referees.
+checkpoint : path or RunFile, optional
+    File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume` goes on
+    from it if the run ends early, but for methods "sundials" and "scipy:<name>"."""
+#: What answers raise.
+RAISES = """
+Raises
+------
+SolveError
+    If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
+SolveInterrupted
+    A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
+TypeError, ValueError, ImportError
+    For bad arguments or a missing extra, before any work."""
+
+
 def integrated(
-    answer: str,
+    name: str,
     *,
     check: Callable[[Any], None] = lambda _problem: None,
     lacks: Sequence[str] = (),
@@ -103,11 +128,9 @@ def integrated(
     That takes a problem, named `question`, and the shared arguments but those that it `lacks`, with these `defaults`;
     its own ones stand before the shared one named `before`. `check` refuses problems before anything else is looked at.
     """
-    shared = [
-        each.replace(name=question if name == "problem" else name, default=defaults.get(name, each.default))
-        for name, each in list(inspect.signature(Solver.__call__).parameters.items())[1:-1]
-        if name not in lacks
-    ]
+    every = list(inspect.signature(Solver.__call__).parameters.values())[1:-1]
+    shared = [each.replace(default=defaults.get(each.name, each.default)) for each in every if each.name not in lacks]
+    shared[0] = shared[0].replace(name=question)
 
     def decorate(build: Callable[..., Integration]) -> Solver:
         place = [each.name for each in shared].index(before)
@@ -117,15 +140,19 @@ def integrated(
         @wraps(build)
         def solve(*arguments: Any, **named: Any) -> xr.Dataset:
             try:
-                bound = signature.bind(*arguments, **named)
+                given = dict(signature.bind(*arguments, **named).arguments)
             except TypeError as error:
                 refuse(f"{build.__name__}() {error}", TypeError)
-            bound.apply_defaults()
-            given = dict(bound.arguments)
             problem = given.pop(question)
             check(problem)
-            return solved_contents(answer, problem, build, given).dataset()
+            return Run.of(registered(name), problem, given).contents().dataset()
 
+        names = {each.name for each in shared}
+        menu = dict.fromkeys(re.sub(":.*", ":<name>", each) for each in registered(name).methods)
+        entries = re.split(r"\n(?=\w)", SHARED.replace("METHODS", f"{{{', '.join(map(repr, menu))}}}"))
+        told = [entry for entry in entries if re.split(r"\W", entry, maxsplit=1)[0] in names]
+        parts = [inspect.cleandoc(build.__doc__ or ""), "\nOther Parameters\n----------------", *told, RAISES]
+        solve.__doc__ = "\n".join(parts)
         vars(solve)["__signature__"] = signature
         return cast("Solver", solve)
 
@@ -138,7 +165,9 @@ class Run:
 
     answer: Answer
     problem: Problem
-    #: All arguments as they were given.
+    #: Function of a run and of the answer's own arguments that builds what is integrated.
+    build: Callable[..., Integration]
+    #: All arguments as they were given, or their defaults.
     given: Mapping[str, Any]
     save_at: SaveAt | None
     keep: str
@@ -148,24 +177,31 @@ class Run:
     error_estimate: bool | None
     file: RunFile
     #: What the answer has computed for many problems at once.
-    prepared: Any = None
+    prepared: Any
 
     @classmethod
-    def of(cls, name: str, problem: Problem, given: Mapping[str, Any], prepared: Any = None) -> Run:
-        """Return the run of the answer `name`; TypeError or ValueError is raised for bad arguments."""
-        answer = registered(name)
+    def of(
+        cls,
+        answer: Answer,
+        problem: Any,
+        arguments: Mapping[str, Any],
+        prepared: Any = None,
+        build: Callable[..., Integration] | None = None,
+    ) -> Run:
+        """Return the run of a call, whose other arguments have their defaults; raise TypeError or ValueError if bad."""
         if answer.students[0] in KINDS:
             check_question(problem, answer.students)
         else:
             student = getattr(problem, "kind", None)
             check_problem(problem, student if student in answer.students else answer.students[0], answer.fields)
+        given = {**answer.defaults(), **arguments}
         method = check_method(given["method"], answer.methods) if answer.methods else ""
         keep, estimate = given.get("keep", "full"), given.get("error_estimate")
         check_choice("keep", keep, ("full", "summary"))
         check_switch("error_estimate", estimate, optional=True)
         rtol, atol = checked_tolerances(given["rtol"], given["atol"]) if "rtol" in given else (0.0, 0.0)
-        file, times = as_run_file(given.get("checkpoint")), given["save_at"]
-        return cls(answer, problem, given, times, keep, method, rtol, atol, estimate, file, prepared)
+        file, build = as_run_file(given.get("checkpoint")), build or answer.build()
+        return cls(answer, problem, build, given, given["save_at"], keep, method, rtol, atol, estimate, file, prepared)
 
     def schedule(self, default: Callable[[], SaveAt]) -> SaveAt:
         """Return the saved times; the default is computed where none are given."""
@@ -180,15 +216,33 @@ class Run:
         numbers = np.arange(self.problem.width)
         return {"neuron": numbers} | ({"neuron_2": numbers} if self.keep == "full" else {})
 
-    def built(self, build: Callable[..., Integration]) -> Integration:
-        """Return what a function of a run and of the answer's own arguments makes of them."""
-        own = list(inspect.signature(build).parameters)[1:]
-        return build(self, **{name: self.given[name] for name in own})
-
     def cut(self, make: Callable[[Problem], tuple[Method, Callable[[Array], float]]]) -> HalvedOrder | None:
         """Return the flow that `make` builds with links of half their order; None where cutting them is not seen."""
         half = halved(self.problem, self.rtol)
         return None if half is None else HalvedOrder(*make(half[0]), half[1])
+
+    def built(self) -> Integration:
+        """Return what is integrated; no step is taken. Bad arguments and missing extras raise an error."""
+        own = list(inspect.signature(self.build).parameters)[1:]
+        return self.build(self, **{name: self.given[name] for name in own})
+
+    @np.errstate(under="ignore")
+    def contents(self) -> DatasetArrays:
+        """Return the contents of the dataset of the answer; raise SolveError or SolveInterrupted as `on_failure` says.
+
+        Bad arguments and missing extras raise TypeError, ValueError or ImportError before any work.
+        """
+        on_failure = self.given["on_failure"]
+        check_choice("on_failure", on_failure, ("raise", "return"))
+        watchers = all_trackers(self.given["trackers"], self.given["progress"], self.given["max_runtime"])
+        with one_blas_thread():  # the start has the same bits, whatever runs at the same time
+            integration = self.built()
+        result, contents = integration.carried_out(self, watchers)
+        integration.warn(contents.attributes)
+        reason = result.stop_reason
+        if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
+            raise failed_outcome(contents.dataset(), reason)
+        return contents
 
 
 class Method(Protocol):
@@ -296,109 +350,73 @@ class Integration:
             given["constants"] = {**given["constants"], "teacher_by_degree": system.teacher_by_degree}
         return cls(**given)
 
+    def carried_out(self, run: Run, trackers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
+        """Return the result of the run and the contents of its dataset."""
+        with ExitStack() as context:
+            context.enter_context(self.threads())
+            stepper, times, beside = self.method.stepper(run.rtol), self.schedule.times, None
+            context.callback(end_threads, stepper)
+            if self.loss is not None:
+                looser = self.method.stepper(loop.LOOSER * run.rtol)
+                cut = self.cut and (self.cut.method.stepper(loop.LOOSER * run.rtol), self.cut.loss)
+                begun = loop.begun_snapshot(run.file, loop.LOOSER_RUN)
+                beside = context.enter_context(loop.LooserRun(looser, self.loss, times, begun, cut))
 
-@np.errstate(under="ignore")
-def solved_contents(
-    name: str, problem: Problem, build: Callable[..., Integration], given: Mapping[str, Any], prepared: Any = None
-) -> DatasetArrays:
-    """Return the contents of the dataset of the answer `name`, without making the dataset.
+            def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
+                return self.labelled(run, stepper, result, looser, None if beside is None else beside.cut())
 
-    `build` is as for `integrated`, and `given` are all arguments by name. `build` raises TypeError, ValueError or
-    ImportError for bad arguments and missing extras, before any work. SolveError and SolveInterrupted are raised as
-    `on_failure` says.
-    """
-    # === check
-    run, on_failure = Run.of(name, problem, given, prepared), given["on_failure"]
-    check_choice("on_failure", on_failure, ("raise", "return"))
-    watchers = all_trackers(given["trackers"], given["progress"], given["max_runtime"])
-    # === build
-    with one_blas_thread():  # the start has the same bits, whatever runs at the same time
-        integration = run.built(build)
-    # === run and label
-    result, contents = _run(run, integration, watchers)
-    # === return
-    integration.warn(contents.attributes)
-    reason = result.stop_reason
-    if on_failure == "raise" and (reason.failed or reason is StopReason.INTERRUPTED):
-        raise failed_outcome(contents.dataset(), reason)
-    return contents
+            return loop.run_with_file(
+                stepper,
+                times,
+                self.observe,
+                labelled_so_far,
+                file=run.file,
+                trackers=trackers,
+                looser_run=beside,
+                sound=self.sound,
+                why_failed=self.why_failed,
+            )
 
-
-def _run(run: Run, integration: Integration, watchers: Sequence[Tracker]) -> tuple[RunResult, DatasetArrays]:
-    with ExitStack() as context:
-        context.enter_context(integration.threads())
-        stepper, times, beside = integration.method.stepper(run.rtol), integration.schedule.times, None
-        context.callback(end_threads, stepper)
-        if integration.loss is not None:
-            looser = integration.method.stepper(LOOSER * run.rtol)
-            cut = integration.cut and (integration.cut.method.stepper(LOOSER * run.rtol), integration.cut.loss)
-            begun = begun_snapshot(run.file, LOOSER_RUN)
-            beside = context.enter_context(LooserRun(looser, integration.loss, times, begun, cut))
-
-        def labelled_so_far(result: RunResult, looser: RunResult | None) -> DatasetArrays:
-            return labelled(run, integration, stepper, result, looser, None if beside is None else beside.cut())
-
-        return run_with_file(
-            stepper,
-            times,
-            integration.observe,
-            labelled_so_far,
-            file=run.file,
-            trackers=watchers,
-            looser_run=beside,
-            sound=integration.sound,
-            why_failed=integration.why_failed,
+    def labelled(
+        self, run: Run, stepper: Stepper, result: RunResult, looser: RunResult | None, cut: RunResult | None = None
+    ) -> DatasetArrays:
+        """Return the contents of the dataset of a run, wherever it stands."""
+        count, times = len(self.schedule), self.schedule.times
+        values: dict[str, Any] = {
+            **stack_records(result.records, count, lambda: self.observe(self.start)),
+            **self.constants,
+            **self._by_name(result.event_times),
+        }
+        if looser is not None:
+            errors = {"error": loop.estimated_errors(result, looser, times, run.rtol)}
+            if self.cut is not None:
+                errors["truncation_error"] = loop.truncation_errors(looser, cut, count, self.cut.factor)
+            for kind, (of_loss, of_events) in errors.items():
+                values[f"loss_{kind}"] = of_loss
+                values |= {f"{name}_{kind}": each for name, each in self._by_name(of_events).items()}
+        shared: dict[str, Any] = {name: getattr(run, name) for name in STORED if name in run.given}
+        return dataset_arrays(
+            values,
+            problem=run.problem,
+            title=self.title,
+            coords={"time": times, **self.coords},
+            solver={"answer": run.answer.name, **shared, **self.settings},
+            attributes={
+                "answer": run.answer.name,
+                **self.method.attributes(stepper),
+                **run_attributes(result),
+                **{name: shared[name] for name in ("rtol", "atol") if name in shared},
+                **self.attributes(values),
+                "notes": "; ".join(self.notes),
+            },
+            variables=self.variables,
         )
 
-
-def labelled(
-    run: Run,
-    integration: Integration,
-    stepper: Stepper,
-    result: RunResult,
-    looser: RunResult | None,
-    cut: RunResult | None = None,
-) -> DatasetArrays:
-    """Return the contents of the dataset of a run, wherever it stands."""
-    count, events = len(integration.schedule), integration.events
-    values: dict[str, Any] = {
-        **stack_records(result.records, count, lambda: integration.observe(integration.start)),
-        **integration.constants,
-        **_by_name(result.event_times, events),
-    }
-    if looser is not None:
-        errors = {"error": estimated_errors(result, looser, integration.schedule.times, run.rtol)}
-        if integration.cut is not None:
-            errors["truncation_error"] = truncation_errors(looser, cut, count, integration.cut.factor)
-        for kind, (loss, times) in errors.items():
-            values[f"loss_{kind}"] = loss
-            values |= {f"{name}_{kind}": each for name, each in _by_name(times, events).items()}
-    shared: dict[str, Any] = {name: getattr(run, name) for name in STORED if name in run.given}
-    return dataset_arrays(
-        values,
-        problem=run.problem,
-        title=integration.title,
-        coords={"time": integration.schedule.times, **integration.coords},
-        solver={"answer": run.answer.name, **shared, **integration.settings},
-        attributes={
-            "answer": run.answer.name,
-            **integration.method.attributes(stepper),
-            **run_attributes(result),
-            **{name: shared[name] for name in ("rtol", "atol") if name in shared},
-            **integration.attributes(values),
-            "notes": "; ".join(integration.notes),
-        },
-        variables=integration.variables,
-    )
-
-
-def _by_name(times: Array, events: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return the times of events, one array per name, or one number."""
-    found, begin = {}, 0
-    for name, count in events.items():
-        found[name] = times[begin] if count is None else times[begin : begin + count]
-        begin += 1 if count is None else count
-    return found
+    def _by_name(self, times: Array) -> dict[str, Any]:
+        """Return the times of events, one array per name, or one number."""
+        ends = np.cumsum([1 if count is None else count for count in self.events.values()])
+        parts = zip(self.events.items(), np.split(times, ends[:-1].astype(int)), strict=False)
+        return {name: part[0] if count is None else part for (name, count), part in parts}
 
 
 def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
@@ -413,7 +431,7 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
     share = 0.0
     for name in ("activation", "teacher_activation"):
         link: HermiteExpansion | None = getattr(problem, name)
-        if link is None or link.order * link.truncation_error**2 <= LEAST * rtol * link.norm_squared:
+        if link is None or link.order * link.truncation_error**2 <= loop.LEAST * rtol * link.norm_squared:
             continue
         half = halves[name] = replace(link, coefficients=link.coefficients[: link.order // 2 + 1])
         if not np.any(np.abs(half.coefficients[1:]) > half.tolerance):
@@ -425,32 +443,14 @@ def halved(problem: Problem, rtol: float) -> tuple[Problem, float] | None:
     return replace(problem, **halves, **order), share / (1.0 - share)
 
 
-class Call(NamedTuple):
-    """A problem, arguments other than by default, and what was prepared for it together with others."""
+def contents_together(runs: Sequence[Run], until: float) -> list[DatasetArrays | None]:
+    """Return what `Run.contents` returns for the first of some runs, to the last bit; None where it would raise.
 
-    problem: Any
-    arguments: Mapping[str, Any]
-    prepared: Any = None
-
-    def run(self, answer: Answer) -> tuple[Run, Integration]:
-        """Return the call's run, and what it integrates; no step is taken."""
-        run = Run.of(answer.name, self.problem, {**answer.defaults(), **self.arguments}, self.prepared)
-        return run, run.built(answer.build())
-
-    def contents(self, answer: Answer) -> DatasetArrays:
-        """Return the contents of the dataset of the call."""
-        given = {**answer.defaults(), **self.arguments}
-        return solved_contents(answer.name, self.problem, answer.build(), given, self.prepared)
-
-
-def contents_together(answer: Answer, calls: Sequence[Call], until: float) -> list[DatasetArrays | None]:
-    """Return what `solved_contents` returns for the first of some calls, to the last bit; None where it would raise.
-
-    BLAS must have one thread, and the calls have no trackers, checkpoint or budget of time. After the time `until` of
+    BLAS must have one thread, and the runs have no trackers, checkpoint or budget of time. After the time `until` of
     `time.monotonic` no run is begun but the first. TypeError, ValueError or ImportError is raised for bad arguments of
-    one of the calls, before any step.
+    one of the runs, before any step.
     """
-    flows = [_Flow(answer, call) for call in calls]
+    flows = [_Flow(run, run.built()) for run in runs]
     for flow in flows:
         flow.begin()
     alike: dict[object, list[_Flow]] = {}
@@ -458,63 +458,49 @@ def contents_together(answer: Answer, calls: Sequence[Call], until: float) -> li
         if count and time.monotonic() > until:
             flows = flows[:count]
             break
-        flow.follow()
-        if flow.runs:
-            alike.setdefault(flow.alike or flow, []).append(flow)
+        for steps in flow.steps:
+            steps.follow()
+        if flow.steps:
+            alike.setdefault(flow.alike(), []).append(flow)
+        else:
+            with suppress(Exception):  # asked again, the run raises the error
+                flow.contents = flow.run.contents()
     for together in alike.values():
         first = together[0].integration
-        results = [results_of([flow.runs[0] for flow in together], first.observe, first.sound)]
+        results = [loop.results_of([flow.steps[0] for flow in together], first.observe, first.sound)]
         if first.loss is not None:
-            results.append(results_of([flow.runs[1] for flow in together], observer_of(first.loss)))
+            results.append(loop.results_of([flow.steps[1] for flow in together], loop.observer_of(first.loss)))
         for flow, own in zip(together, zip(*results, strict=True), strict=True):
-            flow.results = list(own)
-    return [flow.contents() for flow in flows]
+            flow.label(*own)
+    return [flow.contents for flow in flows]
 
 
+@dataclass(eq=False)
 class _Flow:
-    """One call: checked and built at first, then begun, followed to its end, observed, and labelled."""
+    """One run among others: checked and built at first, then begun, followed to its end, observed, and labelled."""
 
-    def __init__(self, answer: Answer, call: Call) -> None:
-        self._answer, self._call = answer, call
-        self._run, self.integration = call.run(answer)
-        #: The run, and the looser one where errors are estimated; none where they would not leap.
-        self.runs: list[UnwatchedRun] = []
-        self.results: list[RunResult | None] = []
-        self._alone: DatasetArrays | None = None
+    run: Run
+    integration: Integration
+    #: The run, and the looser one where errors are estimated; none where they would not leap.
+    steps: list[loop.UnwatchedRun] = field(default_factory=list)
+    contents: DatasetArrays | None = None
 
     def begin(self) -> None:
         """Make the steppers."""
-        flow, rtol = self.integration, self._run.rtol
-        if flow.cut is not None or not takes_stacks(flow.observe):
-            return
-        factors = (1.0,) if flow.loss is None else (1.0, LOOSER)
-        steppers = [flow.method.stepper(factor * rtol) for factor in factors]
-        if all(map(leaping, steppers)):
-            self.runs = [UnwatchedRun(stepper, flow.schedule.times) for stepper in steppers]
-
-    def follow(self) -> None:
-        """Take all steps; without runs that leap, do all that is left."""
-        for run in self.runs:
-            run.follow()
-        if not self.runs:
-            with suppress(Exception):  # asked again, the call raises the error
-                self._alone = self._call.contents(self._answer)
-
-    @property
-    def alike(self) -> tuple[object, ...] | None:
-        """What flows have in common that are observed together; None for one that is observed by itself."""
         flow = self.integration
-        key = getattr(flow.observe, "alike", None)
-        return None if key is None else (key, flow.loss is None, flow.sound, len(flow.schedule))
+        if flow.cut is None and takes_stacks(flow.observe):
+            factors = (1.0,) if flow.loss is None else (1.0, loop.LOOSER)
+            steppers = [flow.method.stepper(factor * self.run.rtol) for factor in factors]
+            if all(map(leaping, steppers)):
+                self.steps = [loop.UnwatchedRun(stepper, flow.schedule.times) for stepper in steppers]
 
-    def contents(self) -> DatasetArrays | None:
-        """Return the contents of the dataset, None where the run did not arrive."""
-        if not self.runs:
-            return self._alone
-        result, *looser = self.results
-        if result is None or None in looser:
-            return None
-        flow = self.integration
-        contents = labelled(self._run, flow, self.runs[0].stepper, result, *(looser or [None]))
-        flow.warn(contents.attributes)
-        return contents
+    def alike(self) -> object:
+        """Return what flows have in common that are observed together, the flow itself where none is."""
+        flow, key = self.integration, getattr(self.integration.observe, "alike", None)
+        return self if key is None else (key, flow.loss is None, flow.sound, len(flow.schedule))
+
+    def label(self, result: RunResult | None, looser: RunResult | None = None) -> None:
+        """Keep the contents of the dataset of a run, and of the looser one, that have arrived."""
+        if result is not None and (looser is not None or self.integration.loss is None):
+            self.contents = self.integration.labelled(self.run, self.steps[0].stepper, result, looser)
+            self.integration.warn(self.contents.attributes)

@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dynamics import theory
 from dynamics.problem import Problem, check_choice, checked_integer, decouples, is_correlation, is_homogeneous
 from dynamics.problem.checks import require
-from dynamics.theory import (
-    DRAWN_SEED,
-    LONGEST,
-    EmergencePrediction,
-    RunPlan,
-    drawn_times,
-    escape_bias,
-    exchanged_times,
-    learned_bias,
-    learning_rate_limit,
-    predict,
-    rivals_of_pairs,
-)
 from dynamics.theory.learning_rates import resolved_rate
 from hermite.arrays import Array
 from hermite.text.formulas import clean, table_of_pairs
@@ -30,8 +18,6 @@ from hermite.text.messages import refuse, rounded, with_error
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from dynamics.theory.step_noise import EscapeBias
 
 #: Relative scatter beyond which its leading order in the learning rate means nothing.
 _LARGEST_SCATTER = 0.6
@@ -95,31 +81,36 @@ class LearningSteps:
 
     def __str__(self) -> str:
         """Return steps, interval and samples in a line, then the notes."""
-        name = f"direction {self.direction}"
-        if not math.isfinite(self.steps):
-            line = f"{name}, {self.event}: {'never' if math.isinf(self.steps) else 'unknown'}"
-        else:
-            line = f"{name}, {self.event}: {_counted(self.steps, self.steps_deviation)} steps"
-            if math.isfinite(self.steps_deviation):
-                line += f" (95 % of runs: {self._interval()})"
-            line += f", {_counted(self.samples, self.batch_size * self.steps_deviation)} samples"
+        said = self._said()
+        line = f"direction {self.direction}, {self.event}: {said['steps']}"
+        if "samples" in said:
+            line += f" steps{self._interval(' (95 % of runs: {})')}, {said['samples']} samples"
         return "; ".join([line, *self.notes])
 
-    def _interval(self) -> str:
-        ends = (self.steps_low, self.steps_high)
-        low, high = (rounded(end, self.steps_deviation)[0] if math.isfinite(end) else "never" for end in ends)
-        return f"{low} to {high}"
-
     def _repr_html_(self) -> str:
-        rows = {"steps": "never" if math.isinf(self.steps) else "unknown"}
-        if math.isfinite(self.steps):
-            for name, size in (("steps", 1), ("samples", self.batch_size)):
-                rows[name] = _counted(size * self.steps, size * self.steps_deviation)
-        if math.isfinite(self.steps_deviation):
-            rows["95 % of runs"] = f"{self._interval()} steps"
+        rows = self._said()
+        if interval := self._interval("{} steps"):
+            rows["95 % of runs"] = interval
         rows["step"] = f"η = {self.learning_rate:g}, batch {self.batch_size}"
         rows |= {"not modelled": "<br/>".join(map(clean, self.notes))} if self.notes else {}
         return table_of_pairs(f"<b>Direction {self.direction}</b>, {self.event}", rows)
+
+    def _said(self) -> dict[str, str]:
+        """Return steps and samples in words, with three digits if their scatter is unknown; no samples of never."""
+        if not math.isfinite(self.steps):
+            return {"steps": "never" if math.isinf(self.steps) else "unknown"}
+        each = {"steps": 1, "samples": self.batch_size}
+        if math.isfinite(self.steps_deviation):
+            return {name: with_error(size * self.steps, size * self.steps_deviation) for name, size in each.items()}
+        return {name: f"{float(f'{size * self.steps:.3g}'):g}" for name, size in each.items()}
+
+    def _interval(self, form: str) -> str:
+        """Return the interval in a text of this form, nothing if it is unknown."""
+        if not math.isfinite(self.steps_deviation):
+            return ""
+        ends = (self.steps_low, self.steps_high)
+        low, high = (rounded(end, self.steps_deviation)[0] if math.isfinite(end) else "never" for end in ends)
+        return form.format(f"{low} to {high}")
 
 
 def learning_steps(
@@ -175,8 +166,8 @@ def learning_steps(
     The interval is over samples, at the start of the answer; another start has another matched overlap and so another
     time. Where noise may give the direction another neuron, or its neuron another direction
     (`dynamics.theory.rivals_of_pairs`), the interval is widened to the times of a greedy matching of pairs whose times
-    scatter, unless over a thousand pairs compete; `notes` says which. Not modelled are neurons that share the weight of
-    a direction. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
+    scatter, unless over a thousand pairs compete; `notes` says which. Neurons that share the weight of a direction are
+    not modelled. Delay and scatter are known for matched pairs (homogeneous student, k ≥ 3, c_0 = 0, orthonormal
     teacher, isotropic inputs) and for one neuron under the objective "correlation". Elsewhere, where the scatter of the
     emergence exceeds 0.6, and of the learned time above the limit of stability, there is no interval.
 
@@ -198,11 +189,18 @@ def learning_steps(
     >>> found.samples == 32 * found.steps
     True
     """
+    import xarray as xr
+
     check_choice("event", event, tuple(_EVENTS))
-    place = _place(answer, direction, event)
+    name, given = _EVENTS[event], type(answer).__name__
+    require(isinstance(answer, xr.Dataset), f"Argument `answer` must be a Dataset, but is {given}.", TypeError)
+    need = f"Argument `answer` must have the variable {name!r} per direction, but has not."
+    require(name in answer and answer[name].dims == ("direction",), need)
+    place = checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
     rate, size, stepped = _step(answer, learning_rate, batch_size)
-    name = _EVENTS[event]
-    time, error = (_at(answer, key, place) for key in (name, f"{name}_error"))
+    time, error = (
+        float(answer[each].values[place]) if each in answer else math.nan for each in (name, f"{name}_error")
+    )
     problem = Problem.from_dataset(answer)
     if not is_drawn(problem):
         found = _of_pair(problem, place, event, rate, size, time, stepped=stepped)
@@ -210,10 +208,9 @@ def learning_steps(
         found = _of_drawn_runs(problem, place, event, rate, size, time, stepped=stepped)
     else:
         found = _Times(time, math.nan, 0.0 * time, (time, time))
-    notes = found.notes
     if math.isnan(time):
         why = answer[name].attrs.get("undefined", "it ends before, no neuron is matched, or no formula holds")
-        notes = (f"the answer has no time for it: {why}",)
+        found = found._replace(notes=(f"the answer has no time for it: {why}",))
     margin = 0.0 if math.isnan(error) else error
     return LearningSteps(
         direction=place + 1,
@@ -227,31 +224,8 @@ def learning_steps(
         steps_deviation=found.deviation / rate,
         steps_low=(found.ends[0] - margin) / rate,
         steps_high=(found.ends[1] + margin) / rate,
-        notes=notes,
+        notes=found.notes,
     )
-
-
-def _counted(number: float, deviation: float) -> str:
-    """Return steps or samples with their scatter, with three digits if the scatter is unknown."""
-    return with_error(number, deviation) if math.isfinite(deviation) else f"{float(f'{number:.3g}'):g}"
-
-
-def _place(answer: object, direction: int, event: str) -> int:
-    """Return the index of a direction; refuse answers without a time of the event."""
-    import xarray as xr
-
-    if not isinstance(answer, xr.Dataset):
-        refuse(f"Argument `answer` must be a Dataset, but is {type(answer).__name__}.", TypeError)
-    name = _EVENTS[event]
-    require(
-        name in answer and answer[name].dims == ("direction",),
-        f"Argument `answer` must have the variable {name!r} per direction, but has not.",
-    )
-    return checked_integer(direction, "direction", minimum=1, maximum=answer.sizes["direction"]) - 1
-
-
-def _at(answer: xr.Dataset, name: str, place: int) -> float:
-    return float(answer[name].values[place]) if name in answer else math.nan
 
 
 def _step(answer: xr.Dataset, learning_rate: object, batch_size: object) -> tuple[float, int, bool]:
@@ -294,18 +268,18 @@ def _of_drawn_runs(
     unknown = _Times(time, math.nan, math.nan, (math.nan, math.nan))
     if (note := _above_limit(problem, rate, size)) is not None:
         return unknown._replace(notes=(f"{note}: {_ALONE}",))
-    plan = RunPlan.of(problem, rate / size, time)
+    plan = theory.RunPlan.of(problem, rate / size, time)
     if plan is None:
         return unknown._replace(notes=(f"to draw runs for an interval takes longer than a minute: {_ALONE}",))
-    drawn, quiet = drawn_times(problem, plan, place, event, rate / size)
+    drawn, quiet = theory.drawn_times(problem, plan, place, event, rate / size)
     times = np.sort(drawn if stepped else drawn * (time / quiet))
     seen, last = times[np.isfinite(times)], int(_TAIL * (times.size + 1))
     if seen.size < 2 or not math.isfinite(quiet):
-        return unknown._replace(notes=(f"drawn runs do not have it by {LONGEST:g} times that time: {_ALONE}",))
-    notes = [f"the interval is drawn: {times.size} runs, seed {DRAWN_SEED}"]
+        return unknown._replace(notes=(f"drawn runs do not have it by {theory.LONGEST:g} times that time: {_ALONE}",))
+    notes = [f"the interval is drawn: {times.size} runs, seed {theory.DRAWN_SEED}"]
     if late := times.size - seen.size:
         notes.append(
-            f"{late} of them do not have it by {LONGEST:g} times the flow's time, and are left out of the mean"
+            f"{late} of them do not have it by {theory.LONGEST:g} times the flow's time, and are left out of the mean"
         )
     mean, deviation = float(seen.mean()), float(seen.std(ddof=1))
     return _Times(mean, mean - time, deviation, (float(times[last - 1]), float(times[-last])), tuple(notes))
@@ -314,7 +288,7 @@ def _of_drawn_runs(
 def _above_limit(problem: Problem, rate: float, size: int) -> str | None:
     """Return a note if the learning rate is above the limit of stability, where one is known."""
     try:
-        limit = math.inf if is_correlation(problem) else learning_rate_limit(problem, batch_size=size)
+        limit = math.inf if is_correlation(problem) else theory.learning_rate_limit(problem, batch_size=size)
     except ValueError:  # none is known, or the flow does not get to its end
         return None
     return f"the learning rate is above the limit of stability, {limit:.3g}" if rate > limit else None
@@ -345,8 +319,8 @@ def _effect_of_steps(
     if not (is_correlation(problem) or decouples(problem)):
         where = "for the homogeneous student alone, at k <= 2 on isotropic inputs"
         return *unknown, (f"what the size of a step adds is known {where}: {_ALONE}",)
-    pairs = predict(problem)
-    bias = escape_bias(problem, rate / size, pairs)
+    pairs = theory.predict(problem)
+    bias = theory.escape_bias(problem, rate / size, pairs)
     lateness, known, scatter = (float(each[place]) for each in (bias.bias, bias.step_bias, bias.scatter))
     if scatter > _LARGEST_SCATTER:
         return *unknown, (f"noise scatters times by a share of {scatter:.2g}, beyond leading order: {_ALONE}",)
@@ -356,38 +330,23 @@ def _effect_of_steps(
         notes = () if above is None else (above,)
         if event == "learned":
             known_noise = not notes and problem.inputs is None
-            found = learned_bias(problem, rate / size, pairs, bias, place) if known_noise else None
+            found = theory.learned_bias(problem, rate / size, pairs, bias, place) if known_noise else None
             lateness, known, scatter = (found.bias, found.step_bias, found.scatter) if found else (math.nan,) * 3
     if math.isinf(lateness):
         return math.inf, math.nan, None, ("the noise of the steps traps the neuron: take a smaller learning rate",)
     if math.isnan(lateness):
         return *unknown, (*notes, f"what the size of a step adds is unknown: {_ALONE}")
-    drawn, said = (None, ()) if is_correlation(problem) else _exchanged(problem, pairs, bias, place, rate / size)
+    drawn = None
+    has_rivals = not is_correlation(problem) and pairs.predicted_emergence_time[place] != 0.0
+    if has_rivals and not theory.rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
+        drawn = None if problem.inputs is not None else theory.exchanged_times(problem, pairs, place, rate / size)
+        those = "does not hold these runs" if drawn is None else "holds these runs too"
+        notes = (*notes, f"{_EXCHANGED}: the interval {those}")
     if drawn is not None and event == "learned":
-        drawn = _of_learned(drawn, pairs, bias, place, lateness, scatter)
-    return lateness - (known if stepped else 0.0), scatter, drawn, (*notes, *said)
-
-
-def _exchanged(
-    problem: Problem, pairs: EmergencePrediction, bias: EscapeBias, place: int, noise_rate: float
-) -> tuple[Array | None, tuple[str, ...]]:
-    """Return draws of the time of emergence, None where the pair has no rivals, and notes."""
-    if pairs.predicted_emergence_time[place] == 0.0:
-        return None, ()
-    if rivals_of_pairs(problem, pairs, bias.scatter).settled[place]:
-        return None, ()
-    drawn = None if problem.inputs is not None else exchanged_times(problem, pairs, place, noise_rate)
-    if drawn is None:
-        return None, (f"{_EXCHANGED}: the interval does not hold these runs",)
-    return drawn, (f"{_EXCHANGED}: the interval holds these runs too",)
-
-
-def _of_learned(
-    drawn: Array, pairs: EmergencePrediction, bias: EscapeBias, place: int, lateness: float, scatter: float
-) -> Array:
-    """Return draws of the learned time: it is moved by as much as the emergence, and has a scatter of its own too."""
-    emergence = float(bias.emergence_time[place])
-    learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
-    lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))
-    own = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
-    return np.maximum(learned - emergence + drawn + own, 0.0)
+        # It is moved by as much as the emergence, and has a scatter of its own too.
+        emergence = float(bias.emergence_time[place])
+        learned = float(pairs.predicted_learned_time[place]) * (1.0 + lateness)
+        lag = math.sqrt(max((scatter * learned) ** 2 - (float(bias.scatter[place]) * emergence) ** 2, 0.0))
+        own = lag * np.random.default_rng(DRAW_SEED).standard_normal(drawn.size)
+        drawn = np.maximum(learned - emergence + drawn + own, 0.0)
+    return lateness - (known if stepped else 0.0), scatter, drawn, notes

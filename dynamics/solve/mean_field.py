@@ -9,22 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dynamics.equations.mean_field import (
-    QUADRATURES,
-    SHARES,
-    AxisSystem,
-    MeanFieldSystem,
-    SubspaceSystem,
-    check_axes,
-    checked_particles,
-    checked_quadrature,
-    checked_tracers,
-    halves_are_alike,
-    make_observer,
-    overlap_edges,
-    start_particles,
-    warn_of_mixture,
-)
+from dynamics.equations import mean_field as equations
 from dynamics.problem.checks import check_choice, require
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.runs.dataset import no_prediction_values
@@ -84,26 +69,22 @@ def solve_mean_field(
         for the spherical student.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times, to 20 times that which a neuron of overlap 1/√d needs alone.
-    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, checkpoint
-        As in `solve_overlaps`, of the projections ("summary" leaves out what is per particle); methods are "explicit"
-        and "scipy:<name>".
 
     Returns
     -------
     Dataset
-        `loss(time)`, E(f − f*)²; `learned_mass(time, direction)`, ∫ g_3(w·θ_p) dρ / g_3(1) with g_3(s) = Σ_{j≥3} c_j²
-        s^j, and `learned_time`, when it reaches a_p/2 (NaN where the link has no degree from 3 on);
-        `loss_level_time(loss_level)`, when the loss falls below a fraction of E f*²; of the overlaps w·θ_p under ρ,
-        `overlap_quantile(time, direction, share)` and `overlap_density(time, direction, overlap_bin)`;
-        `weight(particle)`; the moments of ρ that make the field, `law_moment(time, moment)`; `tracer_projection(time,
-        tracer, teacher_axis)` where tracers are given. "full" adds per particle `alpha` and its `velocity` α' for r =
-        1, else `projection(time, particle, teacher_axis)`, the `speed` |w'|, the `local_hessian` (largest eigenvalue of
-        the derivative of a particle's velocity in its position on the sphere) and `self_concordance`, |a| max(local
-        Hessian, 0)/speed, and `self_concordance_supremum(time)` of it over |a| ≥ 1/√d; nearer to the equator the field
-        may vanish, and the ratio has no bound. Where masses grow, `weight` has those at the start, `total_mass(time)`
-        their sum, "full" `particle_mass(time, particle)`, and the law of the overlaps is by mass.
-        `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time` is NaN: a continuous law has
-        mass next to every θ_p from the start. Dimensionless; times after an early stop hold NaN.
+        `loss(time)`, E(f − f*)²; `learned_mass(time, direction)`, ∫ g_3(w·θ_p) dρ / g_3(1) with g_3 as in
+        `solve_overlaps`, and `learned_time`, when it reaches a_p/2; `loss_level_time(loss_level)`, when the loss falls
+        below a fraction of E f*²; of the overlaps w·θ_p under ρ, `overlap_quantile(time, direction, share)` and
+        `overlap_density(time, direction, overlap_bin)`; `weight(particle)`; the moments of ρ that make the field,
+        `law_moment(time, moment)`; `tracer_projection(time, tracer, teacher_axis)` where tracers are given. "full" adds
+        per particle `alpha` and its `velocity` α' for r = 1, else `projection(time, particle, teacher_axis)`, the
+        `speed` |w'|, the `local_hessian` (largest eigenvalue of the derivative of a particle's velocity in its position
+        on the sphere) and `self_concordance`, |a| max(local Hessian, 0)/speed, and `self_concordance_supremum(time)` of
+        it over |a| ≥ 1/√d; nearer to the equator the field may vanish, and the ratio has no bound. Where masses grow,
+        `weight` has those at the start, `total_mass(time)` their sum, "full" `particle_mass(time, particle)`, and the
+        law of the overlaps is by mass. `attrs["loss_is_monotone"]` says whether the loss never rises. `emergence_time`
+        is NaN: a continuous law has mass next to every θ_p from the start. Dimensionless.
 
     Warns
     -----
@@ -112,9 +93,9 @@ def solve_mean_field(
 
     Notes
     -----
-    One evaluation costs O(N J) operations for r = 1 and O(N (r+J choose J)) for r > 1, J the degree of the link: the
-    kernel is a sum of products, so that pairs of particles are never visited. Papers that use the flow of E(f − f*)²
-    have half our times.
+    Tolerances are of the projections. One evaluation costs O(N J) operations for r = 1 and O(N (r+J choose J)) for r >
+    1, J the degree of the link: the kernel is a sum of products, so that pairs of particles are never visited. Papers
+    that use the flow of E(f − f*)² have half our times.
 
     References
     ----------
@@ -123,18 +104,18 @@ def solve_mean_field(
     from dynamics.integrators.particles import stepper_of_particles
 
     problem = run.problem
-    check_choice("quadrature", quadrature, QUADRATURES)
-    check_axes(problem)
-    rule = checked_quadrature(problem, quadrature)
-    count = checked_particles(problem, particles, rule)
-    followers = checked_tracers(problem, tracers)
+    check_choice("quadrature", quadrature, equations.QUADRATURES)
+    equations.check_axes(problem)
+    rule = equations.checked_quadrature(problem, quadrature)
+    count = equations.checked_particles(problem, particles, rule)
+    followers = equations.checked_tracers(problem, tracers)
     schedule = run.schedule(lambda: default_mean_field_schedule(problem))
     if followers.size > 0:
         run.file.arguments["tracers"] = followers
-    warn_of_mixture(problem)
+    equations.warn_of_mixture(problem)
     system, moving, weights = _particles(problem, count, rule, followers)
-    size, edges, P = system.initial_state.size, overlap_edges(), problem.num_directions
-    observe = make_observer(system, run.keep, mirrored=halves_are_alike(problem, count, rule))
+    size, edges, P = system.initial_state.size, equations.overlap_edges(), problem.num_directions
+    observe = equations.make_observer(system, run.keep, mirrored=equations.halves_are_alike(problem, count, rule))
 
     def observe_all(state: Array) -> dict[str, Any]:
         tracers = {"tracer_projection": state[size:].reshape(followers.shape).copy()} if followers.size > 0 else {}
@@ -150,7 +131,7 @@ def solve_mean_field(
         coords={
             "particle": np.arange(count),
             "loss_level": np.array(LOSS_LEVELS),
-            "share": np.array(SHARES),
+            "share": np.array(equations.SHARES),
             "overlap_bin": 0.5 * (edges[1:] + edges[:-1]),
         },
         constants={**no_prediction_values(P), "emergence_time": np.full(P, np.nan), "weight": weights},
@@ -171,18 +152,18 @@ def solve_mean_field(
 
 def _particles(
     problem: Problem, count: int, rule: str, followers: Array
-) -> tuple[MeanFieldSystem, MeanFieldSystem, Array]:
+) -> tuple[equations.MeanFieldSystem, equations.MeanFieldSystem, Array]:
     """Return the system of the particles, that of particles and tracers, and the weights of all particles.
 
     Tracers are particles without weight. Where one half of the particles mirrors the other, the systems have one half.
     """
-    projections, whole = start_particles(problem, count, rule)
+    projections, whole = equations.start_particles(problem, count, rule)
     weights = whole
-    if halves_are_alike(problem, count, rule):
+    if equations.halves_are_alike(problem, count, rule):
         projections, weights = projections[count // 2 :], 2.0 * whole[count // 2 :]
         whole = np.concatenate([weights[::-1], weights]) / 2.0
-    make_system = AxisSystem if problem.teacher.span == 1 else SubspaceSystem
-    system: MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
+    make_system = equations.AxisSystem if problem.teacher.span == 1 else equations.SubspaceSystem
+    system: equations.MeanFieldSystem = make_system(problem, projections, weights, LOSS_LEVELS)
     moving = system
     if followers.size > 0:
         positions = np.concatenate([projections, followers])
@@ -192,8 +173,10 @@ def _particles(
 
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a teacher of too many axes, and particles that cannot stand for the isotropic law."""
-    check_axes(problem)
-    checked_particles(problem, options["particles"], checked_quadrature(problem, options["quadrature"]))
+    equations.check_axes(problem)
+    equations.checked_particles(
+        problem, options["particles"], equations.checked_quadrature(problem, options["quadrature"])
+    )
 
 
 def default_mean_field_schedule(problem: Problem) -> SaveAt:

@@ -12,15 +12,9 @@ from dynamics.integrators.methods import FlowMethod
 from dynamics.problem.checks import require
 from dynamics.problem.problem import check_flow_memory
 from dynamics.runs.trackers import Soundness, outgrown
+from dynamics.solve import steps
 from dynamics.solve.integration import Integration, Run, integrated
-from dynamics.solve.steps import (
-    STEP_OPTIONS,
-    StepSettings,
-    checked_step,
-    chosen_method,
-    refuse_estimate,
-    step_attributes,
-)
+from dynamics.solve.steps import StepSettings
 from dynamics.theory.components import blind_components, default_network_schedule, predicted_component_times
 
 if TYPE_CHECKING:
@@ -72,10 +66,6 @@ def solve_network(
         As in `solve_overlaps`; neurons on the sphere have "infinite-d" alone.
     batch_size : int
         Number of samples per step of SGD.
-    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        As in `solve_overlaps`, of v, b, M and Q, or Ŵ ("summary" keeps the largest overlap per axis); methods are
-        "explicit", "bdf", "sundials", "scipy:<name>", "gradient-descent", which steps all layers in units of their
-        rates, and "auto".
 
     Returns
     -------
@@ -89,14 +79,7 @@ def solve_network(
         beside `predicted_component_time(component_name)`, when one neuron alone leaves the saddle of its monomial; and
         `series_error(time)` where means are no closed form, a bound on their error.
         "full" adds `teacher_overlap(time, neuron, direction)` M_ia/√Q_ii and `student_overlap(time, neuron, neuron_2)`
-        Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. Errors of loss and times are estimated, as in
-        `solve_overlaps`. All quantities are dimensionless; times after an early stop hold NaN.
-
-    Raises
-    ------
-    SolveError, SolveInterrupted, TypeError, ValueError
-        As `solve_overlaps`; ValueError if two neurons start alike, which the flow would never tell apart. A run ends
-        where a length or a bias is too large for the series of a link: 'series_too_short'.
+        Q_ij/√(Q_ii Q_jj), "summary" `max_overlap(time, direction)`. All quantities are dimensionless.
 
     Warns
     -----
@@ -105,8 +88,10 @@ def solve_network(
 
     Notes
     -----
-    One evaluation costs 2 m (m + r)² operations and the means of m²/2 pairs of neurons. With rates that are all
-    positive, no decay and no steps the loss does not rise.
+    Tolerances are of v, b, M and Q, or Ŵ; "gradient-descent" steps all layers in units of their rates. ValueError is
+    raised if two neurons start alike, which the flow would never tell apart. A run ends where a length or a bias is too
+    large for the series of a link: 'series_too_short'. One evaluation costs 2 m (m + r)² operations and the means of
+    m²/2 pairs of neurons. With rates that are all positive, no decay and no steps the loss does not rise.
 
     References
     ----------
@@ -114,12 +99,12 @@ def solve_network(
     Berthier, Montanari and Zhou, arXiv:2303.00055; Abbe, Boix-Adsera and Misiakiewicz, arXiv:2302.11055.
     """
     problem, step = run.problem, network_step(run.problem, learning_rate, run.method, step_theory, batch_size)
-    refuse_estimate(step, run.error_estimate)
+    steps.refuse_estimate(step, run.error_estimate)
     schedule = run.schedule(lambda: default_network_schedule(problem))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     last, rate = float(schedule.times[-1]), step.learning_rate if step.descends else None
     system, names = network_system(problem, step), list(problem.teacher.order)
-    method = chosen_method(system, run.method, last)
+    method = steps.chosen_method(system, run.method, last)
     known: dict[str, Any] = {"teacher_sensitivity": system.teacher_sensitivity()}
     if system.teacher.components.size:
         known["teacher_component"] = system.teacher.components
@@ -134,7 +119,7 @@ def solve_network(
         coords=run.neurons() | ({"component_name": names} if names else {}),
         constants=known,
         settings=step.arguments,
-        attributes=lambda _: {"teacher_loss": system.teacher.square, **step_attributes(step, None)},
+        attributes=lambda _: {"teacher_loss": system.teacher.square, **steps.step_attributes(step, None)},
         notes=_warned_of_blindness(problem),
         sound=Soundness(
             0.0 if step.descends else run.rtol,
@@ -151,14 +136,14 @@ def solve_network(
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse runs beyond the memory, contradictory settings, unknown means, and neurons that start alike."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
-    network_system(problem, network_step(problem, *(options[name] for name in STEP_OPTIONS)))
+    network_system(problem, network_step(problem, *(options[name] for name in steps.STEP_OPTIONS)))
 
 
 def network_step(
     problem: Problem, learning_rate: object, method: str, step_theory: object, batch_size: object
 ) -> StepSettings:
     """Return how steps of finite size enter; on the sphere they do as d → ∞ alone."""
-    step = checked_step(learning_rate, method, step_theory, batch_size, problem=problem)
+    step = steps.checked_step(learning_rate, method, step_theory, batch_size, problem=problem)
     if step_theory is None and step.step_theory and cast("Student", problem.student).first_layer == "sphere":
         return replace(step, step_theory="infinite-d")
     return step
@@ -187,8 +172,7 @@ def network_system(problem: Problem, step: StepSettings) -> NetworkSystem:
 
 def _warned_of_blindness(problem: Problem) -> list[str]:
     """Warn of components that the student can never carry, and return the same as a note."""
-    blind = blind_components(problem)
-    if not blind:
+    if not (blind := blind_components(problem)):
         return []
     note = (
         f"No neuron ever carries {', '.join(blind)}: the mean derivative of {problem.activation.name} of that order is "

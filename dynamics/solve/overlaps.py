@@ -1,33 +1,27 @@
-"""The coupled overlap flow, and the mean motion of overlaps under steps of a finite learning rate."""
+"""The coupled overlap flow, the mean motion of overlaps under steps of a finite learning rate, and committees."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from dynamics.cores import blas_threads_for
+from dynamics.equations.losses import teacher_term
 from dynamics.integrators.methods import FlowMethod
 from dynamics.problem import Problem, is_correlation
+from dynamics.problem.checks import check_choice
 from dynamics.problem.problem import check_flow_memory
-from dynamics.runs.dataset import prediction_attributes, prediction_values
+from dynamics.runs.dataset import no_prediction_values, prediction_attributes, prediction_values
 from dynamics.runs.trackers import Soundness
+from dynamics.solve import steps
 from dynamics.solve.integration import Integration, Run, integrated
-from dynamics.solve.steps import (
-    STEP_OPTIONS,
-    StepSettings,
-    checked_step,
-    chosen_method,
-    limit_of,
-    make_system,
-    refuse_estimate,
-    step_attributes,
-    step_notes,
-    warn_limit,
-)
-from dynamics.theory.prediction import PAIRS, default_schedule, predict, sum_formula_loss
+from dynamics.solve.steps import StepSettings
+from dynamics.theory import prediction as theory
+from dynamics.theory.learning_rates import quick_limit
+from dynamics.theory.prediction import predict
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
@@ -62,17 +56,6 @@ def solve_overlaps(
     save_at : SaveAt, optional
         Saved times. Default for k ≥ 3: 150 geometric times from a tenth of the first predicted emergence to 2.5 times
         the last predicted learned time; for k ≤ 2: up to 20 times the slowest linear relaxation.
-    keep : {"full", "summary"}
-        "full" saves C, G and n at every time; "summary" only the largest overlap and learned mass per direction, and n.
-    method : str
-        "explicit" (order 8), "stiff" (order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and
-        orthonormal directions; "bdf" otherwise, where that is held up, see the attribute `fallback`, or with a
-        `step_theory`), "bdf" (matrix-free, order 1 to 5), "sundials" (CVODE, an extra), "scipy:<name>" as a referee,
-        "gradient-descent" (fixed steps of size `learning_rate`), or "auto": "explicit" while that is cheap, else
-        "stiff".
-    rtol, atol : float
-        Wanted accuracy of C, G and ln n, from which each method takes its tolerances per step; `atol` of C and G is in
-        units of 1/√d, the size of a random overlap. Late emergence times can be much less certain: see the estimates.
     learning_rate : float or str, optional
         Finite step η > 0, dimensionless; time is η · step. Text such as "0.1x" is that share of `learning_rate_limit`.
         Default: the flow, η → 0, which the label noise does not change. With method "gradient-descent" the discrete
@@ -86,75 +69,56 @@ def solve_overlaps(
         Number B of samples per step of SGD.
     device : str, optional
         "cuda", "cuda:<number>" or "cpu": torch carries the method "stiff" there, in float64 (extra `torch`).
-    trackers : sequence of Tracker
-        Watch the run and may stop it.
-    progress : bool, optional
-        Progress bar on stderr; by default if stderr is a terminal.
-    max_runtime : float, optional
-        Wall-clock budget in seconds.
-    on_failure : {"raise", "return"}
-        What to do when the integration fails or is interrupted: raise with the partial dataset attached, or return it.
-    error_estimate : bool, optional
-        Solve once more at ten times the tolerance, in a second thread, and report what that says about the errors of
-        loss and times: two thirds more work. Where the link's series is cut, once more with half of its order. By
-        default for all methods but the referees.
-    checkpoint : path or RunFile, optional
-        File that holds the result in the end and, every 30 seconds until then, what was computed. `dynamics.resume`
-        goes on from it if the run ends early, but for methods "sundials" and "scipy:<name>".
 
     Returns
     -------
     Dataset
-        `loss(time)`, E(f − f*)² without ½, and `predicted_loss(time)` (sum formula), the overlaps chosen by `keep`,
-        `gram_margin(time)` (smallest eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and
-        where the method carries vectors, as "stiff", "bdf" and "gradient-descent" do), and per direction the predicted
-        and the measured `emergence_time`, first C_ip² ≥ ½ (C > 0 for odd information exponent), and `learned_time`,
-        first Σ_i n_i g_3(C_ip)/g_3(1) ≥ a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the
-        link has no degree from 3 on), located on the dense output, NaN if never. Estimated errors are
-        `loss_error(time)`, `emergence_time_error`, `learned_time_error` (inf if the looser run does not agree that it
-        happens), and what cutting the series of a link changes, where that may be more than the tolerance, the same
-        names ending in `_truncation_error`. All quantities are dimensionless; times after an early stop hold NaN, and
-        `stop_reason` says why.
-
-    Raises
-    ------
-    SolveError
-        If the integration fails and `on_failure` is "raise"; `error.dataset` holds what was computed.
-    SolveInterrupted
-        A KeyboardInterrupt with `dataset`, if Ctrl-C was pressed and `on_failure` is "raise".
-    TypeError, ValueError, ImportError
-        For bad arguments or a missing extra, before any work. Every other `solve_*` raises the same errors.
+        `loss(time)`, E(f − f*)² without ½, and `predicted_loss(time)` (sum formula), the overlaps C, G and n, of which
+        "summary" keeps the largest overlap and learned mass per direction, and n, `gram_margin(time)` (smallest
+        eigenvalue of G − C T⁻¹ Cᵀ, negative only by error; NaN above 256 neurons, and where the method carries vectors,
+        as "stiff", "bdf" and "gradient-descent" do), and per direction the predicted and the measured `emergence_time`,
+        first C_ip² ≥ ½ (C > 0 for odd information exponent), and `learned_time`, first Σ_i n_i g_3(C_ip)/g_3(1) ≥
+        a_p/2, g_3(s) = Σ_{j≥3} c_j² s^j (NaN with the attribute `undefined` where the link has no degree from 3 on),
+        located on the dense output, NaN if never. All quantities are dimensionless.
 
     Notes
     -----
+    The method "stiff" is of order 8 on unit vectors with learned directions slowed, for k ≥ 3, c_0 = 0 and orthonormal
+    directions; it is "bdf" otherwise, where it is held up (attribute `fallback`), or with a `step_theory`. "auto" is
+    "explicit" while that is cheap, else "stiff". `rtol` and `atol` are of C, G and ln n, `atol` of C and G in units of
+    1/√d, the size of a random overlap. Late emergence times can be much less certain: see the estimated errors.
+
     One evaluation costs 4 m² P + 2 m³ operations. The flow sees the Hermite series of the link: for a link that is not
     a polynomial it is the flow of the truncated series, and a warning says how much was left out.
     """
     problem, known = run.problem, run.prepared
-    step = checked_step(learning_rate, run.method, step_theory, batch_size, problem=problem)
+    step = steps.checked_step(learning_rate, run.method, step_theory, batch_size, problem=problem)
     prediction = predict(problem) if known is None else known
     # Only pairs tell how long a flow is to be followed, and how the noise of steps changes it.
-    pairs = prediction if prediction.theory == PAIRS else None
-    schedule = run.schedule(lambda: default_schedule(problem, pairs))
+    pairs = prediction if prediction.theory == theory.PAIRS else None
+    schedule = run.schedule(lambda: theory.default_schedule(problem, pairs))
     check_flow_memory(problem, keep=run.keep, times=len(schedule))
     _warn_truncation(problem)
-    system, limit, last = make_system(problem, step), limit_of(problem, step), float(schedule.times[-1])
-    warn_limit(step, limit)
+    system, limit, last = steps.make_system(problem, step), steps.limit_of(problem, step), float(schedule.times[-1])
+    steps.warn_limit(step, limit)
     settings: dict[str, Any] = {"device": device, "last_time": last, "rtol": run.rtol}
-    descent: dict[str, Any] = {"learning_rate": step.learning_rate if step.descends else None}
-    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, **settings, **descent)
-    refuse_estimate(step, run.error_estimate)
+    rate = step.learning_rate if step.descends else None
+    flow = FlowMethod(system, _first_method(run, system, step, last, device), run.atol, learning_rate=rate, **settings)
+    steps.refuse_estimate(step, run.error_estimate)
     estimates = not step.descends and run.estimates(flow.name)
 
     def halved(problem: Problem) -> Any:
-        coarse = make_system(problem, step)
+        coarse = steps.make_system(problem, step)
         return FlowMethod(coarse, flow.name, run.atol, **settings), coarse.loss_of_states()
 
     def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
         margin = values["gram_margin"]
-        smallest = float(np.nanmin(margin)) if np.isfinite(margin).any() else None  # None: it was not monitored
-        stepped = step_attributes(step, limit)
-        return {**stepped, **prediction_attributes(prediction), "smallest_gram_margin": smallest}
+        return {
+            **steps.step_attributes(step, limit),
+            **prediction_attributes(prediction),
+            # None: it was not monitored.
+            "smallest_gram_margin": float(np.nanmin(margin)) if np.isfinite(margin).any() else None,
+        }
 
     return Integration.of(
         system,
@@ -165,11 +129,11 @@ def solve_overlaps(
         observe=system.observer(run.keep, lambda: not flow.carries_vectors),
         constants={
             **prediction_values(prediction),
-            "predicted_loss": sum_formula_loss(problem, prediction, schedule.times),
+            "predicted_loss": theory.sum_formula_loss(problem, prediction, schedule.times),
         },
         settings={**step.arguments, "device": device},
         attributes=attributes,
-        notes=[*step_notes(problem, step, limit, pairs), *prediction.notes],
+        notes=[*steps.step_notes(problem, step, limit, pairs), *prediction.notes],
         sound=Soundness(0.0 if step.descends else run.rtol, system.teacher_term, falls=step.learning_rate is None),
         loss=system.loss_of_states() if estimates else None,
         cut=run.cut(halved) if estimates else None,
@@ -178,18 +142,99 @@ def solve_overlaps(
     )
 
 
+@integrated("committee")
+def solve_committee(
+    run: Run,
+    *,
+    learning_rate: float | str | None = None,
+    step_theory: Literal["infinite-d", "finite-d"] = "infinite-d",
+    batch_size: int = 1,
+) -> Integration:
+    r"""Integrate the mean online learning of a committee with fixed second layer, in overlap space.
+
+    .. math:: f(x) = \sum_i \sigma(w_i\cdot x), \qquad R' = -E[\bar e\, \sigma'_i\, \theta_p\cdot x], \qquad
+       S' = -E[\bar e\, (\sigma'_i\, \lambda_j + \sigma'_j\, \lambda_i)]
+       + \eta\, \Big[\tfrac1B E[(\bar e^2 + \tau^2)\, \sigma'_i \sigma'_j\, |x|^2]
+       + \big(1 - \tfrac1B\big)\, E[\bar e\, \sigma'_i x]\cdot E[\bar e\, \sigma'_j x]\Big]
+
+    with R = WΘᵀ, S = WWᵀ, λ_i = w_i·x, ē = f − f*; the term in η is that of SGD with B samples per step, the mean of
+    w_i ← w_i − η e σ'(λ_i) x, and is left out without a learning rate: the gradient flow of ½ E ē².
+
+    Parameters
+    ----------
+    problem : Problem
+        With ``student="committee"``; link "erf" or a polynomial (for a learning rate: of degree at most 12); any
+        teacher.
+    save_at : SaveAt, optional
+        Saved times, t = η · step. Default: 150 geometric times. For k ≤ 2 to 20 (ln d + |ln n|) / (a g'(1)), n the
+        smallest |w_i|² at the start and a the smallest a_p; for k > 2 to 250 times C^(2−k) / (k (k − 2) a c_k²), C the
+        overlap of the worst covered direction with its nearest neuron. Where k is odd and the start short, the loss may
+        still fall then: no theory says how long it takes.
+    learning_rate, batch_size
+        η and B of SGD, as in `solve_overlaps`. A large one can make the norms blow up.
+    step_theory : {"infinite-d", "finite-d"}
+        Whether |x|² in the term in η is d, its limit as d → ∞ with η d fixed, where two samples have nothing in common,
+        or all of that term exact.
+
+    Returns
+    -------
+    Dataset
+        As `solve_overlaps`, with R = √n_i C_ip and S = √(n_i n_j) G_ij; `learned_time` is the first Σ_i
+        E[σ(w_i·x) σ(θ_p·x)] / E[σ(θ_p·x)²] ≥ a_p/2, of the parts of degree 3 and above of each σ(w·x) in the Hermite
+        polynomials of w·x/|w|. No theory predicts times: predicted ones are NaN.
+
+    Notes
+    -----
+    Tolerances are of R and S. The equations close in the mean; as d → ∞ at fixed η d they hold for a single run. One
+    evaluation costs 2 m (m + P)² operations for the flow, m²(m + P)²/2 arcsines more for the step with "erf". The
+    learning rate of Saad & Solla is η d, their time step/d, their generalisation error half the loss.
+
+    References
+    ----------
+    Saad and Solla, Phys. Rev. E 52, 4225 (1995).
+    """
+    from dynamics.equations.committee import CommitteeSystem
+
+    problem, P = run.problem, run.problem.num_directions
+    check_choice("step_theory", step_theory, ("infinite-d", "finite-d"))
+    step = steps.sgd_step(problem, learning_rate, step_theory, batch_size)
+    rate = step.learning_rate
+    schedule = run.schedule(lambda: theory.default_committee_schedule(problem))
+    check_flow_memory(problem, keep=run.keep, times=len(schedule))
+    last = float(schedule.times[-1])
+    system = CommitteeSystem(problem, rate, step_theory, step.batch_size)
+    if rate is not None:
+        steps.warn_limit(step, quick_limit(problem, step.batch_size))
+    generic = cast("Any", system)  # it has all that methods ask of the overlap flow
+    method = steps.chosen_method(generic, run.method, last)
+    return Integration.of(
+        system,
+        run,
+        title="Online learning of a committee with fixed second layer",
+        schedule=schedule,
+        method=FlowMethod(generic, method, run.atol, last_time=last),
+        constants=no_prediction_values(P),
+        settings=step.arguments,
+        attributes=lambda _: {} if rate is None else step.arguments,
+        notes=["Committees have no greedy prediction of times."],
+        sound=Soundness(run.rtol, teacher_term(problem), falls=rate is None, dies=True),
+        loss=(lambda state: system.loss(*system.unpack(state))) if run.estimates(method) else None,
+        threads=lambda: blas_threads_for(problem.width + P, method),
+    )
+
+
 def check(problem: Problem, options: Mapping[str, Any]) -> None:
     """Refuse a flow beyond the memory, contradictory settings of its steps, and a link without exact moments."""
     check_flow_memory(problem, keep=options["keep"], times=options["save"][1])
-    step = checked_step(*(options[name] for name in STEP_OPTIONS), problem=problem)
+    step = steps.checked_step(*(options[name] for name in steps.STEP_OPTIONS), problem=problem)
     if step.step_theory is not None:
-        make_system(problem, step)
+        steps.make_system(problem, step)
 
 
 def default_flow_schedule(problem: Problem) -> SaveAt:
     """Return the times that a flow saves by default, by the predicted times where theory has them."""
     has_pairs = problem.information_exponent > 2 or is_correlation(problem)
-    return default_schedule(problem, predict(problem) if has_pairs else None)
+    return theory.default_schedule(problem, predict(problem) if has_pairs else None)
 
 
 def _title(problem: Problem, step: StepSettings) -> str:
@@ -205,7 +250,7 @@ def _first_method(run: Run, system: FlowSystem, step: StepSettings, last_time: f
     if device is not None:
         return "stiff" if run.method == "auto" else run.method
     flows_on_classes = run.problem.inputs is not None and step.step_theory is None
-    return chosen_method(system, run.method, last_time, stiff="bdf" if flows_on_classes else "stiff")
+    return steps.chosen_method(system, run.method, last_time, stiff="bdf" if flows_on_classes else "stiff")
 
 
 def _warn_margin(attributes: Mapping[str, Any]) -> None:

@@ -19,17 +19,9 @@ from dynamics.problem.checks import check_memory
 from dynamics.problem.emergence import ALL_DEGREES
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.solve.integration import STORED, Integration, Run, integrated
+from dynamics.theory import quadratic as theory
 from dynamics.theory.learning_rates import learning_rate_limit
-from dynamics.theory.quadratic import (
-    check_quadratic,
-    predict_quadratic,
-    quadratic_exponents,
-    rate_limits,
-    sigmoid_loss,
-    staircase_loss,
-    steps_to_align,
-    strongest,
-)
+from dynamics.theory.quadratic import check_quadratic
 from hermite.arrays import Array
 
 if TYPE_CHECKING:
@@ -70,9 +62,8 @@ class JumpStepper:
 
     def advance(self, target: float, max_steps: int) -> Status:
         """Jump until a time is reached, or `max_steps` times."""
-        for _ in range(max_steps):
-            if self.time >= target:
-                break
+        last = self._jumps + max_steps
+        while self.time < target and self._jumps < last:
             self._course, self._jumps = self._course.towards(target), self._jumps + 1
         return Status.REACHED if self.time >= target else Status.MAX_STEPS
 
@@ -100,13 +91,9 @@ class JumpStepper:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return copies of all arrays from which `restore` continues bit for bit."""
-        course = self._course
-        return {
-            "numbers": course.numbers(),
-            "reached": np.array(course.reached),
-            "time": np.array(course.time),
-            "jumps": np.array(self._jumps),
-        }
+        course, jumps = self._course, np.array(self._jumps)
+        reached, time = np.array(course.reached), np.array(course.time)
+        return {"numbers": course.numbers(), "reached": reached, "time": time, "jumps": jumps}
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Continue from the arrays that `state` returned."""
@@ -148,9 +135,6 @@ def solve_quadratic(run: Run) -> Integration:
         `initial_norm` m^(−1/4), of which n²m = 1.
     save_at : SaveAt, optional
         Saved times. Default: 150 geometric times from a tenth of ln(d/m)/(4 a_1) to 2.5 times ln(d/m)/(4 a_m).
-    trackers, progress, max_runtime, on_failure, checkpoint
-        Watch, bound, end and keep the run, as in `solve_overlaps`; a tracker is given U and V = Wᵀ as one array, of a
-        frame U alone.
 
     Returns
     -------
@@ -165,18 +149,13 @@ def solve_quadratic(run: Run) -> Integration:
         aligned by prediction. A frame has per direction `rate_limit`, η*_j of SGD, and `fewest_steps`, at η*_j/2; the
         attribute `learning_rate_limit` is the largest of them, and else that of `learning_rate_limit`. Dimensionless.
 
-    Raises
-    ------
-    SolveInterrupted
-        As `on_failure` says, with what was computed before.
-    TypeError, ValueError
-        For bad arguments, before any work; for more than 10^6 jumps, or what does not fit into memory.
-
     Notes
     -----
-    Between saved times the exact solution is taken in jumps of 4 h a_1 ≤ 12, at a cost of (r + m) m² each: 1.5 s for
-    r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times the last alignment. Times at which directions are reached are
-    roots of the exact solution, right to 1e-12 of a jump, whatever is saved. Losses have rounding errors of 1e-15 Σa².
+    A tracker is given U and V = Wᵀ as one array, of a frame U alone. ValueError is raised for more than 10^6 jumps, or
+    what does not fit into memory. Between saved times the exact solution is taken in jumps of 4 h a_1 ≤ 12, at a cost
+    of (r + m) m² each: 1.5 s for r = 1024, m = 64, d = 10^9 and 48 times to 2.5 times the last alignment. Times at
+    which directions are reached are roots of the exact solution, right to 1e-12 of a jump, whatever is saved. Losses
+    have rounding errors of 1e-15 Σa².
 
     References
     ----------
@@ -188,20 +167,20 @@ def solve_quadratic(run: Run) -> Integration:
     check_quadratic_memory(problem, len(schedule))
     stepper = JumpStepper(problem)
     start = stepper.initial_alignment
-    prediction = predict_quadratic(problem, start)
+    prediction = theory.predict_quadratic(problem, start)
     known = {
-        "sigmoid_loss": sigmoid_loss(a, problem.width, start, schedule.times),
-        "staircase_loss": staircase_loss(a, prediction.aligned_time, schedule.times),
+        "sigmoid_loss": theory.sigmoid_loss(a, problem.width, start, schedule.times),
+        "staircase_loss": theory.staircase_loss(a, prediction.aligned_time, schedule.times),
         "predicted_aligned_time": prediction.aligned_time,
         "predicted_learned_time": prediction.learned_time,
     }
     if is_frame(problem):
-        known |= {"rate_limit": rate_limits(problem), "fewest_steps": steps_to_align(problem)}
+        known |= {"rate_limit": theory.rate_limits(problem), "fewest_steps": theory.steps_to_align(problem)}
     about = {
         "learned_definition": ALL_DEGREES,
         "learning_rate_limit": learning_rate_limit(problem),
-        "unlearned_loss": float(np.sum(a[~strongest(a, problem.width)] ** 2)),
-        "scaling_notes": quadratic_exponents(problem.teacher.beta).note,
+        "unlearned_loss": float(np.sum(a[~theory.strongest(a, problem.width)] ** 2)),
+        "scaling_notes": theory.quadratic_exponents(problem.teacher.beta).note,
     }
     return Integration(
         title="Quadratic network, exactly" + (" on orthonormal frames" if is_frame(problem) else ""),

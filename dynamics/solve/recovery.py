@@ -114,21 +114,34 @@ def predict_recovery(
     ([0.0, 0.4875], 0.7231)
     """
     problem = _checked_problem(link, dimension, label_noise)
-    counts, several = _checked_samples(samples)
+    d, several = problem.dimension, not isinstance(samples, (bool, str, int, float, np.number))
+    given = list(samples) if several and np.iterable(samples) else [samples]
+    require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
+    counts = [checked_integer(n, "samples", minimum=1) for n in given]
     chosen = None if seeds is None else checked_seeds(seeds)
     estimator = make_estimator(problem.teacher_link, problem.label_noise, degree, transform)
-    _check_draws(estimator, chosen, counts)
+    k = estimator.degree
+    need = f"Argument `seeds` must be absent at degree {k}, whose law draws no sample, but is given."
+    require(chosen is None or k == 2, need)
     averaged = chosen is None and estimator.needs_sample
-    values = _predicted(estimator, problem.dimension, counts, tuple(range(DRAWS)) if averaged else chosen)
-    values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
-    attributes = direction_attributes(estimator, problem.dimension, transform)
+    if chosen is not None or averaged:
+        check_memory("samples", max(counts), ARRAYS_OF_DRAW * max(counts))
+    if k != 2:
+        values = {"predicted_overlap_squared": np.array([estimator.overlap_squared(d, n) for n in counts])}
+    else:
+        if draws := range(DRAWS) if averaged else chosen:
+            outliers = np.array([[estimator.outlier(d, n, seed) for n in counts] for seed in draws])
+        else:
+            outliers = np.array([estimator.outlier(d, n) for n in counts])
+        values = {"predicted_overlap_squared": outliers[..., 0], "top_eigenvalue": outliers[..., 1]}
+        values = {name: array.mean(axis=0) for name, array in values.items()} if averaged else values
+    attributes = direction_attributes(estimator, d, transform)
     dataset = make_dataset(
         values,
         problem=problem,
         title="Predicted recovery of one direction from samples that are reused",
         coords={"samples": counts, **({} if chosen is None else {"seed": np.array(chosen, dtype=np.int64)})},
-        solver={"answer": "recovery", "degree": estimator.degree, "samples": counts}
-        | {"transform": attributes["transform"]},
+        solver={"answer": "recovery", "degree": k, "samples": counts, "transform": attributes["transform"]},
         attributes={**attributes, "answer": "recovery", "draws": DRAWS if averaged else None},
         leading=("samples",) if chosen is None else ("seed", "samples"),
         with_leading=tuple(values),
@@ -183,34 +196,3 @@ def _checked_problem(link: object, dimension: object, label_noise: object) -> Pr
         label_noise=0.0 if label_noise is None else checked_number(label_noise, "label_noise", positive=False),
         student="spherical",
     )
-
-
-def _checked_samples(samples: object) -> tuple[list[int], bool]:
-    """Return the numbers of samples, and whether a sequence was given."""
-    several = not isinstance(samples, (bool, str, int, float, np.number))
-    given = list(samples) if several and np.iterable(samples) else [samples]
-    require(given, "Argument `samples` must hold at least one number of samples, but is empty.")
-    return [checked_integer(n, "samples", minimum=1) for n in given], several
-
-
-def _check_draws(estimator: Estimator, seeds: tuple[int, ...] | None, samples: list[int]) -> None:
-    """Refuse seeds where no sample is drawn, and samples that memory cannot hold."""
-    require(
-        seeds is None or estimator.degree == 2,
-        f"Argument `seeds` must be absent at degree {estimator.degree}, whose law draws no sample, but is given.",
-    )
-    if seeds is not None or estimator.needs_sample:
-        check_memory("samples", max(samples), ARRAYS_OF_DRAW * max(samples))
-
-
-def _predicted(
-    estimator: Estimator, dimension: int, samples: list[int], seeds: tuple[int, ...] | None
-) -> dict[str, Array]:
-    if estimator.degree != 2:
-        found = [estimator.overlap_squared(dimension, n) for n in samples]
-        return {"predicted_overlap_squared": np.array(found)}
-    if seeds is None:
-        outliers = np.array([estimator.outlier(dimension, n) for n in samples])
-    else:
-        outliers = np.array([[estimator.outlier(dimension, n, seed) for n in samples] for seed in seeds])
-    return {"predicted_overlap_squared": outliers[..., 0], "top_eigenvalue": outliers[..., 1]}

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, cast
 
 from dynamics.integrators import COMMITTEE_METHODS, FLOW_METHODS, METHODS, NETWORK_METHODS, PARTICLE_METHODS
 from dynamics.problem.question import OWN, Question
@@ -51,13 +51,11 @@ class Answer:
 
     def solve(self) -> Callable[..., Any]:
         """Return the function."""
-        solve: Callable[..., Any] = resolve_name(self.function)
-        return solve
+        return cast("Callable[..., Any]", resolve_name(self.function))
 
     def build(self) -> Callable[..., Any]:
         """Return the function of a run and of the answer's own arguments that builds what is integrated."""
-        build: Callable[..., Any] = inspect.unwrap(self.solve())
-        return build
+        return cast("Callable[..., Any]", inspect.unwrap(self.solve()))
 
     def defaults(self) -> dict[str, Any]:
         """Return the arguments of the function but the problem by name, with their defaults."""
@@ -93,7 +91,7 @@ ANSWERS = (
         ("stiefel", "homogeneous"), schedule="dynamics.solve.quadratic:default_quadratic_schedule",
         lacks=dict.fromkeys(("estimate", "sound"), _EXACT),
     ),
-    Answer("committee", "dynamics.solve.committee:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
+    Answer("committee", "dynamics.solve.overlaps:solve_committee", _FLOWS, ("committee",), COMMITTEE_METHODS),
     Answer("spherical", "dynamics.solve.spherical:solve_spherical", _FLOWS, ("spherical",), PARTICLE_METHODS),
     Answer(
         "correlation", "dynamics.solve.spherical:solve_correlation", _FLOWS, ("spherical",), COMMITTEE_METHODS,

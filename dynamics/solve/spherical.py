@@ -76,21 +76,17 @@ def solve_spherical(
         The limit d → ∞ at fixed η d, taken at the problem's η d: errors at finite d fall like 1/d.
     batch_size : int
         Number B of samples per step of SGD, far below d.
-    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        As in `solve_overlaps`, of the neurons' components, or of C and G ("summary" leaves out what is per neuron);
-        methods are "explicit" and "scipy:<name>".
 
     Returns
     -------
     Dataset
         `loss(time)`, E(f − f*)²; `loss_level_time(loss_level)`, when it falls below a fraction of E f*²; per direction
         `max_overlap(time, direction)` and `emergence_time`, first max_i C_ip² ≥ ½ (C > 0 for odd information exponent);
-        `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3(s) = Σ_{j≥3} c_j² s^j, and `learned_time`,
-        when it reaches a_p/2 (NaN where the link has no degree from 3 on); the errors of loss and times as in
-        `solve_overlaps`; "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron,
+        `learned_mass(time, direction)`, Σ_i g_3(C_ip)/(m g_3(1)) with g_3 as in `solve_overlaps`, and `learned_time`,
+        when it reaches a_p/2; "full" adds `teacher_overlap(time, neuron, direction)` and `neuron_vector(time, neuron,
         flow_axis)`, the neurons in D = min(d, r + m) coordinates, the teacher's axes first; with a learning rate, of
         which only overlaps are known, `student_overlap(time, neuron, neuron_2)` instead, and always
-        `gram_margin(time)`. Dimensionless; times after an early stop hold NaN.
+        `gram_margin(time)`. Dimensionless.
 
     Warns
     -----
@@ -99,8 +95,8 @@ def solve_spherical(
 
     Notes
     -----
-    One evaluation costs 4 m² D operations, on one thread: 2 ms at m = 1024, d = 16; with a learning rate m² (m + P)²
-    operations times a number that grows with the degree.
+    Tolerances are of the neurons' components, or of C and G. One evaluation costs 4 m² D operations, on one thread: 2
+    ms at m = 1024, d = 16; with a learning rate m² (m + P)² operations times a number that grows with the degree.
 
     References
     ----------
@@ -156,9 +152,8 @@ def _system(problem: Problem, step: StepSettings) -> SphericalSystem | Spherical
 def coupled_problem(problem: Problem, width: int, seed: int) -> Problem:
     """Return the same question for a spherical network of m = `width` ≥ 1 neurons, started from one Gaussian matrix.
 
-    The `seed` draws the matrix, N(0, 1) in d columns, whose rows are then scaled to length 1: neuron i is the same for
-    every width above i. Width, seed and start of the problem itself are replaced. TypeError or ValueError is raised for
-    bad arguments.
+    `seed` draws the matrix, N(0, 1) in d columns; its rows are scaled to length 1: neuron i is the same for every width
+    above i. The problem's own width, seed and start are replaced. Bad arguments raise TypeError or ValueError.
     """
     check_problem(problem, SPHERICAL)
     shape = (checked_integer(width, "width", minimum=1), problem.dimension)
@@ -216,26 +211,17 @@ def solve_coupling(
     ----------
     Glasgow, Wu and Bruna, arXiv:2504.13110.
     """
-    # === check
     check_problem(problem, SPHERICAL)
     schedule = default_mean_field_schedule(problem) if save_at is None else checked_schedule(save_at, save_at)
     largest_step = checked_number(largest_step, "largest_step", positive=True)
     rtol, atol = checked_tolerances(rtol, atol)
     axes = problem.teacher.span
-    require(
-        particles is not None or axes <= 1,
-        f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None.",
-    )
-    settings = {
-        "particles": checked_particles(problem, particles, "random"),
-        "largest_step": largest_step,
-        "rtol": rtol,
-        "atol": atol,
-    }
-    # === follow and integrate
+    need = f"Argument `particles` must be given for a teacher that spans {axes} axes, but is None."
+    require(particles is not None or axes <= 1, need)
+    count = checked_particles(problem, particles, "random")
+    settings = {"particles": count, "largest_step": largest_step, "rtol": rtol, "atol": atol}
     nodes, saved = _nodes(schedule.times, largest_step)
     path = _integrated(nodes, _equations(problem, nodes, settings))
-    # === return
     return make_dataset(
         {name: values[saved] for name, values in path.items()},
         problem=problem,
@@ -254,16 +240,10 @@ def _equations(problem: Problem, nodes: Array, settings: Mapping[str, Any]) -> C
     start, _ = unit_vectors(problem)
     tracers = start[:, : problem.teacher.span]
     # The method of order 4 looks at the middle of every step.
-    law = solve_mean_field(
-        replace(problem, initial_weights=None, initial_overlaps=None),
-        particles=settings["particles"],
-        tracers=tracers,
-        save_at=SaveAt.at(np.sort(np.concatenate([nodes, 0.5 * (nodes[1:] + nodes[:-1])]))),
-        keep="summary",
-        rtol=settings["rtol"],
-        atol=settings["atol"],
-        progress=False,
-    )
+    times = SaveAt.at(np.sort(np.concatenate([nodes, 0.5 * (nodes[1:] + nodes[:-1])])))
+    isotropic = replace(problem, initial_weights=None, initial_overlaps=None)
+    asked = {name: settings[name] for name in ("particles", "rtol", "atol")}
+    law = solve_mean_field(isotropic, tracers=tracers, save_at=times, keep="summary", progress=False, **asked)
     projections, moments = law["tracer_projection"].values, law["law_moment"].values
     system = make_particle_system(problem, tracers)
 
@@ -344,20 +324,16 @@ def solve_correlation(
         `dynamics.theory.largest_rate`. Needs polynomial links of degree at most 12.
     step_theory : {"finite-d"}, optional
         With a learning rate: the means of a step are those at the problem's own d.
-    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        As in `solve_overlaps`, of artanh C ("summary" leaves out `teacher_overlap`); methods are "explicit", "bdf",
-        "sundials", "scipy:<name>" and "auto", one of the first two.
 
     Returns
     -------
     Dataset
         `loss(time)`, E(f − f*)² of f = σ(w·x), which is not what is descended, and `predicted_loss(time)`, that of the
         start until the predicted emergence and of C = 1 afterwards; `max_overlap(time, direction)` and
-        `learned_mass(time, direction)`, g_3(C)/g_3(1) with g_3(s) = Σ_{j≥3} c_j² s^j; "full" adds
+        `learned_mass(time, direction)`, g_3(C)/g_3(1) with g_3 as in `solve_overlaps`; "full" adds
         `teacher_overlap(time, neuron, direction)`. `emergence_time`, first C² ≥ ½ (C > 0 for odd information exponent),
-        `learned_time`, first g_3(C)/g_3(1) ≥ a/2 (NaN where the link has no degree from 3 on), and both as the flow
-        predicts them by quadrature, with estimated errors as in `solve_overlaps`. Dimensionless; times after an early
-        stop hold NaN.
+        `learned_time`, first g_3(C)/g_3(1) ≥ a/2, and both as the flow predicts them by quadrature. Dimensionless, as
+        is artanh C, of which the tolerances are.
 
     References
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +11,9 @@ import numpy as np
 
 from dynamics.commands.options import STEP_THEORIES
 from dynamics.problem.checks import checked_integer, require
-from dynamics.theory.learning_rates import (
-    checked_learning_rate,
-    descent_limit,
-    neurons_decouple,
-    quick_limit,
-    resolved_rate,
-    warn_descent_limit,
-)
+from dynamics.theory import learning_rates
 from dynamics.theory.step_noise import escape_bias
-from hermite.text.messages import refuse, shown, suggestion
+from hermite.text.messages import shown, suggestion
 
 if TYPE_CHECKING:
     from dynamics.equations.interface import FlowSystem
@@ -69,18 +63,18 @@ def checked_step(
     """
     size, descends = checked_integer(batch_size, "batch_size", minimum=1), method == "gradient-descent"
     if isinstance(learning_rate, str) and problem is not None:
-        learning_rate = resolved_rate(problem, learning_rate, size, descends=descends)
-    rate = checked_learning_rate(learning_rate, method)
+        learning_rate = learning_rates.resolved_rate(problem, learning_rate, size, descends=descends)
+    rate = learning_rates.checked_learning_rate(learning_rate, method)
     stochastic, other = rate is not None and not descends, "with a method other than 'gradient-descent'"
     require(
         size == 1 or stochastic,
         f"Argument `batch_size` must be 1 unless `learning_rate` is given {other}, but is {size}.",
     )
-    if step_theory is not None and step_theory not in STEP_THEORIES:
-        refuse(
-            f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
-            + suggestion(step_theory, STEP_THEORIES)
-        )
+    require(
+        step_theory is None or step_theory in STEP_THEORIES,
+        f"Argument `step_theory` must be one of 'finite-d', 'infinite-d' or None, but is {shown(step_theory)}."
+        f"{suggestion(step_theory, STEP_THEORIES)}",
+    )
     require(
         stochastic or step_theory is None,
         f"Argument `step_theory` must be None unless `learning_rate` is given {other}, but is {shown(step_theory)}.",
@@ -91,7 +85,7 @@ def checked_step(
 def sgd_step(problem: Problem, learning_rate: object, step_theory: str | None, batch_size: object) -> StepSettings:
     """Return the settings of steps of SGD for a student that knows no others."""
     size = checked_integer(batch_size, "batch_size", minimum=1)
-    rate = resolved_rate(problem, learning_rate, size)
+    rate = learning_rates.resolved_rate(problem, learning_rate, size)
     require(
         size == 1 or rate is not None,
         f"Argument `batch_size` must be 1 unless `learning_rate` is given, but is {size}.",
@@ -104,19 +98,19 @@ def make_system(problem: Problem, settings: StepSettings) -> OverlapSystem:
 
     ValueError is raised for a step theory of a problem that has no exact one-step moments.
     """
-    rate, theory, size = settings.learning_rate, settings.step_theory, settings.batch_size
+    rate, theory = settings.learning_rate, settings.step_theory
+    flow: type[OverlapSystem]
+    stepped: Callable[..., OverlapSystem]
     if problem.inputs is not None:
         from dynamics.equations.classes import ClassDescentSystem, ClassStepSystem, ClassSystem
 
-        if rate is not None and theory is not None:
-            return ClassStepSystem(problem, rate, theory, size)
-        return ClassDescentSystem(problem) if settings.descends else ClassSystem(problem)
-    from dynamics.equations.finite_step import FiniteStepSystem
-    from dynamics.equations.overlaps import OverlapSystem
+        flow, stepped = ClassDescentSystem if settings.descends else ClassSystem, ClassStepSystem
+    else:
+        from dynamics.equations.finite_step import FiniteStepSystem
+        from dynamics.equations.overlaps import OverlapSystem
 
-    if rate is not None and theory is not None:
-        return FiniteStepSystem(problem, rate, theory, size)
-    return OverlapSystem(problem)
+        flow, stepped = OverlapSystem, FiniteStepSystem
+    return flow(problem) if rate is None or theory is None else stepped(problem, rate, theory, settings.batch_size)
 
 
 def chosen_method(system: FlowSystem, method: str, last_time: float, stiff: str = "bdf") -> str:
@@ -135,30 +129,25 @@ def limit_of(problem: Problem, settings: StepSettings) -> float | None:
     alone counts for gradient descent. Noise and drift are taken to excite the same mode, so that between B = 1 and
     B → ∞ it is a lower bound.
     """
-    if settings.learning_rate is None:
-        return None
-    if settings.descends:
-        return descent_limit(problem)
-    noise = quick_limit(problem, settings.batch_size)
-    if noise is None:
-        return None
+    if settings.learning_rate is None or settings.descends:
+        return learning_rates.descent_limit(problem) if settings.descends else None
+    size, noise = settings.batch_size, learning_rates.quick_limit(problem, settings.batch_size)
     # With `inputs`, and where neurons do not decouple, the drift of batches is in the limit itself.
-    is_whole = problem.inputs is not None or not neurons_decouple(problem)
-    if settings.step_theory == "infinite-d" or settings.batch_size == 1 or is_whole:
+    has_drift = problem.inputs is None and learning_rates.neurons_decouple(problem)
+    if noise is None or settings.step_theory == "infinite-d" or size == 1 or not has_drift:
         return noise
-    return 1.0 / (1.0 / noise + (1.0 - 1.0 / settings.batch_size) / descent_limit(problem))
+    return 1.0 / (1.0 / noise + (1.0 - 1.0 / size) / learning_rates.descent_limit(problem))
 
 
 def warn_limit(settings: StepSettings, limit: float | None) -> None:
     """Warn if the learning rate is at or above the limit of stability."""
-    if settings.learning_rate is None or limit is None:
-        return
-    if settings.descends:
-        warn_descent_limit(settings.learning_rate, limit)
-    elif settings.learning_rate >= limit:
+    rate = settings.learning_rate
+    if rate is not None and limit is not None and settings.descends:
+        learning_rates.warn_descent_limit(rate, limit)
+    elif rate is not None and limit is not None and rate >= limit:
         msg = (
             f"The converged student loses stability from learning rate {limit:.4g} on, and `learning_rate` is "
-            f"{settings.learning_rate:g}: overlaps may blow up instead of converging."
+            f"{rate:g}: overlaps may blow up instead of converging."
         )
         warnings.warn(msg, RuntimeWarning, stacklevel=6)
 
@@ -183,8 +172,7 @@ def step_notes(
     notes = [f"{settings.step_theory} equation at learning rate {rate:g}{batch} ({share}); predictions are the flow's"]
     if prediction is not None:
         bias = escape_bias(problem, rate / size, prediction)
-        delays = bias.drift_bias[np.isfinite(bias.drift_bias)]
-        if delays.size > 0:
+        if (delays := bias.drift_bias[np.isfinite(bias.drift_bias)]).size:
             notes.append(f"their noise should delay emergence by up to {100 * delays.max():.3g} %")
         if bias.trapped.any():
             notes.append(f"it should keep {int(bias.trapped.sum())} directions from emerging")

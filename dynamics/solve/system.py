@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -214,25 +215,26 @@ def solve_system(run: Run) -> Integration:
     system : System
     save_at : SaveAt
         Saved times.
-    keep, method, rtol, atol, trackers, progress, max_runtime, on_failure, error_estimate, checkpoint
-        As in `solve_overlaps`, of every component in a step, with `atol` as `System.absolute_tolerance` distributes it
-        ("summary" keeps only observables that are one number per time); methods are "explicit", "bdf", "sundials" and
-        "scipy:<name>". Errors are estimated if there is an observable `loss`. To go on with an unfinished file `resume`
-        is given the system again.
 
     Returns
     -------
     Dataset
-        The observables along `time`, the times of events (NaN for those that did not happen), with a `loss` the
-        estimated errors `loss_error` and ``<event>_error``. Times after an early stop hold NaN.
+        The observables along `time` ("summary": those that are one number per time), and the times of events, NaN for
+        those that did not happen.
+
+    Notes
+    -----
+    Tolerances are of every component in a step, `atol` as `System.absolute_tolerance` distributes it. Errors are
+    estimated if there is an observable `loss`. To go on with an unfinished file `resume` is given the system again.
     """
     system: Any = run.problem
     schedule: Any = run.save_at
     check_type("save_at", schedule, SaveAt, "a SaveAt, such as SaveAt.at([...])")
     equations = _Equations(system, run.atol)
     observables, event_times = _dims(system, "observables"), _dims(system, "event_times")
+    has_loss = observables.get("loss") == ()
     require(
-        not run.error_estimate or observables.get("loss") == (),
+        has_loss or not run.error_estimate,
         "Argument `error_estimate` must be None or False without an observable `loss`, but is True.",
     )
     coords = {str(name): np.asarray(values) for name, values in system.coordinates().items()}
@@ -241,13 +243,18 @@ def solve_system(run: Run) -> Integration:
     equations.num_events = sum(1 if count is None else count for count in events.values())
     kept = [name for name, dims in observables.items() if run.keep == "full" or dims == ()]
     labelled = {dim for dims in (*map(observables.__getitem__, kept), *event_times.values()) for dim in dims}
-    _check_names(system, observables, event_times, lengths)
+    errors = ["loss_error", *(f"{name}_error" for name in event_times)]
+    names = Counter((*lengths, *system.arrays(), *errors, *observables, *event_times))
+    twice = next((name for name, count in names.items() if count > 1), None)
+    require(
+        twice is None,
+        f"What {equations.named} observes must have names of its own, but `{twice}` has another meaning.",
+    )
 
     def observe(state: Array) -> Mapping[str, Any]:
         found = system.observe(state)
         return {name: found[name] for name in kept}
 
-    has_loss = observables.get("loss") == () and run.estimates(run.method)
     return Integration(
         title=equations.name,
         schedule=schedule,
@@ -258,7 +265,7 @@ def solve_system(run: Run) -> Integration:
         constants={},
         coords={name: values for name, values in coords.items() if name in labelled},
         attributes=lambda _: {"references": system.references, "event_times": " ".join(events)},
-        loss=(lambda state: float(system.observe(state)["loss"])) if has_loss else None,
+        loss=(lambda state: float(system.observe(state)["loss"])) if has_loss and run.estimates(run.method) else None,
         variables=_variables(observables, event_times, coords),
     )
 
@@ -275,17 +282,14 @@ def stored_again(system: object, stored: StoredSystem, place: str) -> System:
         )
     now = json.loads(json.dumps(system.parameters()))
     # An imported script has another module name.
-    if [now["fields"], _class_in(now)] != [then.get("fields"), _class_in(then)]:
-        given = f"{_class_in(now)} with {shown(now['fields'])}"
-        refuse(
-            f"Argument `system` must have the class and the fields that are stored in {place!r}, but is {given}.",
-            StorageError,
-        )
+    place_now, place_then = (str(each.get("system")).partition(":")[2] for each in (now, then))
+    require(
+        [now["fields"], place_now] == [then.get("fields"), place_then],
+        f"Argument `system` must have the class and the fields that are stored in {place!r}, but is "
+        f"{place_now} with {shown(now['fields'])}.",
+        StorageError,
+    )
     return system
-
-
-def _class_in(parameters: Mapping[str, Any]) -> str:
-    return str(parameters.get("system")).partition(":")[2]
 
 
 class _Equations(interface.System):
@@ -294,21 +298,19 @@ class _Equations(interface.System):
     def __init__(self, system: System, atol: float) -> None:
         self.named, self.name = _named(system), system.title or type(system).__name__
         self.initial_state = _vector(system.initial_state(), f"`initial_state` of {self.named}")
-        require(
-            self.initial_state.size != 0,
-            f"`initial_state` of {self.named} must hold at least one number, but is empty.",
-        )
+        count = self.initial_state.size
+        require(count, f"`initial_state` of {self.named} must hold at least one number, but is empty.")
         self.parameters = _vector(system.constants(), f"`constants` of {self.named}")
         self.sizes = _integers(system.sizes(), f"`sizes` of {self.named}")
         self.work_size = int(_integers([system.work_size], f"`work_size` of {self.named}")[0])
-        self.atol = _tolerances(system, atol, self.initial_state.size)
-        self.functions = interface.Functions(
-            rhs=_function(system, "field"),
-            event_values=_function(system, "events"),
-            normalise=_function(system, "normalise"),
-            jacobian_diagonal=_function(system, "jacobian_diagonal"),
-            jacobian_product=_function(system, "jacobian_product"),
+        name = f"`absolute_tolerance` of {self.named}"
+        found = _array(system.absolute_tolerance(atol), name)
+        require(
+            found.shape in ((), (count,)) and (np.isfinite(found) & (found > 0.0)).all(),
+            f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}.",
         )
+        self.atol = np.full(count, found)
+        self.functions = interface.Functions(*(_function(system, each) for each in SIGNATURES))
 
     def absolute_tolerance(self, atol: float) -> Array:  # noqa: ARG002
         """Return that of the system."""
@@ -317,21 +319,17 @@ class _Equations(interface.System):
 
 def _checked_stepper(equations: _Equations, method: str, **settings: Any) -> Stepper:
     """Return a stepper after a check of the functions at the start."""
-    start = equations.initial_state
+    start, named = equations.initial_state, equations.named
     try:
         bound = BoundSystem(equations, implicit=method in ("bdf", "sundials"))
         with np.errstate(all="ignore"):  # in compiled code it is so
-            values = _written(lambda out: bound.rhs(0.0, start.copy(), out), start.size, "field", equations.named)
-            _written(
-                lambda out: bound.event_values(0.0, start.copy(), out), equations.num_events, "events", equations.named
-            )
+            values = _written(lambda out: bound.rhs(0.0, start.copy(), out), start.size, "field", named)
+            _written(lambda out: bound.event_values(0.0, start.copy(), out), equations.num_events, "events", named)
     except NumbaError as error:
         reason = next((line for line in str(error).splitlines() if line.strip() and "nopython" not in line), "")
-        msg = f"The functions of {equations.named} must compile, but do not: {' '.join(reason.split())}"
+        msg = f"The functions of {named} must compile, but do not: {' '.join(reason.split())}"
         raise TypeError(msg) from error
-    if not np.isfinite(values).all():
-        at = int(np.argmax(~np.isfinite(values)))
-        refuse(f"`field` of {equations.named} must be finite at the start, but is {values[at]} at position {at}.")
+    _check_finite(values, f"`field` of {named} must be finite at the start")
     return stepper_of(equations, method, **settings)
 
 
@@ -341,12 +339,11 @@ def _written(fill: Callable[[Array], None], count: int, name: str, named: str) -
     with suppress(IndexError):  # of functions that Python runs
         fill(whole[:count])
     written = np.flatnonzero(whole != _UNTOUCHED)
-    if written.size != count or (count and written[-1] != count - 1):
-        found = f"position {int(written[-1])}" if written.size and written[-1] >= count else f"{written.size} of them"
-        need = (
-            f"write the {count} numbers of `out`" if name == "field" else f"write {count} numbers, as `event_times` say"
-        )
-        refuse(f"`{name}` of {named} must {need}, but writes {found}.")
+    last = int(written[-1]) if written.size else -1
+    found = f"position {last}" if last >= count else f"{written.size} of them"
+    need = f"the {count} numbers of `out`" if name == "field" else f"{count} numbers, as `event_times` say"
+    as_needed = written.size == count and last == count - 1
+    require(as_needed, f"`{name}` of {named} must write {need}, but writes {found}.")
     return whole[:count]
 
 
@@ -370,12 +367,15 @@ def _named(system: System) -> str:
 
 
 def _vector(values: ArrayLike, name: str) -> Array:
-    found = np.ascontiguousarray(_array(values, name))
+    found = np.array(_array(values, name))
     require(found.ndim == 1, f"{name} must have one dimension, but has shape {found.shape}.")
-    if not np.isfinite(found).all():
-        at = int(np.argmax(~np.isfinite(found)))
-        refuse(f"{name} must be finite, but is {found[at]} at position {at}.")
-    return found.copy()
+    _check_finite(found, f"{name} must be finite")
+    return found
+
+
+def _check_finite(values: Array, need: str) -> None:
+    if (bad := np.flatnonzero(~np.isfinite(values))).size:
+        refuse(f"{need}, but is {values[bad[0]]} at position {bad[0]}.")
 
 
 def _array(values: ArrayLike, name: str) -> Array:
@@ -387,29 +387,20 @@ def _array(values: ArrayLike, name: str) -> Array:
 
 def _integers(values: Any, name: str) -> Integers:
     try:
-        found = checked_integers(values, name, "integers")
+        return np.array(checked_integers(values, name, "integers"), dtype=np.int64)
     except (TypeError, ValueError):
         refuse(f"{name} must hold integers of at least 0, but is {shown(values)}.", TypeError)
-    return np.array(found, dtype=np.int64)
-
-
-def _tolerances(system: System, atol: float, count: int) -> Array:
-    name = f"`absolute_tolerance` of {_named(system)}"
-    found = _array(system.absolute_tolerance(atol), name)
-    require(
-        found.shape in ((), (count,)) and (np.isfinite(found) & (found > 0.0)).all(),
-        f"{name} must return one positive number, or {count} of them, but returns {shown(found.tolist())}.",
-    )
-    return np.full(count, found)
 
 
 def _dims(system: System, attribute: str) -> dict[str, Dims]:
     """Return names and their dims, which are tuples of text."""
     found = getattr(system, attribute)
     need = f'`{attribute}` of {_named(system)} must be a dict such as {{"overlap": ("mode",)}}, but is {shown(found)}.'
-    entries: list[Any] = list(found.items()) if isinstance(found, Mapping) else [(None, None)]
-    named = all(isinstance(name, str) and isinstance(dims, tuple) for name, dims in entries)
-    require(named and all(isinstance(dim, str) for _, dims in entries for dim in dims), need, TypeError)
+    require(isinstance(found, Mapping), need, TypeError)
+    texts = all(
+        isinstance(dims, tuple) and all(isinstance(each, str) for each in (name, *dims)) for name, dims in found.items()
+    )
+    require(texts, need, TypeError)
     return dict(found)
 
 
@@ -419,67 +410,45 @@ def _lengths(
     """Return the length of every dim, by the observables of the start and the coordinates."""
     named, lengths = _named(system), {}
     for name, labels in coords.items():
-        require(
-            labels.ndim == 1 and name != "time",
-            f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}.",
-        )
+        need = f"`coordinates` of {named} must be lists, none of time, but `{name}` has shape {labels.shape}."
+        require(labels.ndim == 1 and name != "time", need)
         lengths[name] = labels.size
     found = system.observe(start.copy())
     if not isinstance(found, Mapping) or set(found) != set(observables):
         given = list(found) if isinstance(found, Mapping) else found
         refuse(f"`observe` of {named} must return a dict with {', '.join(observables)}, but returns {shown(given)}.")
-    shapes = {name: _array(found[name], f"`{name}` that {named} observes").shape for name in observables}
-    for name, (dims, array) in system.arrays().items():
-        observables, shapes = {name: dims, **observables}, {name: array.shape, **shapes}
+    shaped = {name: (dims, array.shape) for name, (dims, array) in system.arrays().items()}
     for name, dims in observables.items():
-        shape = shapes[name]
-        require(
-            len(shape) == len(dims), f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
-        )
+        shaped[name] = dims, _array(found[name], f"`{name}` that {named} observes").shape
+    for name, (dims, shape) in shaped.items():
+        need = f"`{name}` that {named} observes must have the dims {dims}, but has shape {shape}."
+        require(len(shape) == len(dims), need)
         for dim, length in zip(dims, shape, strict=True):
-            require(
-                lengths.setdefault(dim, length) == length,
-                f"Dim {dim!r} of {named} must have one length, but has {lengths[dim]} and, in `{name}`, {length}.",
-            )
+            known = lengths.setdefault(dim, length)
+            need = f"Dim {dim!r} of {named} must have one length, but has {known} and, in `{name}`, {length}."
+            require(known == length, need)
     return lengths
-
-
-def _check_names(
-    system: System, observables: Mapping[str, Dims], event_times: Mapping[str, Dims], dims: Iterable[str]
-) -> None:
-    """Refuse a name that two variables of the dataset would have."""
-    errors = ["loss_error", *(f"{name}_error" for name in event_times)]
-    seen: set[str] = set()
-    for name in (*dims, *system.arrays(), *errors, *observables, *event_times):
-        require(
-            name not in seen,
-            f"What {_named(system)} observes must have names of its own, but `{name}` has another meaning.",
-        )
-        seen.add(name)
 
 
 def _count(name: str, dims: Dims, lengths: Mapping[str, int], named: str) -> int | None:
     """Return how many times of events have a name, None for a single one without dims."""
-    if not dims:
-        return None
-    if len(dims) > 1 or dims[0] not in lengths or dims[0] == "time":
-        known = ", ".join(repr(dim) for dim in lengths if dim != "time") or "none"
-        refuse(
-            f"`event_times` of {named} must give `{name}` no dim or one that an observable or a coordinate has "
-            f"({known}), but give it {dims}."
-        )
-    return lengths[dims[0]]
+    known = [dim for dim in lengths if dim != "time"]
+    require(
+        not dims or (len(dims) == 1 and dims[0] in known),
+        f"`event_times` of {named} must give `{name}` no dim or one that an observable or a coordinate has "
+        f"({', '.join(map(repr, known)) or 'none'}), but give it {dims}.",
+    )
+    return lengths[dims[0]] if dims else None
 
 
 def _variables(
     observables: Mapping[str, Dims], event_times: Mapping[str, Dims], coords: Mapping[str, Any]
 ) -> dict[str, Variable]:
     """Return how each variable is labelled: by the table of variables where that has it with the same dims."""
-    own = {name: Variable(("time", *dims), name.replace("_", " "), "") for name, dims in observables.items()}
-    own |= {name: Variable((name,), name.replace("_", " "), "") for name in coords}
-    for name, dims in event_times.items():
-        own[name] = Variable(dims, name.replace("_", " "), "")
-        own[f"{name}_error"] = Variable(dims, f"estimated numerical error of the {name.replace('_', ' ')}", "")
+    dims = {name: ("time", *own) for name, own in observables.items()} | {name: (name,) for name in coords}
+    own = {name: Variable(each, name.replace("_", " "), "") for name, each in (dims | dict(event_times)).items()}
+    for name, each in event_times.items():
+        own[f"{name}_error"] = Variable(each, f"estimated numerical error of the {name.replace('_', ' ')}", "")
     known = {name: VARIABLES[name] for name in own if name in VARIABLES and VARIABLES[name].dims == own[name].dims}
     return {**VARIABLES, **own, **known}
 
@@ -495,12 +464,8 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if _is_problem(value):
         return value.parameters()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry, name) for entry in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(entry, name) for key, entry in value.items()}
-    return refuse(
-        f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}.", TypeError
-    )
+    need = f"{name} must be a number, text, an array, a list of them or a Problem, but is {shown(value)}."
+    require(isinstance(value, (np.ndarray, list, tuple)), need, TypeError)
+    return value.tolist() if isinstance(value, np.ndarray) else [_plain(entry, name) for entry in value]

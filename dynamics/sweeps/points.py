@@ -128,7 +128,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
 
     Studies of other packages take no step. Errors in the step itself are told by the point later.
     """
-    from dynamics.solve.integration import Call
+    from dynamics.solve.integration import Run
 
     if study not in list(STUDIES.values()):
         return ""
@@ -141,7 +141,7 @@ def compile_study(study: Study, problem: Any, options: Mapping[str, Any]) -> str
                 warnings.simplefilter("ignore")
                 if answer := answer_of_many(study):
                     # The end of a run decides which method it takes.
-                    unwatched["method"] = Call(problem, unwatched).run(answer)[1].method.name
+                    unwatched["method"] = Run.of(answer, problem, unwatched).built().method.name
                 find_study(study)(problem, **{**unwatched, "save_at": instant, "progress": False})
     except Exception as error:
         return str(error) if isinstance(error, (TypeError, ValueError, ImportError)) else ""
@@ -213,16 +213,16 @@ def answered_together(
     answer = answer_of_many(study)
     if answer is None:
         return [None] * len(points), ()
-    from dynamics.solve.integration import Call, contents_together
+    from dynamics.solve.integration import Run, contents_together
 
     found: list[DatasetArrays | None] = [None] * len(points)
     with one_core(), _recorded_warnings() as caught, suppress(Exception):  # a point that is asked alone tells the error
         prepared = resolve_name(answer.prepare)([point.problem for point in points])
-        calls = [
-            Call(point.problem, {"progress": False, **point.options}, known)
+        runs = [
+            Run.of(answer, point.problem, {"progress": False, **point.options}, known)
             for point, known in zip(points, prepared, strict=True)
         ]
-        found = contents_together(answer, calls, until)
+        found = contents_together(runs, until)
     return found, tuple(dict.fromkeys(caught))
 
 
@@ -256,9 +256,9 @@ def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Data
     """Return the answer to one point, as a dataset only where the study makes one."""
     answer = answer_of_many(study)
     if answer is not None:
-        from dynamics.solve.integration import Call
+        from dynamics.solve.integration import Run
 
-        return Call(problem, {"progress": False, **options}).contents(answer)
+        return Run.of(answer, problem, {"progress": False, **options}).contents()
     import xarray as xr
 
     function = find_study(study)

@@ -20,7 +20,8 @@ from dynamics.problem.schedule import SaveAt
 from dynamics.runs.dataset import make_dataset
 from dynamics.runs.run_file import RunFile
 from dynamics.runs.trackers import Tracker
-from dynamics.solve.integration import Integration, Run, solved_contents
+from dynamics.solve.integration import Integration, Run
+from dynamics.solve.registry import registered
 from dynamics.tokens.causal_graph import CausalGraphSystem
 from dynamics.tokens.composition import CompositionSystem
 from dynamics.tokens.memory import MemorySystem, recovered
@@ -116,7 +117,7 @@ def solve(
         for name in ("save_at", "learning_rate", "max_runtime", "checkpoint"):
             check_that(given[name] is None, name, "be None for Gaussian embeddings, which are one step", "is given")
         return predict(problem)
-    return solved_contents(NAME, cast("Any", problem), _integration, given).dataset()
+    return Run.of(registered(NAME), problem, given, build=_integration).contents().dataset()
 
 
 def predict(problem: TokenProblem) -> xr.Dataset:

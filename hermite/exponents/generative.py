@@ -20,7 +20,7 @@ from hermite import polynomials
 from hermite.arrays import Array, Integers, as_integer
 from hermite.expansion import HermiteExpansion, expand
 from hermite.quadrature import finite_values
-from hermite.text.messages import refuse, require, shown
+from hermite.text.messages import refuse, shown
 
 if TYPE_CHECKING:
     Function = Callable[[Array], Array]
@@ -69,10 +69,9 @@ def label_correlations(link: object, degree: int = 8) -> Array:
     [1.0, 0.6366, 0.0, 0.1061]
     """
     rule = f"Argument `degree` must be an integer from 1 to {HIGHEST_DEGREE}, but is {shown(degree)}."
-    value = as_integer(degree)
-    require(value is not None or isinstance(degree, bool), rule, TypeError)
+    value = 0 if isinstance(degree, bool) else as_integer(degree)
     if value is None or not 1 <= value <= HIGHEST_DEGREE:
-        raise ValueError(rule)
+        refuse(rule, TypeError if value is None else ValueError)
     return _correlations(expand(link), value)
 
 
@@ -221,7 +220,10 @@ def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> A
     """
     held = np.abs(np.diff(values)) <= 2.0 * _slack(values[:-1], usual)
     kept = np.sort(np.concatenate([values[:-1][held], at_turns]))
-    atoms = _joined(kept, _slack(kept, usual))
+    # Intervals kept ± slack, those that overlap joined, as rows of their ends.
+    begin, end = kept - _slack(kept, usual), kept + _slack(kept, usual)
+    gap = begin[1:] > end[:-1]
+    atoms = np.stack([begin[np.append(True, gap)[: begin.size]], end[np.append(gap, True)[: end.size]]], axis=1)
     distinct = np.unique(values)
     width = 4.0 * _slack(distinct, usual)
     apart = np.diff(distinct, prepend=-np.inf) > width
@@ -236,13 +238,6 @@ def _levels(values: Array, at_turns: Array, at_points: Array, usual: float) -> A
 def _slack(values: Array, usual: float) -> Array:
     """Return by how much rounding may change values."""
     return np.asarray(_ROUNDING * np.abs(values) + _CANCELLATION * usual)
-
-
-def _joined(values: Array, slack: Array) -> Array:
-    """Return the intervals values ± slack of increasing values, those that overlap joined, as rows of their ends."""
-    low, high = values - slack, values + slack
-    gap = low[1:] > high[:-1]
-    return np.stack([low[np.append(True, gap)[: low.size]], high[np.append(gap, True)[: low.size]]], axis=1)
 
 
 def _span(values: Array) -> tuple[Array, Array]:

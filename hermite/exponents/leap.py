@@ -140,9 +140,13 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
     >>> leap("z1 + z1*z2*z3", kind="information").leap, leap("z1*z2*z3", kind="information").leap
     (2, 3)
     """
-    axes = _checked_axes(axes)
+    number = as_integer(axes)
+    need = f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}."
+    require(axes is None or number is not None, need, TypeError)
+    need = f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}."
+    require(number is None or 1 <= number <= MOST_AXES, need)
     require(kind in get_args(Kind), not_a_choice("Argument `kind`", kind, get_args(Kind)))
-    link = single_link(f, axes)
+    link = single_link(f, number)
     if link is not None:
         expansion = expand(link)
         if kind == "generative":
@@ -152,7 +156,7 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
             strength = float(coefficient_shares(expansion)[degree])
         return Leap(degree, (LeapStep(degree, np.eye(1), strength),), kind, complete=True)
     search: Callable[[Array, Array], tuple[int, Array] | None]
-    function, count = point_function(f, axes)
+    function, count = point_function(f, number)
     label = ranked(function, count)
     exact = kind == "information" and polynomial_rows(function, np.eye(count), 0) is not None
     if exact:
@@ -168,7 +172,10 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
         if found is None:
             break
         sizes, vectors = np.linalg.eigh(found[1])
-        new = _oriented(vectors[:, sizes > _SMALLEST_PART * sizes[-1]].T[::-1] @ rest)
+        new = vectors[:, sizes > _SMALLEST_PART * sizes[-1]].T[::-1] @ rest
+        # The first large entry of each direction is positive.
+        first = np.argmax(np.abs(new) > 0.5 * np.abs(new).max(axis=1, keepdims=True), axis=1)
+        new = new * np.sign(np.take_along_axis(new, first[:, None], axis=1))
         steps.append(LeapStep(found[0], new, float(sizes.sum())))
         known = np.concatenate([known, new])
         settled = len(known) == count or (not exact and _is_settled(label, known))
@@ -177,16 +184,6 @@ def leap(f: object, axes: int | None = None, kind: Kind = "generative") -> Leap:
         reason = f"{name} is constant" if _is_settled(label, known) else f"no λ_k² of {name} is above {THRESHOLD:g}"
         refuse(f"Argument `f` must have a leap of at most {HIGHEST_DEGREE}, but {reason}.")
     return Leap(max(step.degree for step in steps), tuple(steps), kind, settled or exact)
-
-
-def _checked_axes(axes: Any) -> int | None:
-    if axes is None:
-        return None
-    number = as_integer(axes)
-    if number is None:
-        refuse(f"Argument `axes` must be an integer from 1 to {MOST_AXES}, but is {shown(axes)}.", TypeError)
-    require(1 <= number <= MOST_AXES, f"Argument `axes` must be from 1 to {MOST_AXES}, but is {shown(axes)}.")
-    return number
 
 
 def _by_coefficients(function: PointFunction, known: Array, rest: Array) -> tuple[int, Array] | None:
@@ -221,7 +218,9 @@ def _is_settled(label: PointFunction, known: Array) -> bool:
     """Return whether the directions known tell the label, up to their errors."""
     rest = _complement(known)
     coarse, _, slices = _GRIDS[len(known), len(rest)]
-    return bool((cells_of(label, known, rest, coarse, slices).spread() < RESOLUTION).all())
+    cells = cells_of(label, known, rest, coarse, slices)
+    centred = cells.values - (cells.values @ cells.mass)[:, None]
+    return bool((np.sqrt(centred**2 @ cells.mass) < RESOLUTION).all())
 
 
 def _complement(known: Array) -> Array:
@@ -230,13 +229,6 @@ def _complement(known: Array) -> Array:
     if not len(known):
         return np.eye(count)
     return np.asarray(np.linalg.qr(np.concatenate([known, np.eye(count)]).T)[0][:, len(known) : count].T)
-
-
-def _oriented(directions: Array) -> Array:
-    """Return the directions with the sign that makes the first large entry of each positive."""
-    size = np.abs(directions)
-    first = np.argmax(size > 0.5 * size.max(axis=1, keepdims=True), axis=1)
-    return np.asarray(directions * np.sign(np.take_along_axis(directions, first[:, None], axis=1)))
 
 
 def _reduced(directions: Array) -> Array:
@@ -258,14 +250,13 @@ def _reduced(directions: Array) -> Array:
 
 def _named(row: Array) -> str:
     """Return a direction as a sum of z1, z2 and z3."""
-    text = ""
-    for a, number in enumerate(row, 1):
-        if abs(number) < 0.01:
-            continue
-        size = "" if abs(abs(number) - 1.0) < 0.01 else f"{abs(number):.2g} "
-        sign = ("-" if number < 0 else "") if not text else (" - " if number < 0 else " + ")
-        text += f"{sign}{size}z{a}"
-    return text
+    terms = [
+        f"{'-' if number < 0 else '+'} {'' if abs(abs(number) - 1.0) < 0.01 else f'{abs(number):.2g} '}z{a}"
+        for a, number in enumerate(row, 1)
+        if abs(number) >= 0.01
+    ]
+    text = " ".join(terms)
+    return text.removeprefix("+ ") if text.startswith("+") else text.replace("- ", "-", 1)
 
 
 # --- functions of several directions ----------------------------------------------------------------------------------
@@ -299,7 +290,12 @@ def point_function(f: object, axes: int | None) -> tuple[PointFunction, int]:
     count = axes or required or 0
     too_many = f"Argument `f` must be a function of at most {MOST_AXES} directions, but {name!r} has {count}."
     require(count <= MOST_AXES, too_many)
-    rows = (lambda points: f(*points.T.copy())) if required in (None, count) else _of_array(f, count)
+    trial = np.random.default_rng(0).standard_normal((count + 4, count))
+    rows: PointFunction = f
+    if required in (None, count):
+        rows = lambda points: f(*points.T.copy())  # noqa: E731
+    elif not _takes(f, trial) and _takes(f, trial.T):  # only points in columns give a value for each
+        rows = lambda points: f(points.T)  # noqa: E731
     return _checked(rows, name, count), count
 
 
@@ -327,14 +323,6 @@ def _required_arguments(function: Any) -> int | None:
     return sum(each.kind in positional and each.default is each.empty for each in parameters)
 
 
-def _of_array(function: Any, axes: int) -> PointFunction:
-    """Return the function of points in rows, or of points in columns where only these give a value for each."""
-    trial = np.random.default_rng(0).standard_normal((axes + 4, axes))
-    if not _takes(function, trial) and _takes(function, trial.T):
-        return lambda points: function(points.T)
-    return function  # type: ignore[no-any-return]  # checked wherever it is used
-
-
 def _takes(function: Any, points: Array) -> bool:
     """Return whether a function gives one value for each of axes + 4 points."""
     try:
@@ -345,22 +333,21 @@ def _takes(function: Any, points: Array) -> bool:
 
 
 def _checked(function: PointFunction, name: str, axes: int) -> PointFunction:
-    rule = _RULE.format(axes=axes)
+    but = f"{_RULE.format(axes=axes)}, but {shown(name)}"
 
     def evaluate(points: Array) -> Array:
         try:
             with np.errstate(all="ignore"):
                 raw = np.asarray(function(points))
         except Exception as error:
-            msg = f"{rule}, but {shown(name)} failed on {len(points)} points: {error}"
+            msg = f"{but} failed on {len(points)} points: {error}"
             raise TypeError(msg) from error
-        returned = f"{raw.dtype} of shape {raw.shape} for {len(points)} points"
         is_real = raw.dtype.kind in "fiub" and raw.shape == (len(points),)
-        require(is_real, f"{rule}, but {shown(name)} returns {returned}.", TypeError)
+        require(is_real, f"{but} returns {raw.dtype} of shape {raw.shape} for {len(points)} points.", TypeError)
         values = raw.astype(np.float64)
         where = int(np.argmin(np.isfinite(values)))
         place = np.round(points[where], 4).tolist()
-        require(np.isfinite(values[where]), f"{rule}, but {shown(name)} is {values[where]} near {place}.")
+        require(np.isfinite(values[where]), f"{but} is {values[where]} near {place}.")
         return values
 
     return evaluate
@@ -438,13 +425,7 @@ class Cells:
     @cached_property
     def mass(self) -> Array:
         """Gaussian mass of each cell."""
-        [mass] = self.integrals(0).values()
-        return mass
-
-    def spread(self) -> Array:
-        """Return the standard deviation of the values in each slice."""
-        centred: Array = self.values - (self.values @ self.mass)[:, None]
-        return np.sqrt(centred**2 @ self.mass)
+        return self.integrals(0)[(0,) * self.axes]
 
 
 def ranked(f: PointFunction, axes: int) -> PointFunction:

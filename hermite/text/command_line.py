@@ -66,8 +66,9 @@ def listen() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _assign)
-    # The first to be registered is the last to be called: from there on a signal can change nothing.
-    atexit.register(_ignore)
+    # The first to be registered are the last to be called: from there on a signal can change nothing.
+    for number in SIGNALS:
+        atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 def heard() -> bool:
@@ -84,11 +85,6 @@ def stop_if_heard() -> None:
 
 def _assign(_number: int, _frame: object) -> None:
     _note.heard = True
-
-
-def _ignore() -> None:
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _watch(reader: int) -> None:
@@ -153,11 +149,6 @@ class _Version(argparse.Action):
 
     def __call__(self, *_arguments: Any) -> NoReturn:
         raise VersionAsked
-
-
-def typed_name(module: str) -> str:
-    """Return how the user called the command of a module."""
-    return TYPED.get(module, f"python -m {module}")
 
 
 class PlainParser(argparse.ArgumentParser):
@@ -230,7 +221,7 @@ Kind = TypeVar("Kind", bound=PlainParser)
 def command_parser(module: str, description: str, epilog: str, kind: type[Kind]) -> Kind:
     """Return a parser of the command of a module, which has the flags `--help` and `--version` alone."""
     parser = kind(
-        prog=typed_name(module),
+        prog=TYPED.get(module, f"python -m {module}"),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,

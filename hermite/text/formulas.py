@@ -13,12 +13,14 @@ given text escaped.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial, reduce
 from html import escape
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
@@ -49,7 +51,6 @@ _INDEXED = re.compile(r"[zx]([1-3])")
 _COUNT = 9
 _AXIS = re.compile(rf"x([1-{_COUNT}])", flags=re.IGNORECASE)
 _ONE = (0,) * _COUNT
-_SEVERAL = ("max", "min")
 _PRODUCTS = "; write products with a sign, 3*z."
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -168,13 +169,13 @@ def normalise(expression: Expression) -> Expression:
     symbols = sorted(map(str, expression.free_symbols))
     count = f"{len(symbols)}: {', '.join(symbols) or 'none'}"
     require(len(symbols) == 1, f"Argument `x` must have exactly one symbol, but has {count}.")
-    known = tuple(getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt")
-    plain = (sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow)
+    known = [getattr(sympy, name) for name in FUNCTIONS.values() if name != "sqrt"]
+    known += [sympy.Symbol, sympy.Rational, sympy.Float, sympy.Add, sympy.Mul, sympy.Pow]
     for part in sympy.preorder_traversal(expression):
-        if not isinstance(part, (*plain, *known)) and part not in (sympy.pi, sympy.E):
+        if not isinstance(part, tuple(known)) and part not in (sympy.pi, sympy.E):
             name = type(part).__name__ if part.args else str(part)
-            hint = suggestion(name, FUNCTIONS)
-            _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", "." + hint)
+            end = f".{suggestion(name, FUNCTIONS)}"
+            _Walker.refuse(f"contains {name}, which is not one of {', '.join(FUNCTIONS)}, pi and e", end)
     floats = {value: sympy.Rational(repr(float(value))) for value in expression.atoms(sympy.Float)}
     result = expression.xreplace(floats).subs(next(iter(expression.free_symbols)), variable())
     if result.is_polynomial(variable()):
@@ -247,6 +248,10 @@ def parse_polynomial(text: object) -> Monomials:
 
 def _is_function(name: str) -> bool:
     return name.lower() in (*FUNCTIONS, *FORMULAS, *ALIASES) or hermite_name(name) is not None
+
+
+def _meant(name: str) -> str:
+    return f".{suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])}"
 
 
 @dataclass(frozen=True)
@@ -353,8 +358,7 @@ class _Walker:
             return _Node(self.sympy.pi if lower == "pi" else self.sympy.E, getattr(math, lower), 0)
         if _is_function(name):
             self.refuse(f"contains {name!r} without an argument", f"; write {name}({self.menu.partition(',')[0]}).")
-        hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
-        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", "." + hint)
+        return self.refuse(f"contains the name {name!r}, which is not {self.menu}, pi or e", _meant(name))
 
     def combined(self, symbol: str, first: Any, second: Any) -> Any:
         if symbol == "**":
@@ -397,11 +401,9 @@ class _Walker:
 
     def can_call(self, name: str, arguments: list[ast.expr]) -> bool:
         if not _is_function(name):
-            hint = suggestion(name, [*FUNCTIONS, *FORMULAS, *ALIASES])
-            self.refuse(f"contains a call of {name!r}, which is not a known function", "." + hint)
-        count, several = len(arguments), name.lower() in _SEVERAL
-        fits = count > 1 if several else count == 1
-        if not fits:
+            self.refuse(f"contains a call of {name!r}, which is not a known function", _meant(name))
+        count, several = len(arguments), name.lower() in ("max", "min")
+        if count != 1 + several and not (several and count > 2):
             self.refuse(f"gives {count} arguments to {name!r}, which takes {'at least 2' if several else '1'}")
         return True
 
@@ -476,12 +478,17 @@ class _PolynomialWalker(_Walker):
 
     def combined(self, symbol: str, first: Monomials, second: Monomials) -> Monomials:
         if symbol == "*":
-            return self._product(first, second)
-        if symbol in "+-":
-            found = dict(first)
-            for powers, value in second.items():
-                found[powers] = _ARITHMETIC[symbol](found.get(powers, 0), value)
+            found: Monomials = {}
+            for (left, a), (right, b) in itertools.product(first.items(), second.items()):
+                powers = tuple(map(operator.add, left, right))
+                if sum(powers) > MOST_DEGREE:
+                    self.refuse(f"has a total degree above {MOST_DEGREE}")
+                found[powers] = found.get(powers, 0) + self.sympy.expand(a * b)
             return self._kept(found)
+        if symbol in "+-":
+            both = {**first, **second}
+            operation = _ARITHMETIC[symbol]
+            return self._kept({each: operation(first.get(each, 0), second.get(each, 0)) for each in both})
         number = None if second and list(second) != [_ONE] else second.get(_ONE, self.exact(0))
         if symbol == "/":
             if not number:
@@ -489,20 +496,7 @@ class _PolynomialWalker(_Walker):
             return {powers: value / number for powers, value in first.items()}
         if number is None or not number.is_Integer or not 0 <= number <= MOST_DEGREE:
             self.refuse(f"has an exponent that is no integer from 0 to {MOST_DEGREE}")
-        found = self.number(1)
-        for _ in range(int(number)):
-            found = self._product(found, first)
-        return found
-
-    def _product(self, first: Monomials, second: Monomials) -> Monomials:
-        found: Monomials = {}
-        for left, a in first.items():
-            for right, b in second.items():
-                powers = tuple(map(operator.add, left, right))
-                if sum(powers) > MOST_DEGREE:
-                    self.refuse(f"has a total degree above {MOST_DEGREE}")
-                found[powers] = found.get(powers, 0) + self.sympy.expand(a * b)
-        return self._kept(found)
+        return reduce(partial(self.combined, "*"), [first] * int(number), self.number(1))
 
     def _kept(self, found: Monomials) -> Monomials:
         """Return the monomials whose coefficients are not zero; refuse more than there may be, and huge numbers."""
@@ -526,7 +520,7 @@ class _PolynomialWalker(_Walker):
             self.refuse(f"contains a Hermite polynomial of degree above {MOST_DEGREE}")
         found: Monomials = {}
         for value in self.sympy.Poly(hermite_polynomial(named.degree, named.kind), variable()).all_coeffs():
-            found = self.combined("+", self._product(found, values[0]), {_ONE: value} if value else {})
+            found = self.combined("+", self.combined("*", found, values[0]), {_ONE: value} if value else {})
         return {powers: self.sympy.expand(value) for powers, value in found.items()}
 
 
@@ -556,10 +550,7 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
     '2*h0(z) + 0.8*h4(z)'
     """
     pieces: list[str] = []
-    for count, degree in enumerate(sorted(terms)):
-        if count == limit:
-            pieces.append(" + …")
-            break
+    for degree in sorted(terms)[:limit]:
         number = str(terms[degree]).removesuffix(".0")
         compound = any(mark in number[1:] for mark in "+- ") and "e" not in number
         negative = number.startswith("-") and not compound
@@ -570,7 +561,8 @@ def format_series(terms: Mapping[int, object], *, formal: bool = False, limit: i
         else:
             term = number if degree == 0 else f"h{degree}" if number == "1" else f"{number} h{degree}"
         pieces.append(sign + term)
-    return "".join(pieces) or "0"
+    rest = " + …" if len(pieces) < len(terms) else ""
+    return "".join(pieces) + rest or "0"
 
 
 def read_series(text: str) -> dict[int, Fraction] | None:
@@ -620,9 +612,8 @@ def series_as_text(coefficients: Array) -> str | None:
     >>> series_as_text(np.array([0.0, 0.1]))
     '0.1*h1(z)'
     """
-    terms = {j: repr(float(c)) for j, c in enumerate(coefficients) if c != 0.0}
-    text = format_series(terms, formal=True)
-    return text if terms and len(text) <= MAX_LENGTH else None
+    text = format_series({j: repr(float(c)) for j, c in enumerate(coefficients) if c != 0.0}, formal=True)
+    return text if text != "0" and len(text) <= MAX_LENGTH else None
 
 
 def legal(text: str) -> str:
