@@ -40,8 +40,7 @@ def random_weights(rng: np.random.Generator, width: int, span: int, dimension: i
     """Draw neurons uniformly on the sphere of radius `norm` in R^d, in reduced form, shape (m, min(d, m + r)).
 
     For d ≥ m + r a rotation of the complement of the teacher brings its Gaussian part to lower-triangular form, with
-    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett): the exact distribution at a cost that does not depend
-    on d.
+    chi(d − r − i) on the diagonal and N(0, 1) below (Bartlett), at a cost that does not depend on d.
     """
     check_memory("width", width, ARRAYS_OF_START * width * min(dimension, width + span))
     if dimension < width + span:

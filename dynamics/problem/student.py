@@ -41,9 +41,9 @@ STUDENTS = {
 BIASES_DRAWN = 1
 #: Largest scale, rate, decay, bias or v_i, so that their products stay within float64.
 LARGEST_SETTING = 1e30
-SECOND_LAYERS = ("trained", "fixed")
-BIASES = ("none", "fixed", "trained")
-FIRST_LAYERS = ("free", "sphere")
+CHOICES = {
+    "second_layer": ("trained", "fixed"), "biases": ("none", "fixed", "trained"), "first_layer": ("free", "sphere"),
+}  # fmt: skip
 #: Output scales that depend on the width.
 SCALES = {"1/m": lambda m: 1.0 / m, "1/sqrt(m)": lambda m: 1.0 / np.sqrt(m)}
 #: Second layers that are named.
@@ -137,13 +137,11 @@ class Student(Compared):
 
     def __post_init__(self) -> None:
         assign = partial(object.__setattr__, self)
-        link = checked_link(self.activation, "activation", self.order)
-        assign("activation", link)
-        assign("order", link.order)
+        assign("activation", checked_link(self.activation, "activation", self.order))
+        assign("order", self.activation.order)
         assign("width", checked_integer(self.width, "width", minimum=1))
-        check_choice("second_layer", self.second_layer, SECOND_LAYERS)
-        check_choice("biases", self.biases, BIASES)
-        check_choice("first_layer", self.first_layer, FIRST_LAYERS)
+        for name, choices in CHOICES.items():
+            check_choice(name, getattr(self, name), choices)
         assign("initial_second_layer", self._checked_second_layer())
         assign("initial_biases", self._checked_biases())
         if isinstance(self.scale, str):

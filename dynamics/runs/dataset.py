@@ -128,11 +128,10 @@ def dataset_arrays(
 ) -> DatasetArrays:
     """Return the arrays of a dataset, labelled as in `variables`, with attributes that say where they come from.
 
-    The attribute `parameters` holds the whole problem, which `stored_question` gives back, and `solver`: the arguments
-    of the call, ready for JSON. Learned masses and times of a link that defines none have the attribute `undefined`,
-    which says why. Of the further attributes bool becomes 0/1, None is left out, and mappings become JSON. A problem
-    with Gaussian inputs has the coordinate `direction` too, numbered from 1 as p is. The dims `leading`, such as
-    ("seed",), are put in front of the variables named in `with_leading`.
+    The attribute `parameters` holds the whole problem, which `stored_question` gives back, and `solver`, the arguments
+    of the call, ready for JSON. Of the further attributes bool becomes 0/1, None is left out, and mappings become JSON.
+    A problem with Gaussian inputs has the coordinate `direction` too, numbered from 1 as p is. The dims `leading`, such
+    as ("seed",), are put in front of the variables named in `with_leading`.
     """
     inputs = {name: array for name, (_, array) in problem.arrays().items()}
     said, labels = _of_learned(problem, values, attributes)
@@ -197,7 +196,6 @@ def _of_learned(
     """Return the attribute that names the definition of learned masses and times, and labels of variables by name.
 
     Labels say why a variable is NaN, where the link has no part that counts, and the symbol of a mass of all degrees.
-    Directions of Gaussian inputs have learned masses, components of networks and of tokens have not.
     """
     names = [name for name in values if name.startswith(OF_LEARNED)]
     if not names or not isinstance(problem, Problem) or is_network(problem):

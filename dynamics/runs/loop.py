@@ -271,8 +271,7 @@ def run_with_file(
 ) -> tuple[RunResult, DatasetArrays]:
     """Run as `run` does, from where `file` stands, and keep the file up to date; in a second thread, see `in_worker`.
 
-    `labelled` gives the contents of a dataset of the results of the run and of the looser run, which has begun already
-    and is ended here.
+    `labelled` gives the contents of a dataset of the results of the run and of the looser run, which is ended here.
     """
 
     def now(own: Snapshot) -> tuple[DatasetArrays, Mapping[str, xr.Dataset]]:
@@ -486,7 +485,7 @@ def event_errors(times: Array, looser: Array, rtol: float) -> Array:
 def truncation_errors(looser: RunResult, cut: RunResult | None, count: int, factor: float) -> tuple[Array, Array]:
     """Return `factor` times the changes by a cut link of the loss at `count` saved times and of times of events.
 
-    NaN is returned where that is not known, inf for an event that only one of the two ended runs saw.
+    That is NaN where it is not known, inf for an event that only one of the two ended runs saw.
     """
     if cut is None:
         return np.full(count, np.nan), np.full(looser.event_times.size, np.nan)

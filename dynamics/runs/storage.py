@@ -112,9 +112,9 @@ def write_file(target: Path, write: Write, *, replaces: bool) -> None:
 def write_somewhere(target: Path, write: Write, *, replaces: bool) -> tuple[Path, str]:
     """Write a file as `write_file` does, or, where that is impossible, under the first free name elsewhere.
 
-    That is beside the target, in the current directory, or in the one for temporary files: an answer that took hours
-    must not be lost to a full disk or a taken name. Return where the file is, and one sentence that says why and where
-    if that is not the target, else "". If no place takes it, StorageError is raised for the target.
+    That is beside the target, in the current directory, or in the one for temporary files. Return where the file is,
+    and one sentence that says why and where if that is not the target, else "". If no place takes it, StorageError is
+    raised for the target.
     """
     try:
         write_file(target, write, replaces=replaces)

@@ -267,11 +267,11 @@ class Progress(Tracker):
     """Progress bar on stderr in log time; by default where that is a terminal or a notebook's."""
 
     patient = True
+    _bar: Any = None
+    _name = ""
 
     def __init__(self, *, force: bool = False) -> None:
         self._settings = bar_settings(progress=True if force else None)
-        self._bar: Any = None
-        self._name = ""
 
     def start(self, view: Run) -> None:
         """Open the bar if it is shown."""

@@ -179,8 +179,7 @@ def keys_of(problem: Question) -> tuple[str, ...]:
 def changed_problem(problem: Question, changes: Mapping[str, Any]) -> Any:
     """Return a problem with fields replaced; of one with Gaussian inputs also k, beta, num_directions or alpha.
 
-    A problem with a `changed` of its own says what else a change brings. A new link comes with its own order of
-    truncation unless `order` is changed too.
+    A new link comes with its own order of truncation unless `order` is changed too.
     """
     found = dict(changes)
     if not isinstance(problem, Problem):

@@ -1,8 +1,7 @@
 """Answers to points of a sweep as the bytes of files, and the directory where such files wait to be merged.
 
-Workers send the file that an answer becomes: they share no file system with the process that keeps the files, and that
-process writes without reading them. A file is whole, or absent. It is a block: a description in JSON, and all numbers.
-netCDF, which earlier versions wrote too, takes thirty times as long.
+Workers send the file that an answer becomes, a block: a description in JSON, and all numbers. The process that keeps
+the files writes it without reading it. netCDF, which earlier versions wrote too, takes thirty times as long.
 
 A study is a function of a problem and options that returns a Dataset. The names of this package are in `STUDIES`; other
 installed packages add theirs as entry points of the group `feature_emergence.studies`. A path
@@ -207,8 +206,7 @@ def answered_together(
 ) -> tuple[list[DatasetArrays | None], tuple[str, ...]]:
     """Return the contents of the first points, None for those to be asked alone, and their warnings; on one core.
 
-    After `until` no point is begun but the first. Besides its steps, dataset and prediction of a small flow take
-    longest: no dataset is made here, and the predictions are made together.
+    After `until` no point is begun but the first. Predictions, which take long in a small flow, are made together.
     """
     answer = answer_of_many(study)
     if answer is None:
@@ -227,10 +225,7 @@ def answered_together(
 
 
 def answer_point(study: Study, problem: Question, options: Mapping[str, Any]) -> PointAnswer:
-    """Answer one point on one core, without a progress bar.
-
-    An exception becomes the reason of a failure; the dataset of the exception is kept if it has one.
-    """
+    """Answer one point on one core; an exception becomes the reason of a failure, and its dataset is kept."""
     found: Any = None
     failure = ""
     with one_core(), _recorded_warnings() as caught:
@@ -271,12 +266,9 @@ def _answer(study: Study, problem: Question, options: Mapping[str, Any]) -> Data
 
 @contextmanager
 def _recorded_warnings() -> Iterator[list[str]]:
-    """Yield a list that holds the warnings of the body after it; outside the main thread they are shown as usual.
-
-    Recording them replaces filters of the whole process, which other threads may be using.
-    """
+    """Yield a list that holds the warnings of the body after it; outside the main thread they are shown as usual."""
     messages: list[str] = []
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # recording replaces filters of the whole process
         yield messages
         return
     with warnings.catch_warnings(record=True) as caught:

@@ -498,11 +498,7 @@ def _answer(
 
 
 def _bundles(grid: Grid, missing: list[int], shares: int) -> list[range]:
-    """Return points that are asked together, the largest first, and fewer at once towards the end.
-
-    They are consecutive points of one size, small enough to hold up no others, of a study that can answer them together
-    and with nothing of their own.
-    """
+    """Return small consecutive points of one size that are asked together, the largest first, fewer towards the end."""
     sizes = grid.surveyed.sizes
     given = {*grid.options, *(axis.name for axis in grid.axes)}
     if answer_of_many(grid.study) is None or not given.isdisjoint(NOT_SHARED):
@@ -523,10 +519,9 @@ def _bundles(grid: Grid, missing: list[int], shares: int) -> list[range]:
 
 
 def begin_points(grid: Grid) -> None:
-    """Take the first step of the first and the last point of each link: the smallest and the largest, as is usual.
+    """Take the first step of the first and the last point of each link, which compiles the kernels.
 
-    That compiles the kernels, and tells what the study refuses before any point is asked: ValueError is raised if it
-    refuses all of these points for one and the same reason.
+    ValueError is raised if the study refuses all of these points for one and the same reason.
     """
     with one_core():
         refusals = {compile_study(grid.study, point.problem, point.options) for point in grid.surveyed.ends}

@@ -57,10 +57,9 @@ def run_points(
 ) -> None:
     """Answer points, each until it has an answer or a reason why not, which `keep` is given once, in any order.
 
-    The points of a bundle go to one worker, which may answer no more than the first of them.
-    A worker that dies takes its points with it. These are asked again one by one, beside others at first; a point that
-    was there `MOST_SHARED_DEATHS` times is asked alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die
-    then.
+    The points of a bundle go to one worker, which may answer no more than the first of them. Points of a worker that
+    died are asked again one by one, beside others at first; a point that was there `MOST_SHARED_DEATHS` times is asked
+    alone at the end, and has failed if `MOST_LONELY_DEATHS` workers die then.
     """
     waiting, suspects = deque(bundles), deque[range]()
     flying: dict[Future[Any], range] = {}
@@ -292,11 +291,9 @@ def check_cluster(what: str) -> None:
 
 @contextmanager
 def cluster_executor(*, scheduler: str | None = None, workers: int | None = None) -> Iterator[Executor]:
-    """Connect to a running scheduler, or start a cluster on this machine, which ends with the context.
+    """Connect to the scheduler at an address, or start a cluster of processes of one thread, which ends after the body.
 
-    The scheduler is an address such as ``"tcp://host:8786"``, whose workers need this program; `workers` is the number
-    of processes to start here, each on one thread. A worker that dies is replaced, and its tasks are done again.
-    ConnectionError is raised if no scheduler answers at the address.
+    A worker that dies is replaced, and its tasks are done again. ConnectionError is raised if no scheduler answers.
     """
     check_cluster("A cluster")
     import distributed as untyped
