@@ -265,11 +265,7 @@ class Workers:
 
     def over_parts(self, count: int, work: Callable[[int, int], None]) -> None:
         """Call work(begin, end) on consecutive parts of range(count), of about equal length for each thread."""
-        threads = _now(self._few)
-        if threads == 1 and count <= self._groups:
-            work(0, count)
-            return
-        self._share(_even(0, count, threads), lambda begin, end, _thread: work(begin, end))
+        self._share(_even(0, count, _now(self._few)), lambda begin, end, _thread: work(begin, end))
 
     def over_blocks(
         self, cuts: Integers, first: int, work: Callable[[int, int, int], None], *, is_long: bool = False
@@ -278,14 +274,12 @@ class Workers:
 
         The block `first` is part of what thread 0 gets.
         """
-        last, threads = cuts.size - 1, _now(self.count if is_long else self._few)
-        if first == last:
-            return
-        if threads == 1 and last - first <= self._groups:
-            work(first, last, 0)
-            return
-        rows = _even(int(cuts[first]), int(cuts[last]), min(threads, last - first))
-        self._share([first, *np.maximum(np.searchsorted(cuts, rows[1:]), first).tolist()], work)
+        last, marks = cuts.size - 1, [first, cuts.size - 1]
+        threads = min(_now(self.count if is_long else self._few), last - first)
+        if threads > 1:
+            rows = _even(int(cuts[first]), int(cuts[last]), threads)
+            marks[1:] = np.maximum(np.searchsorted(cuts, rows[1:]), first).tolist()
+        self._share(marks, work)
 
     def over_some(self, blocks: Integers, work: Callable[[int, int, int], None]) -> None:
         """Call work(block, block + 1, thread) on some blocks, of which each thread takes about as many."""
@@ -303,29 +297,27 @@ class Workers:
         This one, of number 0, takes the first part, and then what no other thread has begun: it waits for none that is
         still asleep.
         """
-        given_up = whether_given_up()
         parts = deque((begin, end) for begin, end in pairwise(marks) if begin < end)
+        if not parts:
+            return
+        own, given_up = parts.popleft(), whether_given_up()
+        if not parts and own[1] - own[0] <= self._groups:
+            work(*own, 0)
+            return
 
         def take(part: tuple[int, int], thread: int) -> None:
-            for first in range(*part, self._groups):
-                give_way(given_up)
-                work(first, min(first + self._groups, part[1]), thread)
-
-        def take_all(thread: int) -> None:
             while True:
+                for first in range(*part, self._groups):
+                    give_way(given_up)
+                    work(first, min(first + self._groups, part[1]), thread)
                 try:
                     part = parts.popleft()
                 except IndexError:
                     return
-                take(part, thread)
 
-        if not parts:
-            return
-        own = parts.popleft()
-        others = [] if self._pool is None else [self._pool.submit(take_all, n + 1) for n in range(len(parts))]
+        others = [] if self._pool is None else [self._pool.submit(take, (0, 0), n + 1) for n in range(len(parts))]
         try:
             take(own, 0)
-            take_all(0)
         finally:
             parts.clear()
             begun = [other for other in others if not other.cancel()]

@@ -18,7 +18,7 @@ P. N. Brown and Y. Saad, Hybrid Krylov methods for nonlinear systems of equation
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from dynamics.integrators.system_calls import System, is_given_up, jacobian_diag
 from dynamics.kernels.jit import entry, exact_kernel, kernel, matrix, pasted_kernel, vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.integrators.step_kernels import Arrays
     from hermite.arrays import Integers, Matrix, Vector
 
@@ -227,17 +225,12 @@ def choose_next(vectors: Matrix, scalars: Vector, counters: Integers, error: flo
 def multiply(t: float, y: Vector, k: int, gamma: float, reach: float, vectors: Matrix, system: System) -> None:
     """Set Krylov vector k + 1 to the weighted (1 − γ J) z, z = preconditioned Krylov vector k.
 
-    J z is the difference of f over a vector along z whose weighted 2-norm is `reach`, or the system's product if
-    `reach` is 0.
+    J z is the difference of f along z over the weighted length `reach`, or the system's product if that is 0.
     """
     n = vectors.shape[1]
     direction, product, filtered = vectors[ROW_DIRECTION], vectors[ROW_PRODUCT], vectors[ROW_KRYLOV + k + 1]
-    weight, slope, source, factor = (
-        vectors[ROW_WEIGHT],
-        vectors[ROW_SLOPE],
-        vectors[ROW_KRYLOV + k],
-        vectors[ROW_FILTER],
-    )
+    weight, slope = vectors[ROW_WEIGHT], vectors[ROW_SLOPE]
+    source, factor = vectors[ROW_KRYLOV + k], vectors[ROW_FILTER]
     total = 0.0
     for i in range(n):
         filtered[i] = factor[i] * source[i]
@@ -534,17 +527,9 @@ def begin(vectors: Matrix, scalars: Vector, counters: Integers, atol: Vector, sy
 
 
 @pasted_kernel
-def advance(
-    target: float,
-    max_steps: int,
-    vectors: Matrix,
-    scalars: Vector,
-    counters: Integers,
-    atol: Vector,
-    events: Matrix,
-    system: System,
-) -> int:
+def advance(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds."""
+    vectors, scalars, counters, atol, events = arrays
     y = vectors[slots.ROW_STATE]
     t, fixed = scalars[slots.TIME], scalars[slots.FIXED_STEP]
     if counters[slots.READY] == 0:
@@ -610,13 +595,13 @@ def advance_through(
     max_steps: int,
     states: Matrix,
     arrays: Arrays,
-    rhs: Callable[..., None],
-    event_values: Callable[..., None],
-    normalise: Callable[..., None],
-    jacobian_diagonal: Callable[..., None],
-    jacobian_product: Callable[..., None],
+    rhs: Any,
+    event_values: Any,
+    normalise: Any,
+    jacobian_diagonal: Any,
+    jacobian_product: Any,
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
     arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise, jacobian_diagonal, jacobian_product)
-    return save_through(targets, max_steps, states, arrays, system)
+    return save_through(targets, max_steps, states, arrays[:5], system)

@@ -1,7 +1,25 @@
-"""Constants of steps with slowed clusters: of the large flow, the small flow and the flow on a device.
+"""Clusters of neurons that have learned one direction, which steps slow: in the large and the small flow.
 
-A cluster is the neurons that have learned one direction; `large_flow.division` explains the tests.
+Neurons with C_ip² > 0.9 form the group of direction p. It is accepted as a cluster when it has learned the direction:
+mass within 5 % of a_p, ‖Σ n σ(u·) − a σ(e·)‖² below 1e-3 a² g(1), and the mean velocities of its two stiff modes as far
+from the drift of the last step as a displacement of `STILL` would make them: they follow their slow manifold. Their
+rates are a_p g'(1) for the direction and 4 a_p g(1) for the norm. A cluster is left when it fails by wide factors.
 """
+
+from __future__ import annotations
+
+import numpy as np
+
+from dynamics.equations.link import g0, g1, g2
+from dynamics.kernels.jit import kernel, row_part, vector
+from hermite.arrays import Integers, Matrix, Vector
+
+# (order, first, direction, pole): cluster c holds the rows order[first[c]:first[c + 1]], each at its pole, +1 or −1, of
+# direction[c].
+Groups = tuple[Integers, Integers, Integers, Integers]
+# Unit vectors and ln n, and the same with the field F and growth: u' = F − (F·u) u, (ln n)' = 4 growth.
+State = tuple[Matrix, Vector]
+Whole = tuple[Matrix, Vector, Matrix, Vector]
 
 #: Squared overlap with a direction above which a neuron belongs to its group.
 GROUP = 0.9
@@ -29,3 +47,290 @@ LAG_TOLERANCE, LAG_REJECTION = 10.0, 4.0
 #: part of the lag's tolerance. At 0.1 the overlap of a light neuron was wrong by up to 110 rtol, at 0.01 by 6, at 0.003
 #: by 5, at 0 by 6; at 0.003 a fifth of the steps with 64 directions do so.
 NOTICED = 0.003
+
+
+@kernel
+def along(u: Vector, v: Vector) -> float:
+    """Return (u·v)/(u·u)."""
+    product = length = 0.0
+    for k in range(u.size):
+        product += u[k] * v[k]
+        length += u[k] * u[k]
+    return product / length
+
+
+@kernel
+def nearest_direction(u: Vector, both_poles: bool, active: Vector) -> tuple[int, float]:
+    """Return the active direction (active > 0) with which a row overlaps most, and the overlap; 0 and 0 for none."""
+    best = overlap = 0.0
+    nearest = 0
+    for p in range(active.size):
+        size = abs(u[p]) if both_poles else u[p]
+        if size > best and active[p] > 0.0:
+            best, nearest, overlap = size, p, u[p]
+    return nearest, overlap
+
+
+@kernel
+def group_rows(U: Matrix, both_poles: bool, a: Vector, groups: Groups) -> int:
+    """Group rows by the direction that they are near, in the order of both; return the number of groups."""
+    order, first, direction, pole = groups
+    m, P, count = U.shape[0], a.size, 0
+    near, place = np.full(m, -1), np.zeros(P + 1, np.int64)
+    for i in range(m):
+        p, overlap = nearest_direction(U[i], both_poles, a)
+        if overlap * overlap > GROUP:
+            near[i], pole[i] = p, -1 if overlap < 0.0 else 1
+            place[p + 1] += 1
+    first[0] = 0
+    for p in range(P):
+        if place[p + 1] > 0:
+            direction[count] = p
+            count += 1
+            first[count] = place[p] + place[p + 1]
+        place[p + 1] += place[p]
+    for i in range(m):
+        if near[i] >= 0:
+            order[place[near[i]]] = i
+            place[near[i]] += 1
+    return count
+
+
+@kernel
+def weigh_group(
+    p: int,
+    a: float,
+    h: float,
+    link: Vector,
+    members: Integers,
+    pole: Integers,
+    before: State,
+    now: Whole,
+    drift: Vector,
+) -> tuple[float, float, float, float]:
+    """Write the mean velocity of a group near direction p over the last step, of length h, of direction and norm.
+
+    Returned are its mass, ‖Σ n σ(u·) − a σ(e·)‖², and how far the mean velocities of both are from that now.
+    """
+    (U_before, log_before), (U, log_n, F, growth) = before, now
+    whole, D = g0(link, 1.0), drift.size - 1
+    mean = np.zeros(D)
+    mass = rise = square = 0.0
+    distance = a * a * whole
+    for k in range(D + 1):
+        drift[k] = 0.0
+    for x in range(members.size):
+        i = members[x]
+        n = np.exp(log_n[i])
+        mass += n
+        rise += n * 4.0 * growth[i]
+        distance += n * n * whole - 2.0 * a * n * g0(link, U[i, p])
+        for z in range(x):
+            j = members[z]
+            s = 0.0
+            for k in range(D):
+                s += U[i, k] * U[j, k]
+            distance += 2.0 * n * np.exp(log_n[j]) * g0(link, s)
+        w, radial = n * pole[i], along(U[i], F[i])
+        for k in range(D):
+            mean[k] += w * (F[i, k] - radial * U[i, k])
+            drift[k] += w * (U[i, k] - U_before[i, k])
+        drift[D] += n * (log_n[i] - log_before[i])
+    for k in range(D + 1):
+        drift[k] /= mass * h
+    for k in range(D):
+        square += (mean[k] / mass - drift[k]) ** 2
+    return mass, distance, np.sqrt(square), abs(rise / mass - drift[D])
+
+
+@kernel
+def patience(rate: float, h: float, slow: float) -> float:
+    """Return how fast the mean of a mode may move, in units of `STILL`: see `division.SLOW`."""
+    factor = max(1.0, slow / (h * rate))
+    return rate * factor * factor * factor * factor
+
+
+@kernel
+def find_clusters(
+    h: float,
+    slow: float,
+    link: Vector,
+    a: Vector,
+    both_poles: bool,
+    before: State,
+    now: Whole,
+    groups: Groups,
+    cluster: Integers,
+    drift: Matrix,
+) -> int:
+    """Make the clusters of the next step, and their mean velocities over the last one, of length h; return how many.
+
+    `cluster` holds the direction of the cluster of each row in the last step, −1 for none, and takes the new ones.
+    """
+    order, first, direction, pole = groups
+    m, value, slope = cluster.size, g0(link, 1.0), g1(link, 1.0)
+    new, was, changed = np.full(m, -1), np.zeros(a.size + 1, np.bool_), np.zeros(a.size + 1, np.bool_)
+    for i in range(m):
+        was[cluster[i]] = True  # of none the last
+    count = group_rows(now[0], both_poles, a, groups)
+    kept = filled = begin = 0
+    for c in range(count):
+        p, end = direction[c], first[c + 1]
+        members, mean = vector(order, begin, end - begin), row_part(drift, kept, 0, drift.shape[1])
+        mass, distance, off, off_norm = weigh_group(p, a[p], h, link, members, pole, before, now, mean)
+        reach = DISTANCE * a[p] * a[p] * value * (LEAVE_DISTANCE if was[p] else 1.0)
+        still = STILL * (LEAVE_STILL if was[p] else 1.0)
+        if (
+            abs(mass - a[p]) <= MASS * a[p]
+            and distance <= reach
+            and off <= still * patience(a[p] * slope, h, slow)
+            and off_norm <= still * patience(4.0 * a[p] * value, h, slow)
+        ):
+            for x in range(begin, end):
+                new[order[x]] = p
+                order[filled] = order[x]
+                filled += 1
+            direction[kept] = p
+            kept += 1
+            first[kept] = filled
+        begin = end
+    # A mean velocity over a step is one of the members it had then.
+    for i in range(m):
+        if new[i] != cluster[i]:
+            changed[new[i]] = changed[cluster[i]] = True
+            cluster[i] = new[i]
+    for c in range(kept):
+        if changed[direction[c]]:
+            drift[c, :] = 0.0
+    return kept
+
+
+@kernel
+def slow_cluster(
+    held: float,
+    held_norm: float,
+    lever: float,
+    places: Integers,
+    rows: Integers,
+    pole: Integers,
+    state: State,
+    velocity: State,
+    drift: Vector,
+    means: tuple[Vector, Vector],
+) -> None:
+    """Replace the mean velocity v of a cluster by θ v + (1 − θ) drift, `held` being 1 − θ: its only stiff modes.
+
+    So b of the mean direction and β of mean ln n are taken away, what the cluster would lose if it sat b/λ and β/λ'
+    farther, λ = a g'(1) and λ' = 4 a g(1). Members that lean by δ_i from the mean, s_i u_i = ū + δ_i, then have other
+    velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the direction, λ/λ' being `lever`. Without that the lag of
+    their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by T_i = 1 − u_i u_iᵀ; the x whose
+    mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
+    The members are `rows`, at `places` of the state (u, ln n) and of the velocity; `means` takes two vectors.
+    """
+    (u, log_n), (du, dl), (mean, shift) = state, velocity, means
+    D = mean.size
+    total = mean_growth = mean_lean = 0.0
+    for k in range(D):
+        mean[k] = 0.0
+    for x in range(rows.size):
+        z = places[x]
+        n = np.exp(log_n[z])
+        total += n
+        mean_growth += n * dl[z]
+        w = n * pole[rows[x]]
+        for k in range(D):
+            mean[k] += w * du[z, k]
+    for k in range(D):
+        mean[k] = held * (mean[k] / total - drift[k])
+        shift[k] = mean[k]
+    mean_growth = held_norm * (mean_growth / total - drift[D])
+    for x in range(rows.size):
+        z, s = places[x], pole[rows[x]]
+        share = np.exp(log_n[z]) / total
+        lean = s * along(u[z], mean)
+        mean_lean += share * lean
+        dl[z] -= mean_growth + 4.0 * lean
+        # T_i δ_i is −T_i ū.
+        w = share * s * (lean + lever * mean_growth)
+        for k in range(D):
+            shift[k] += w * u[z, k]
+    for x in range(rows.size):
+        z, s = places[x], pole[rows[x]]
+        dl[z] += 4.0 * mean_lean
+        for k in range(D):
+            du[z, k] -= s * shift[k]
+        # Tangential once more: of a radial rounding of 1e-16 the stages of a long step make errors of ln n of 1e-6.
+        w = along(u[z], du[z])
+        for k in range(D):
+            du[z, k] -= w * u[z, k]
+
+
+@kernel
+def weigh_shift(
+    h: float,
+    ratio: float,
+    rates: tuple[float, float],
+    members: Integers,
+    pole: Integers,
+    start: State,
+    now: Whole,
+    drift: Vector,
+    shift: Vector,
+) -> None:
+    """Write how far the means of a cluster are from where they belong at the end of a step of length h.
+
+    A mean x relaxes as x' = λ (M − x), so its velocity v at the end says how far M is. With Δ its move in this step,
+    w its velocity over the last and ρ = h/(h + h_last) the given `ratio`, the quadratic through three ends of steps
+    moves by (1 + ρ) Δ/h − ρ w there, and v − λ b = (1 + ρ)(Δ + b)/h − ρ w gives b: BDF of order 2 for this mode. Modes
+    that relax less than κ within a step are not slowed, and followed by the stages themselves.
+    """
+    (U_begin, log_begin), (U, log_n, F, growth) = start, now
+    D = shift.size - 1
+    velocity, total, rho = np.zeros(D + 1), 0.0, 0.0
+    for k in range(D + 1):
+        # The drift of a cluster whose members have just changed is unknown, and 0.
+        if drift[k] != 0.0:
+            rho = ratio
+        shift[k] = 0.0
+    for x in range(members.size):
+        i = members[x]
+        n = np.exp(log_n[i])
+        w, radial = n * pole[i], along(U[i], F[i])
+        total += n
+        velocity[D] += n * 4.0 * growth[i]
+        shift[D] += n * (log_n[i] - log_begin[i])
+        for k in range(D):
+            velocity[k] += w * (F[i, k] - radial * U[i, k])
+            shift[k] += w * (U[i, k] - U_begin[i, k])
+    forward = (1.0 + rho) / h
+    for k in range(D + 1):
+        rate = rates[0] if k < D else rates[1]
+        follows = -np.expm1(-max(h * rate - KAPPA, 0.0))
+        shift[k] = follows * ((velocity[k] - forward * shift[k]) / total + rho * drift[k]) / (rate + forward)
+
+
+@kernel
+def size_of_shift(shift: Vector) -> tuple[float, float]:
+    """Return the length of a shift of a mean direction, and the size of that of mean ln n behind it."""
+    square, D = 0.0, shift.size - 1
+    for k in range(D):
+        square += shift[k] * shift[k]
+    return np.sqrt(square), abs(shift[D])
+
+
+@kernel
+def force_on_others(p: int, a: float, link: Vector, U: Matrix, cluster: Integers) -> float:
+    """Return a |g''(C)|, by which a shift of cluster p changes the velocity of the nearest other row."""
+    largest = 0.0
+    for i in range(cluster.size):
+        if cluster[i] != p:
+            largest = max(largest, abs(U[i, p]))
+    return a * abs(g2(link, largest))
+
+
+@kernel
+def shift_row(s: int, b: Vector, u: Vector) -> None:
+    """Move a row at pole s by the tangential part of a shift b of its direction."""
+    w = along(u, b)
+    for k in range(u.size):
+        u[k] += s * (b[k] - w * u[k])

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.integrators import step_kernels as slots
-from dynamics.integrators.stepper import EVENT_PASSED, Status, SystemStepper, UndoneSteps, check_stored
-from dynamics.threads import give_way, whether_given_up
-from hermite.arrays import Array
+from dynamics.integrators.stepper import Status, SystemStepper, UndoneSteps, check_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
 class CompiledStepper(SystemStepper, UndoneSteps):
     """Runs the entry of a compiled method that advances through saved times, from the state y0 at t0.
 
-    The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes.
-
-    The `constants` of a method are the last of its scalars, `integers` stand behind its counters and are not stored,
-    `more_functions` are arguments of its entry behind those of the system. A single step that was given up leaves the
-    stepper as it was before.
+    The first call of `advance`, which may be to t0, evaluates the start and records the events that it passes. The
+    `constants` of a method are the last of its scalars, `integers` stand behind its counters and are not stored,
+    `more_functions` are arguments of its entry behind those of the system.
     """
 
     #: Whether there is `advance_through`.
@@ -72,12 +68,12 @@ class CompiledStepper(SystemStepper, UndoneSteps):
 
     @property
     def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
+        """End of the last accepted step."""
         return float(self._scalars[slots.TIME])
 
     @property
     def start(self) -> float:
-        """Start of the last accepted step, dimensionless."""
+        """Start of the last accepted step."""
         return float(self._scalars[slots.TIME_START])
 
     @property
@@ -98,19 +94,8 @@ class CompiledStepper(SystemStepper, UndoneSteps):
 
     def _through(self, times: Array, max_steps: int, states: Array) -> tuple[Status, int]:
         """Advance through times; return also how many were passed, whose states are written if there are rows."""
-        last, passed = self._tried() + max_steps, 0
-        while True:
-            code = self._advance_through(times[passed:], last - self._tried(), states[passed:], *self._of_steps)
-            further, status = divmod(code, slots.PASSED)
-            passed += further
-            if status != EVENT_PASSED:
-                return Status(status), passed
-            give_way(whether_given_up())
-            times_of_events, now, before = self._events
-            self._record_events(times_of_events, before, now)
-
-    def _tried(self) -> int:
-        return int(self._counters[slots.ACCEPTED] + self._counters[slots.REJECTED])
+        passed, status = divmod(self._advance_through(times, max_steps, states, *self._of_steps), slots.PASSED)
+        return Status(status), passed
 
     def _end(self, *, last: bool) -> Array:
         end: Array = self._vectors[slots.ROW_STATE if last else slots.ROW_START]

@@ -22,7 +22,7 @@ from dynamics.equations.link import link_data
 from dynamics.equations.losses import events_of_directions
 from dynamics.equations.vectors import overlap_state, teacher_rows, unit_vectors, write_events
 from dynamics.integrators.step_kernels import STATUS_EVENT, STATUS_NOT_FINITE, STATUS_REACHED, events_passed, is_passed
-from dynamics.integrators.stepper import EVENT_PASSED, Status, UndoneSteps, check_inside, check_stored, record_crossings
+from dynamics.integrators.stepper import Status, UndoneSteps, check_inside, check_stored, record_crossings
 from dynamics.integrators.system_calls import BoundSystem, normalise, rhs
 from dynamics.kernels.jit import entry, kernel
 from dynamics.problem.checks import checked_number
@@ -111,8 +111,7 @@ def descend(
 ) -> int:
     """Take `count` steps, fewer if one blows up, which is then not taken, or passes an event; return the status.
 
-    `scratch` is what `pair_products` writes and the work space of `field_rows`, of no use where the field of the only
-    step is there.
+    `scratch` is what `multiply_pairs` writes, and the work space of `write_field`.
     """
     (units, norms), m = states, field[0].shape[0]
     halves = ((m + FIELD_BLOCK - 1) // FIELD_BLOCK + 1) // 2
@@ -178,10 +177,7 @@ class FixedSteps(UndoneSteps):
 
     @abstractmethod
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
-        """Take steps until one blows up, which is then not taken, or passes an event, `count` at most.
-
-        The number of the step and the events are changed in place.
-        """
+        """Take `count` steps as `descend` does; the number of the step and the events are changed in place."""
 
     @abstractmethod
     def _state_after(self, step: int) -> Array:
@@ -201,12 +197,12 @@ class FixedSteps(UndoneSteps):
 
     @property
     def time(self) -> float:
-        """Flow time η · step of the last step, dimensionless."""
+        """Flow time η · step of the last step."""
         return float(self._eta * self._step[0])
 
     @property
     def start(self) -> float:
-        """Flow time before the last step, dimensionless."""
+        """Flow time before the last step."""
         return float(self._eta * max(self._step[0] - 1, 0))
 
     @property
@@ -216,22 +212,17 @@ class FixedSteps(UndoneSteps):
 
     def _advance(self, target: float, max_steps: int) -> Status:
         # With several threads a call may end earlier, as if `max_steps` were reached, to give way to the run loop.
-        wanted = self._first_step_at(target)
+        wanted = max(math.ceil(target / self._eta) - 2, 0)
+        while self._eta * wanted < target:
+            wanted += 1
         last = min(wanted, int(self._step[0]) + int(min(max_steps, self._most_steps)))
         while self._step[0] < last:
             status = self._take(last - int(self._step[0]), self._step, self._events)
             if status == Status.NOT_FINITE:
                 return Status.NOT_FINITE
-            if status == EVENT_PASSED:
+            if status == STATUS_EVENT:
                 self._record_events()
         return Status.REACHED if last >= wanted else Status.MAX_STEPS
-
-    def _first_step_at(self, target: float) -> int:
-        """Return the first step whose time, as computed, is at least `target`."""
-        step = max(math.ceil(target / self._eta) - 2, 0)
-        while self._eta * step < target:
-            step += 1
-        return step
 
     def interpolate(self, t: float, out: Array | None = None) -> Array:
         """Return the state at a time within the last step."""
@@ -268,10 +259,7 @@ class FixedSteps(UndoneSteps):
         record_crossings(times, values_before, now, (self.start, self.time), values_at)
 
     def derivative(self, t: float) -> Array:
-        """Return the slope of the interpolant: the change of the state over the last step, divided by η.
-
-        Before any step has been taken it is that of the first.
-        """
+        """Return the change of the state over the last step, or over the first before it is taken, divided by η."""
         check_inside(t, self.start, self.time)
         step = int(self._step[0])
         if step == 0:
@@ -374,10 +362,9 @@ class DescentStepper(FixedSteps):
 
     def _take(self, count: int, step: Integers, events: Matrix) -> int:
         has_field = self._workers.count > 1
-        arguments = (
-            has_field, self._eta, self._link, (self._units, self._norms), (self._F, self._growth),
-            (self._a, self._teacher), (events, self._C, self._sign_matters), (self._unit_field.pairs, self._work),
-        )  # fmt: skip
+        states, field, target = (self._units, self._norms), (self._F, self._growth), (self._a, self._teacher)
+        scratch, watched = (self._unit_field.pairs, self._work), (events, self._C, self._sign_matters)
+        arguments = has_field, self._eta, self._link, states, field, target, watched, scratch
         if not has_field:
             return int(descend(count, step, *arguments))
         for _ in range(count):

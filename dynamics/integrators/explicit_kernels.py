@@ -13,7 +13,7 @@ control), II.5 (the pair) and II.6 (dense output), and the program DOP853.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from dynamics.integrators.system_calls import System, is_given_up, normalise, rh
 from dynamics.kernels.jit import entry, kernel, row_part, vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dynamics.integrators.step_kernels import Arrays
     from hermite.arrays import Integers, Matrix, Vector
 
@@ -51,82 +49,47 @@ DOP853_C = np.array([
     0.0, 0.05260015195876773, 0.0789002279381516, 0.1183503419072274, 0.2816496580927726, 0.3333333333333333, 0.25,
     0.3076923076923077, 0.6512820512820513, 0.6, 0.8571428571428571, 1.0, 1.0, 0.1, 0.2, 0.7777777777777778,
 ])
-# Row of the weights, the stages of which it has one, and these weights.
-_ROWS = (
-    (1, [0], [0.05260015195876773]),
-    (2, [0, 1], [0.0197250569845379, 0.0591751709536137]),
-    (3, [0, 2], [0.02958758547680685, 0.08876275643042054]),
-    (4, [0, 2, 3], [0.2413651341592667, -0.8845494793282861, 0.924834003261792]),
-    (5, [0, 3, 4], [0.037037037037037035, 0.17082860872947386, 0.12546768756682242]),
-    (6, [0, 3, 4, 5], [0.037109375, 0.17025221101954405, 0.06021653898045596, -0.017578125]),
-    (7, [0, 3, 4, 5, 6], [
-        0.03709200011850479, 0.17038392571223998, 0.10726203044637328, -0.015319437748624402, 0.008273789163814023,
-    ]),
-    (8, [0, 3, 4, 5, 6, 7], [
-        0.6241109587160757, -3.3608926294469414, -0.868219346841726, 27.59209969944671, 20.154067550477894,
-        -43.48988418106996,
-    ]),
-    (9, [0, 3, 4, 5, 6, 7, 8], [
-        0.47766253643826434, -2.4881146199716677, -0.590290826836843, 21.230051448181193, 15.279233632882423,
-        -33.28821096898486, -0.020331201708508627,
-    ]),
-    (10, [0, 3, 4, 5, 6, 7, 8, 9], [
-        -0.9371424300859873, 5.186372428844064, 1.0914373489967295, -8.149787010746927, -18.52006565999696,
-        22.739487099350505, 2.4936055526796523, -3.0467644718982196,
-    ]),
-    (11, [0, 3, 4, 5, 6, 7, 8, 9, 10], [
-        2.273310147516538, -10.53449546673725, -2.0008720582248625, -17.9589318631188, 27.94888452941996,
-        -2.8589982771350235, -8.87285693353063, 12.360567175794303, 0.6433927460157636,
-    ]),
-    (12, [0, 5, 6, 7, 8, 9, 10, 11], [
-        0.054293734116568765, 4.450312892752409, 1.8915178993145003, -5.801203960010585, 0.3111643669578199,
-        -0.1521609496625161, 0.20136540080403034, 0.04471061572777259,
-    ]),
-    (13, [0, 6, 7, 8, 9, 10, 11, 12], [
-        0.056167502283047954, 0.25350021021662483, -0.2462390374708025, -0.12419142326381637, 0.15329179827876568,
-        0.00820105229563469, 0.007567897660545699, -0.008298,
-    ]),
-    (14, [0, 5, 6, 7, 10, 11, 12, 13], [
-        0.03183464816350214, 0.028300909672366776, 0.053541988307438566, -0.05492374857139099, -0.00010834732869724932,
-        0.0003825710908356584, -0.00034046500868740456, 0.1413124436746325,
-    ]),
-    (15, [0, 5, 6, 7, 8, 12, 13, 14], [
-        -0.42889630158379194, -4.697621415361164, 7.683421196062599, 4.06898981839711, 0.3567271874552811,
-        -0.0013990241651590145, 2.9475147891527724, -9.15095847217987,
-    ]),
-    (16, [0, 5, 6, 7, 8, 9, 10, 11], [
-        0.01312004499419488, -1.2251564463762044, -0.4957589496572502, 1.6643771824549864, -0.35032884874997366,
-        0.3341791187130175, 0.08192320648511571, -0.022355307863886294,
-    ]),
-    (17, [0, 5, 6, 7, 8, 9, 10, 11], [
-        -0.18980075407240762, 4.450312892752409, 1.8915178993145003, -5.801203960010585, -0.4226823213237919,
-        -0.1521609496625161, 0.20136540080403034, 0.02265179219836082,
-    ]),
-    (18, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [
-        -8.428938276109013, 0.5667149535193777, -3.0689499459498917, 2.38466765651207, 2.117034582445028,
-        -0.871391583777973, 2.2404374302607883, 0.6315787787694688, -0.08899033645133331, 18.148505520854727,
-        -9.194632392478356, -4.436036387594894,
-    ]),
-    (19, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [
-        10.427508642579134, 242.28349177525817, 165.20045171727028, -374.5467547226902, -22.113666853125306,
-        7.733432668472264, -30.674084731089398, -9.332130526430229, 15.697238121770845, -31.139403219565178,
-        -9.35292435884448, 35.81684148639408,
-    ]),
-    (20, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [
-        19.985053242002433, -387.0373087493518, -189.17813819516758, 527.8081592054236, -11.57390253995963,
-        6.8812326946963, -1.0006050966910838, 0.7777137798053443, -2.778205752353508, -60.19669523126412,
-        84.32040550667716, 11.99229113618279,
-    ]),
-    (21, [0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], [
-        -25.69393346270375, -154.18974869023643, -231.5293791760455, 357.6391179106141, 93.40532418362432,
-        -37.45832313645163, 104.0996495089623, 29.8402934266605, -43.53345659001114, 96.32455395918828,
-        -39.17726167561544, -149.72683625798564,
-    ]),
-)
+# Stages of which each row has weights, and these, row after row.
+_STAGES = [
+    [], [0], [0, 1], [0, 2], [0, 2, 3], [0, 3, 4], [0, 3, 4, 5], *([0, *range(3, row)] for row in range(7, 12)),
+    [0, *range(5, 12)], [0, *range(6, 13)], [0, *range(5, 8), *range(10, 14)], [0, *range(5, 9), *range(12, 15)],
+    *[[0, *range(5, 12)]] * 2, *[[0, *range(5, 16)]] * 4,
+]
+_NUMBERS = [
+    0.05260015195876773, 0.0197250569845379, 0.0591751709536137, 0.02958758547680685, 0.08876275643042054,
+    0.2413651341592667, -0.8845494793282861, 0.924834003261792, 0.037037037037037035, 0.17082860872947386,
+    0.12546768756682242, 0.037109375, 0.17025221101954405, 0.06021653898045596, -0.017578125, 0.03709200011850479,
+    0.17038392571223998, 0.10726203044637328, -0.015319437748624402, 0.008273789163814023, 0.6241109587160757,
+    -3.3608926294469414, -0.868219346841726, 27.59209969944671, 20.154067550477894, -43.48988418106996,
+    0.47766253643826434, -2.4881146199716677, -0.590290826836843, 21.230051448181193, 15.279233632882423,
+    -33.28821096898486, -0.020331201708508627, -0.9371424300859873, 5.186372428844064, 1.0914373489967295,
+    -8.149787010746927, -18.52006565999696, 22.739487099350505, 2.4936055526796523, -3.0467644718982196,
+    2.273310147516538, -10.53449546673725, -2.0008720582248625, -17.9589318631188, 27.94888452941996,
+    -2.8589982771350235, -8.87285693353063, 12.360567175794303, 0.6433927460157636, 0.054293734116568765,
+    4.450312892752409, 1.8915178993145003, -5.801203960010585, 0.3111643669578199, -0.1521609496625161,
+    0.20136540080403034, 0.04471061572777259, 0.056167502283047954, 0.25350021021662483, -0.2462390374708025,
+    -0.12419142326381637, 0.15329179827876568, 0.00820105229563469, 0.007567897660545699, -0.008298,
+    0.03183464816350214, 0.028300909672366776, 0.053541988307438566, -0.05492374857139099, -0.00010834732869724932,
+    0.0003825710908356584, -0.00034046500868740456, 0.1413124436746325, -0.42889630158379194, -4.697621415361164,
+    7.683421196062599, 4.06898981839711, 0.3567271874552811, -0.0013990241651590145, 2.9475147891527724,
+    -9.15095847217987, 0.01312004499419488, -1.2251564463762044, -0.4957589496572502, 1.6643771824549864,
+    -0.35032884874997366, 0.3341791187130175, 0.08192320648511571, -0.022355307863886294, -0.18980075407240762,
+    4.450312892752409, 1.8915178993145003, -5.801203960010585, -0.4226823213237919, -0.1521609496625161,
+    0.20136540080403034, 0.02265179219836082, -8.428938276109013, 0.5667149535193777, -3.0689499459498917,
+    2.38466765651207, 2.117034582445028, -0.871391583777973, 2.2404374302607883, 0.6315787787694688,
+    -0.08899033645133331, 18.148505520854727, -9.194632392478356, -4.436036387594894, 10.427508642579134,
+    242.28349177525817, 165.20045171727028, -374.5467547226902, -22.113666853125306, 7.733432668472264,
+    -30.674084731089398, -9.332130526430229, 15.697238121770845, -31.139403219565178, -9.35292435884448,
+    35.81684148639408, 19.985053242002433, -387.0373087493518, -189.17813819516758, 527.8081592054236,
+    -11.57390253995963, 6.8812326946963, -1.0006050966910838, 0.7777137798053443, -2.778205752353508,
+    -60.19669523126412, 84.32040550667716, 11.99229113618279, -25.69393346270375, -154.18974869023643,
+    -231.5293791760455, 357.6391179106141, 93.40532418362432, -37.45832313645163, 104.0996495089623, 29.8402934266605,
+    -43.53345659001114, 96.32455395918828, -39.17726167561544, -149.72683625798564,
+]
 # fmt: on
 DOP853_WEIGHTS = np.zeros((22, 16))
-for _row, _stages, _weights in _ROWS:
-    DOP853_WEIGHTS[_row, _stages] = _weights
+for _row, _stages in enumerate(_STAGES):
+    DOP853_WEIGHTS[_row, _stages], _NUMBERS = _NUMBERS[: len(_stages)], _NUMBERS[len(_stages) :]
 # Stages of which a row has a weight, in front, and how many they are.
 DOP853_COUNTS = np.count_nonzero(DOP853_WEIGHTS, axis=1)
 DOP853_PLACES = np.argsort(DOP853_WEIGHTS == 0.0, axis=1, kind="stable")
@@ -137,8 +100,8 @@ COLUMN_BLOCK = 512
 
 
 @kernel
-def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector) -> None:
-    """Set out = base + h Σ_j w_j k_j with the given row of weights, four stages in a pass.
+def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out: Vector, at: int = 0) -> None:
+    """Set out = base + h Σ_j w_j k_j with a row of weights, four stages in a pass, of `size` columns from `at` on.
 
     Loops run over slices from 0 on: an index that might be negative keeps them out of vector instructions.
     """
@@ -155,8 +118,8 @@ def add_stages(base: Vector, stages: Matrix, row: int, h: float, size: int, out:
             v, w = h * DOP853_WEIGHTS[row, a], h * DOP853_WEIGHTS[row, b] if j + 1 <= last else 0.0
             x = h * DOP853_WEIGHTS[row, c] if j + 2 <= last else 0.0
             y = h * DOP853_WEIGHTS[row, d] if j + 3 <= last else 0.0
-            k_a, k_b = row_part(stages, a, start, part.size), row_part(stages, b, start, part.size)
-            k_c, k_d = row_part(stages, c, start, part.size), row_part(stages, d, start, part.size)
+            k_a, k_b = row_part(stages, a, at + start, part.size), row_part(stages, b, at + start, part.size)
+            k_c, k_d = row_part(stages, c, at + start, part.size), row_part(stages, d, at + start, part.size)
             for i in range(part.size):
                 part[i] += (v * k_a[i] + w * k_b[i]) + (x * k_c[i] + y * k_d[i])
 
@@ -177,8 +140,7 @@ def number_of(bits: int) -> float:
 def largest_ratio(v: Vector, before: Vector, after: Vector, atol: Vector, rtol: float, size: int) -> float:
     """Return max_i |v_i| / (atol_i + rtol max(|before_i|, |after_i|)), or infinity if any v_i is not finite.
 
-    The maximum of their bits is found in vector instructions; that of the ratios is not, because every comparison with
-    not-a-number fails.
+    By bits: a maximum of ratios is not found in vector instructions, since every comparison with not-a-number fails.
     """
     worst = 0
     for i in range(size):
@@ -238,21 +200,13 @@ def stability_product(vectors: Matrix, h: float) -> float:
 
 
 @kernel
-def take_steps(
-    target: float,
-    max_steps: int,
-    vectors: Matrix,
-    scalars: Vector,
-    counters: Integers,
-    atol: Vector,
-    events: Matrix,
-    system: System,
-) -> int:
+def take_steps(target: float, max_steps: int, arrays: Arrays, system: System) -> int:
     """Take steps until the time reaches `target`, an event is passed, `max_steps` were tried, or none succeeds.
 
     The derivative at the end of a step is taken after the state is back on its constraints, so that it serves as
     the first stage of the next step.
     """
+    vectors, scalars, counters, atol, events = arrays
     y, new, end = vectors[slots.ROW_STATE], vectors[ROW_NEW], vectors[ROW_END]
     t, rtol, fixed = scalars[slots.TIME], scalars[slots.RTOL], scalars[slots.FIXED_STEP]
     if counters[slots.READY] == 0:
@@ -294,8 +248,7 @@ def take_steps(
             scalars[slots.TIME_START], scalars[slots.TIME] = t, t + h
             t += h
             scalars[slots.STEP] = h * (factor if counters[slots.FAILURES] == 0 else min(factor, 1.0))
-            counters[slots.FAILURES] = 0
-            counters[slots.DENSE_READY] = 0
+            counters[slots.FAILURES] = counters[slots.DENSE_READY] = 0
             counters[slots.ACCEPTED] += 1
             counters[STABILITY_LIMITED] += 1 if product > STABILITY_BOUND else 0
             if events_passed(t, y, events, system):
@@ -310,13 +263,9 @@ def take_steps(
 
 
 @kernel
-def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Compute the coefficients of the dense output of the last step, with three more evaluations."""
-    t, start, trial = scalars[slots.TIME_START], vectors[slots.ROW_START], vectors[slots.ROW_TRIAL]
-    stages, dense, h = vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO], scalars[slots.TIME] - t
-    for s in range(13, 16):
-        add_stages(start, stages, s, h, start.size, trial)
-        rhs(t + DOP853_C[s] * h, trial, stages[s], system)
+def write_coefficients(h: float, vectors: Matrix) -> None:
+    """Write the coefficients of the dense output of the last step, whose 16 stages are there."""
+    start, stages, dense = vectors[slots.ROW_START], vectors[ROW_STAGES:ROW_DENSE], vectors[ROW_DENSE:ROW_ZERO]
     for i in range(start.size):
         change = vectors[slots.ROW_STATE, i] - start[i]
         dense[0, i] = change
@@ -324,24 +273,37 @@ def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: 
         dense[2, i] = 2.0 * change - h * (stages[12, i] + stages[0, i])
     for row in range(3, 7):
         add_stages(vectors[ROW_ZERO], stages, WEIGHTS_DENSE + row - 3, h, start.size, dense[row])
+
+
+@kernel
+def write_polynomial(x: float, out: Vector, vectors: Matrix) -> None:
+    """Write y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), the state at the fraction x of the last step."""
+    for i in range(out.size):
+        value = vectors[ROW_DENSE + 6, i]
+        for row in range(5, -1, -1):
+            value = value * (x if row % 2 == 1 else 1.0 - x) + vectors[ROW_DENSE + row, i]
+        out[i] = value * x + vectors[slots.ROW_START, i]
+
+
+@kernel
+def prepare_dense(vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
+    """Compute the coefficients of the dense output of the last step, with three more evaluations."""
+    t, start, trial = scalars[slots.TIME_START], vectors[slots.ROW_START], vectors[slots.ROW_TRIAL]
+    stages, h = vectors[ROW_STAGES:ROW_DENSE], scalars[slots.TIME] - t
+    for s in range(13, 16):
+        add_stages(start, stages, s, h, start.size, trial)
+        rhs(t + DOP853_C[s] * h, trial, stages[s], system)
+    write_coefficients(h, vectors)
     counters[slots.DENSE_READY] = 1
     counters[slots.EVALUATIONS] += 3
 
 
 @kernel
 def write_inside(t: float, out: Vector, vectors: Matrix, scalars: Vector, counters: Integers, system: System) -> None:
-    """Write the state at a time strictly within the last step.
-
-    With Δ = y_1 − y_0 it is y_0 + x (Δ + (1−x)(b_1 + x (b_2 + (1−x)(b_3 + …)))), x = (t − t_0)/h.
-    """
+    """Write the state at a time strictly within the last step."""
     if counters[slots.DENSE_READY] == 0:
         prepare_dense(vectors, scalars, counters, system)
-    x = (t - scalars[slots.TIME_START]) / (scalars[slots.TIME] - scalars[slots.TIME_START])
-    for i in range(out.size):
-        value = vectors[ROW_DENSE + 6, i]
-        for row in range(5, -1, -1):
-            value = value * (x if row % 2 == 1 else 1.0 - x) + vectors[ROW_DENSE + row, i]
-        out[i] = value * x + vectors[slots.ROW_START, i]
+    write_polynomial((t - scalars[slots.TIME_START]) / (scalars[slots.TIME] - scalars[slots.TIME_START]), out, vectors)
     normalise(out, system)
 
 
@@ -350,15 +312,9 @@ save_through = saving_steps(take_steps, write_inside)
 
 @entry
 def advance_through(
-    targets: Vector,
-    max_steps: int,
-    states: Matrix,
-    arrays: Arrays,
-    rhs: Callable[..., None],
-    event_values: Callable[..., None],
-    normalise: Callable[..., None],
+    targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, rhs: Any, event_values: Any, normalise: Any
 ) -> int:
     """Advance to the last of some increasing times, writing the state at each; return status and number of these."""
     arrays = unowned_arrays(arrays)
     system = (arrays[5], arrays[6], arrays[7], rhs, event_values, normalise)
-    return save_through(targets, max_steps, states, arrays, system)
+    return save_through(targets, max_steps, states, arrays[:5], system)

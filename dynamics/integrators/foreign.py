@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from abc import abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -30,7 +31,7 @@ class ForeignStepper(SystemStepper):
 
     #: Why `state` is refused.
     refusal: str
-    #: Start and end of the last accepted step, dimensionless.
+    #: Start and end of the last accepted step.
     start: float = 0.0
     time: float = 0.0
 
@@ -60,6 +61,26 @@ class ForeignStepper(SystemStepper):
         """Refuse: the history inside the library is out of reach."""
         del state
         self.state()
+
+    @abstractmethod
+    def _step(self, target: float) -> bool:
+        """Take one step towards `target`, and `_arrive` at its end; return whether it succeeded."""
+
+    def advance(self, target: float, max_steps: int) -> Status:
+        """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
+        last = self._accepted + max_steps
+        with silence, stopping_at(self._system.slot):
+            while self.time < target:
+                if self._accepted >= last:
+                    return Status.MAX_STEPS
+                if not self._step(float(target)):
+                    return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
+        return Status.REACHED
+
+    def _evaluate(self, t: float, y: Array, out: Array) -> None:
+        """Write the right-hand side, and note whether it is finite."""
+        self._system.rhs(t, y, out)
+        self._last_finite = bool(np.isfinite(out).all())
 
     def _arrive(self, time: float, state: Array) -> None:
         """Accept a step and record the events that it passed."""
@@ -101,20 +122,16 @@ class ScipyStepper(ForeignStepper):
         self._solver = solver(self._rhs, t0, y0, NEVER, rtol=tolerances.rtol, **limits)
         self._look_at_events()
 
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
-        last = self._accepted + max_steps
-        while self.time < target:
-            if self._accepted >= last:
-                return Status.MAX_STEPS
-            if not self._last_finite:
-                return Status.NOT_FINITE
-            self._solver.step()
-            if self._solver.status == "failed":
-                return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
-            self._dense = self._solver.dense_output()
-            self._arrive(self._solver.t, self._solver.y.copy())
-        return Status.REACHED
+    def _step(self, target: float) -> bool:
+        del target
+        if not self._last_finite:
+            return False
+        self._solver.step()
+        if self._solver.status == "failed":
+            return False
+        self._dense = self._solver.dense_output()
+        self._arrive(self._solver.t, self._solver.y.copy())
+        return True
 
     def _write_inside(self, t: float, out: Array) -> None:
         out[:] = self._dense(t)
@@ -132,8 +149,7 @@ class ScipyStepper(ForeignStepper):
         # A step may be as many evaluations as the state has components.
         give_way(whether_given_up())
         out = np.empty(y.size)
-        self._system.rhs(t, np.ascontiguousarray(y), out)
-        self._last_finite = bool(np.isfinite(out).all())
+        self._evaluate(t, np.ascontiguousarray(y), out)
         return out
 
 
@@ -225,10 +241,12 @@ class SundialsStepper(ForeignStepper):
 
     refusal = "Method 'sundials' cannot be continued from a checkpoint; use 'explicit' or 'bdf'."
 
-    def __init__(self, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float) -> None:
+    def __init__(
+        self, method: str, y0: Array, system: BoundSystem, *, tolerances: Tolerances, num_events: int, t0: float
+    ) -> None:
         from sksundae.cvode import CVODE, CVODEJacTimes, CVODEPrecond
 
-        super().__init__("sundials", y0, system, tolerances, num_events, t0)
+        super().__init__(method, y0, system, tolerances, num_events, t0)
         # CVODE lends read-only views of its vectors, which compiled functions do not take.
         self._point, self._vector, self._result, self._diagonal, self._inverse = np.empty((5, y0.size))
         self._gamma = np.nan
@@ -251,18 +269,7 @@ class SundialsStepper(ForeignStepper):
             self._solver.init_step(self.time, y0)
         self._look_at_events()
 
-    def advance(self, target: float, max_steps: int) -> Status:
-        """Take steps until `time` is at least `target`, or `max_steps` were taken, or no step succeeds."""
-        with silence, stopping_at(self._system.slot):
-            for _ in range(max_steps):
-                if self.time >= target:
-                    return Status.REACHED
-                if not self._step(float(target)):
-                    return Status.STEP_TOO_SMALL if self._last_finite else Status.NOT_FINITE
-        return Status.REACHED if self.time >= target else Status.MAX_STEPS
-
     def _step(self, target: float) -> bool:
-        """Take one step towards `target`; return whether it succeeded."""
         if self._accepted == 0:
             self._rhs(self.time, self._state, self._result)
             if not self._last_finite:
@@ -286,8 +293,7 @@ class SundialsStepper(ForeignStepper):
 
     def _rhs(self, t: float, y: Array, out: Array) -> None:
         self._point[:] = y
-        self._system.rhs(t, self._point, out)
-        self._last_finite = bool(np.isfinite(out).all())
+        self._evaluate(t, self._point, out)
         self._counts["rhs_evaluations"] += 1
 
     def _multiply(self, t: float, y: Array, _slope: Array, v: Array, out: Array) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.large_flow import LargeFlowStepper
     from dynamics.integrators.large_flow.device import TorchFlowStepper
     from dynamics.integrators.small_flow import SmallFlowStepper
-    from dynamics.problem import Problem
     from hermite.arrays import Array
 
 
@@ -94,15 +93,11 @@ def stepper_of(
     if tolerances.atol.shape != state.shape:
         refuse(f"Argument `atol` must be a number or have shape {state.shape}, but has shape {tolerances.atol.shape}.")
     control: dict[str, Any] = {"tolerances": tolerances, "num_events": system.num_events, "t0": t0}
-    # Imported here because scipy.integrate is heavy and other methods are rare.
-    if method == "sundials":
-        from dynamics.integrators.foreign import SundialsStepper
-
-        return SundialsStepper(state, bound, **control)
     if method not in ("explicit", "bdf"):
-        from dynamics.integrators.foreign import ScipyStepper
+        # Imported here because scipy.integrate is heavy and other methods are rare.
+        from dynamics.integrators.foreign import ScipyStepper, SundialsStepper
 
-        return ScipyStepper(method, state, bound, **control)
+        return (SundialsStepper if method == "sundials" else ScipyStepper)(method, state, bound, **control)
     kernels = import_module(f"dynamics.integrators.{method}_kernels")
     control |= {"integers": [] if method == "explicit" else [bound.has_product], "unit_vectors": unit_vectors}
     return CompiledStepper(kernels.advance_through, kernels.LAYOUT, state, bound, **control)
@@ -147,12 +142,6 @@ def choose_method(system: FlowSystem, last_time: float) -> str:
         few = system.problem.information_exponent <= 2 and system.problem.width <= FEW_NEURONS
         limit = EXPLICIT_FEW_LIMIT if few else EXPLICIT_FLOW_LIMIT
     return "explicit" if stability_steps < limit else "stiff"
-
-
-def is_small(problem: Problem) -> bool:
-    """Return whether "stiff" takes the compiled loop of small flows for a problem."""
-    m = problem.width
-    return m * m * min(problem.dimension, problem.teacher.span + m) <= LARGEST_SMALL_FLOW
 
 
 @dataclass
@@ -214,7 +203,7 @@ class FlowMethod:
             from dynamics.integrators.large_flow.device import TorchFlowStepper
 
             first = TorchFlowStepper(problem, rtol=rtol, atol=self.atol, device=self.device)
-        elif is_small(problem):
+        elif problem.width**2 * min(problem.dimension, problem.teacher.span + problem.width) <= LARGEST_SMALL_FLOW:
             from dynamics.integrators.small_flow import SmallFlowStepper
 
             factor = LOCAL_TOLERANCE["small-flow"]

@@ -14,35 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dynamics.equations.mean_field_kernels import (
-    block_normalise,
-    block_rates,
-    block_sums,
-    lanes_of,
-    moments_from_sums,
-    scalars_start,
-    write_slopes,
-)
+from dynamics.equations import mean_field_kernels as law
+from dynamics.integrators import explicit_kernels as pair
 from dynamics.integrators import step_kernels as slots
 from dynamics.integrators.compiled_stepper import CompiledStepper
-from dynamics.integrators.explicit_kernels import (
-    CAUTION,
-    DOP853_C,
-    LARGEST_FACTOR,
-    LAYOUT,
-    NOT_FINITE_FACTOR,
-    ROW_END,
-    ROW_NEW,
-    ROW_STAGES,
-    SAFETY,
-    SMALLEST_FACTOR,
-    STABILITY_LIMITED,
-    add_stages,
-    advance_through,
-    largest_ratio,
-)
+from dynamics.integrators.explicit_kernels import ROW_END, ROW_NEW, ROW_STAGES, STABILITY_LIMITED, add_stages
 from dynamics.integrators.methods import stepper_of
-from dynamics.integrators.step_kernels import SMALLEST_STEP, SMALLEST_STEP_AT_ZERO
 from dynamics.integrators.stepper import Status, Tolerances, check_stored
 from dynamics.integrators.system_calls import BoundSystem
 from dynamics.kernels.jit import entry
@@ -86,8 +63,8 @@ def sweep_blocks(
     sums, kept, errors = results
     parameters, sizes, work = numbers
     r, (begin, end) = sizes[4], part
-    weights = parameters[scalars_start(sizes) + 2 :]
-    block = min(lanes_of(sizes), SWEPT)
+    weights = parameters[law.scalars_start(sizes) + 2 :]
+    block = min(law.lanes_of(sizes), SWEPT)
     stages, trial, none = np.zeros((STAGES, block * r)), np.zeros(block * r), np.zeros(block * r)
     for first in range(begin, end, block):
         count = min(block, end - first)
@@ -99,13 +76,13 @@ def sweep_blocks(
             if s > 0:
                 add_stages(start, stages, s, h, size, at)
             if s == STAGES:
-                block_normalise(at, count, sizes)
-            block_sums(at, masses, count, parameters, sizes, sums[s], work)
+                law.block_normalise(at, count, sizes)
+            law.block_sums(at, masses, count, parameters, sizes, sums[s], work)
             if s < STAGES:
-                block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
+                law.block_rates(at, stages[s], count, slopes[s], parameters, sizes, work)
         for e in range(2):
             add_stages(none, stages, ERRORS + e, h, size, trial)
-            errors[e] = max(errors[e], largest_ratio(trial, start, end_of, atol[place:], rtol, size))
+            errors[e] = max(errors[e], pair.largest_ratio(trial, start, end_of, atol[place:], rtol, size))
         if kept.shape[1] > 0:
             for s in range(STAGES):
                 for i in range(size):
@@ -117,8 +94,8 @@ def write_fields(sums: Matrix, moments: Matrix, slopes: Matrix, numbers: Numbers
     """Write moments, and the slopes that follow from them, of every row of sums."""
     parameters, sizes, work = numbers
     for s in range(sums.shape[0]):
-        moments_from_sums(sums[s], moments[s], parameters, sizes)
-        write_slopes(moments[s], slopes[s], parameters, sizes, work)
+        law.moments_from_sums(sums[s], moments[s], parameters, sizes)
+        law.write_slopes(moments[s], slopes[s], parameters, sizes, work)
 
 
 #: Sweeps end when a change of the field would move particles by this fraction of `rtol` within the step.
@@ -137,14 +114,9 @@ _STATISTICS = {
 }
 
 
-def wants_sweeps(method: str, system: MeanFieldSystem) -> bool:
-    """Return whether a state of particles of constant mass is so large that it leaves the caches."""
-    return method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE
-
-
 def stepper_of_particles(system: MeanFieldSystem, method: str, *, rtol: float, atol: float) -> Stepper:
-    """Return a stepper of particles, by sweeps where `wants_sweeps`."""
-    if wants_sweeps(method, system):
+    """Return a stepper of particles, by sweeps where they have constant mass and their state leaves the caches."""
+    if method == "explicit" and not system.grows and system.initial_state.size >= SMALLEST_STATE:
         return ParticleStepper(system, rtol=rtol, atol=system.absolute_tolerance(atol))
     return stepper_of(system, method, rtol=rtol, atol=atol)
 
@@ -162,8 +134,8 @@ class ParticleStepper(CompiledStepper):
         # Slopes at the stages of the last step.
         self._field = np.zeros((STAGES, system.coefficients.size))
         super().__init__(
-            advance_through,
-            replace(LAYOUT, statistics=_STATISTICS),
+            pair.advance_through,
+            replace(pair.LAYOUT, statistics=_STATISTICS),
             system.initial_state,
             BoundSystem(system),
             tolerances=Tolerances(rtol=rtol, atol=atol),
@@ -226,9 +198,9 @@ class ParticleStepper(CompiledStepper):
         """Try one step, which is shortened if it fails; return why none can be taken, or None."""
         h = float(self._scalars[slots.STEP])
         error, moments, slopes = self._settle(h)
-        factor = NOT_FINITE_FACTOR
+        factor = pair.NOT_FINITE_FACTOR
         if error < np.inf:
-            factor = min(LARGEST_FACTOR, max(SMALLEST_FACTOR, SAFETY * (error + 1e-300) ** -0.125))
+            factor = min(pair.LARGEST_FACTOR, max(pair.SMALLEST_FACTOR, pair.SAFETY * (error + 1e-300) ** -0.125))
         if error <= 1.0:
             self._vectors[slots.ROW_START] = self._vectors[slots.ROW_STATE]
             self._vectors[slots.ROW_STATE] = self._vectors[ROW_NEW]
@@ -241,7 +213,7 @@ class ParticleStepper(CompiledStepper):
         self._counters[slots.FAILURES] += 1
         self._counters[slots.REJECTED] += 1
         self._scalars[slots.STEP] = h * factor
-        if h * factor > SMALLEST_STEP * abs(self.time) + SMALLEST_STEP_AT_ZERO:
+        if h * factor > slots.SMALLEST_STEP * abs(self.time) + slots.SMALLEST_STEP_AT_ZERO:
             return None
         return Status.STEP_TOO_SMALL if error < np.inf else Status.NOT_FINITE
 
@@ -260,7 +232,7 @@ class ParticleStepper(CompiledStepper):
     def _extrapolated(self, h: float) -> Array:
         """Return slopes at the stages of a step h, (STAGES, M), on the polynomial through the past ones."""
         known = (np.array([time for time, _ in self._past]) - self.time) / h
-        powers = np.vander(known, increasing=True), np.vander(DOP853_C[:STAGES], known.size, increasing=True)
+        powers = np.vander(known, increasing=True), np.vander(pair.DOP853_C[:STAGES], known.size, increasing=True)
         weights = np.linalg.solve(powers[0].T, powers[1].T)
         guess: Array = np.ascontiguousarray(weights.T @ np.array([slopes for _, slopes in self._past]))
         return guess
@@ -268,8 +240,7 @@ class ParticleStepper(CompiledStepper):
     def _sweep(self, h: float, slopes: Array, kept: Array | None = None) -> tuple[Array, Array, float]:
         """Take all particles through a step; return moments and slopes (POINTS, M) that follow, and the error.
 
-        The stages are kept if there is an array (STAGES, n) for them. The error combines two estimates in the
-        largest-component norm, as in `explicit_kernels`.
+        The stages are `kept` if there is an array (STAGES, n) for them. The error is that of `explicit_kernels`.
         """
         start, new = self._vectors[slots.ROW_STATE if kept is None else slots.ROW_START], self._vectors[ROW_NEW]
         parameters, sizes, scratch = self._system.numbers
@@ -291,7 +262,7 @@ class ParticleStepper(CompiledStepper):
         self._counters[slots.EVALUATIONS] += STAGES
         moments, found = np.empty((2, POINTS, M))
         write_fields(sums.sum(axis=0), moments, found, self._system.numbers)
-        five, three = CAUTION * errors.max(axis=0)
+        five, three = pair.CAUTION * errors.max(axis=0)
         if five < 1e-100 or not five + three < np.inf:
             return moments, found, float(five + three)
         return moments, found, float(five * five / np.sqrt(five * five + 0.01 * three * three))

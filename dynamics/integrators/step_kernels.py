@@ -6,9 +6,10 @@ The arrays are `vectors` (rows of length n), `scalars`, `counters` and `events`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba.extending import register_jitable
 
 from dynamics.integrators.system_calls import System, event_values
 from dynamics.kernels.jit import kernel, pasted_kernel, unowned
@@ -16,9 +17,10 @@ from dynamics.kernels.jit import kernel, pasted_kernel, unowned
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hermite.arrays import Integers, Matrix, Vector
+    from hermite.arrays import Matrix, Vector
 
-    Arrays = tuple[Matrix, Vector, Integers, Vector, Matrix, Vector, Integers, Vector]
+    # Vectors, scalars, counters, absolute tolerances and events; an entry receives those of a system behind them.
+    Arrays = tuple[Any, ...]
 
 
 # Rows of `vectors`: state now, state at the start of the last step, trial state.
@@ -65,16 +67,8 @@ def copy_row(out: Vector, source: Vector) -> None:
 @kernel
 def unowned_arrays(arrays: Arrays) -> Arrays:
     """Return the arrays of a method without owners: counting references to rows took a tenth of small steps."""
-    return (
-        unowned(arrays[0]),
-        unowned(arrays[1]),
-        unowned(arrays[2]),
-        unowned(arrays[3]),
-        unowned(arrays[4]),
-        unowned(arrays[5]),
-        unowned(arrays[6]),
-        unowned(arrays[7]),
-    )
+    a, b, c, d, e, f, g, h = arrays
+    return unowned(a), unowned(b), unowned(c), unowned(d), unowned(e), unowned(f), unowned(g), unowned(h)
 
 
 @kernel
@@ -96,22 +90,72 @@ def is_passed(events: Matrix) -> bool:
     return passed
 
 
+# Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
+ACCURACY, MOST_TRIALS = 1e-13, 200
+
+# Times below and above a rise to zero, the values there, and which of them moved last (−1, 1).
+Bracket = tuple[float, float, float, float, int]
+
+
+@register_jitable
+def next_trial(trial: int, bracket: Bracket, tolerance: float) -> float:
+    """Return a time inside a bracket by false position, or its middle."""
+    low, high, low_value, high_value, _ = bracket
+    t = high - high_value * (high - low) / (high_value - low_value)
+    if trial % 4 == 3:
+        t = 0.5 * (low + high)
+    # A root within the accuracy of one end is enclosed by stepping just past it.
+    return min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
+
+
+@register_jitable
+def narrowed(bracket: Bracket, t: float, value: float) -> Bracket:
+    """Return the bracket that ends at a time with this value; an end that stays again weighs half (Illinois)."""
+    low, high, low_value, high_value, side = bracket
+    if value >= 0.0:
+        return low, t, low_value * (0.5 if side > 0 else 1.0), value, 1
+    return t, high, value, high_value * (0.5 if side < 0 else 1.0), -1
+
+
 def saving_steps(advance: Callable[..., int], interpolate: Callable[..., None]) -> Callable[..., int]:
     """Return the kernel save_through(targets, max_steps, states, arrays, system) of a method with these kernels.
 
-    It advances to the last of some increasing times, writes the state at each, and returns the status and, in units of
-    `PASSED`, the number of these times. `arrays` are the vectors, scalars, counters, absolute tolerances and events of
-    the method. No state is written if `states` has no rows.
+    It advances to the last of some increasing times, writes the state at each if `states` has rows, and returns the
+    status and, in units of `PASSED`, the number of these times. `advance` returns `STATUS_EVENT` where a step passed
+    one.
     """
+
+    @kernel
+    def record_events(arrays: Arrays, system: System) -> None:
+        vectors, scalars, counters, _, events = arrays
+        start, end, now = scalars[TIME_START], scalars[TIME], events[EVENT_NOW]
+        tolerance = ACCURACY * max(abs(end), end - start)
+        for e in range(events.shape[1]):
+            if np.isnan(events[EVENT_TIME, e]) and now[e] >= 0.0:
+                events[EVENT_TIME, e] = start
+                if end > start and events[EVENT_BEFORE, e] < 0.0:
+                    bracket = (start, end, events[EVENT_BEFORE, e], now[e], 0)
+                    for trial in range(MOST_TRIALS):
+                        if bracket[1] - bracket[0] <= tolerance:
+                            break
+                        t = next_trial(trial, bracket, tolerance)
+                        interpolate(t, vectors[ROW_TRIAL], vectors, scalars, counters, system)
+                        event_values(t, vectors[ROW_TRIAL], now, system)
+                        bracket = narrowed(bracket, t, now[e])
+                    event_values(end, vectors[ROW_STATE], now, system)
+                    events[EVENT_TIME, e] = bracket[1]
 
     @pasted_kernel
     def save_through(targets: Vector, max_steps: int, states: Matrix, arrays: Arrays, system: System) -> int:
-        vectors, scalars, counters, atol, events = arrays[:5]
+        vectors, scalars, counters = arrays[:3]
         last = counters[ACCEPTED] + counters[REJECTED] + max_steps
         for k in range(targets.size):
-            t = targets[k]
-            left = last - counters[ACCEPTED] - counters[REJECTED]
-            status = advance(t, left, vectors, scalars, counters, atol, events, system)
+            t, status = targets[k], STATUS_EVENT
+            while status == STATUS_EVENT:
+                left = last - counters[ACCEPTED] - counters[REJECTED]
+                status = advance(t, left, arrays, system)
+                if status == STATUS_EVENT:
+                    record_events(arrays, system)
             if status != STATUS_REACHED:
                 return int(status + PASSED * k)
             if states.shape[0] == 0:

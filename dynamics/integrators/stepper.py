@@ -1,7 +1,4 @@
-"""The protocol of steppers, their tolerances, and the checks that they share.
-
-The time at which an event is passed inside a step, located alike for every method.
-"""
+"""The protocol of steppers, their tolerances, what they share, and the time at which a step passed an event."""
 
 from __future__ import annotations
 
@@ -24,9 +21,6 @@ if TYPE_CHECKING:
     from dynamics.integrators.system_calls import BoundSystem
     from hermite.arrays import Array, Integers
 
-# Returned by a compiled method to have the time of an event found; never seen outside.
-EVENT_PASSED = 4
-
 
 class Status(IntEnum):
     """Why `Stepper.advance` returned."""
@@ -38,11 +32,14 @@ class Status(IntEnum):
 
 
 class Stepper(Protocol):
-    """Takes steps of a system until a time is reached, and gives the state within the last step."""
+    """Takes steps of a system until a time is reached, and gives the state within the last step.
+
+    Times are dimensionless.
+    """
 
     @property
     def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
+        """End of the last accepted step."""
 
     @property
     def event_times(self) -> Array:
@@ -125,7 +122,7 @@ def check_stored(state: Mapping[str, NDArray[Any]], name: str, shape: tuple[int,
 class UndoneSteps(ABC):
     """A stepper that a single step, once it is given up, leaves as it was before."""
 
-    #: Where compiled code looks for `STOP`, (1,).
+    # Where compiled code looks for `STOP`, (1,).
     _slot: Integers
     # What `state` says while a single step is taken; None between steps.
     _before: dict[str, NDArray[np.generic]] | None = None
@@ -175,12 +172,12 @@ class SystemStepper(ABC):
     @property
     @abstractmethod
     def time(self) -> float:
-        """End of the last accepted step, dimensionless."""
+        """End of the last accepted step."""
 
     @property
     @abstractmethod
     def start(self) -> float:
-        """Start of the last accepted step, dimensionless."""
+        """Start of the last accepted step."""
 
     @abstractmethod
     def _end(self, *, last: bool) -> Array:
@@ -225,11 +222,6 @@ class SystemStepper(ABC):
         record_crossings(times, before, now, (self.start, self.time), values_at)
 
 
-# Relative accuracy of an event time; every fourth trial bisects, so that the number of trials is bounded.
-ACCURACY = 1e-13
-MAX_TRIALS = 200
-
-
 def record_crossings(
     times: Array, before: Array, now: Array, interval: tuple[float, float], values_at: Callable[[float], Array]
 ) -> None:
@@ -239,34 +231,18 @@ def record_crossings(
     `times` are not-a-number while waiting, and changed in place. `before` and `now` are the values at both ends of the
     interval, whose ends are equal at the initial state, and `values_at` gives them at a time strictly within.
     """
+    # Imported here because the exact solution of a quadratic network compiles nothing.
+    from dynamics.integrators.step_kernels import ACCURACY, MOST_TRIALS, narrowed, next_trial
+
     start, end = interval
+    tolerance = ACCURACY * max(abs(end), end - start)
     for event in np.flatnonzero(np.isnan(times) & (now >= 0.0)).tolist():
         times[event] = start
         if end > start and before[event] < 0.0:
-            times[event] = _rise(event, interval, (float(before[event]), float(now[event])), values_at)
-
-
-def _rise(
-    event: int, interval: tuple[float, float], values: tuple[float, float], values_at: Callable[[float], Array]
-) -> float:
-    """Bracket the rise by false position with the Illinois weight."""
-    (low, high), (low_value, high_value), side = interval, values, 0
-    tolerance = ACCURACY * max(abs(high), high - low)
-    for trial in range(MAX_TRIALS):
-        if high - low <= tolerance:
-            break
-        t = high - high_value * (high - low) / (high_value - low_value)
-        if trial % 4 == 3:
-            t = 0.5 * (low + high)
-        # A root within the accuracy of one end is enclosed by stepping just past it.
-        t = min(max(t, low + 0.5 * tolerance), high - 0.5 * tolerance)
-        value = float(values_at(t)[event])
-        if value >= 0.0:
-            high, high_value = t, value
-            low_value *= 0.5 if side > 0 else 1.0
-            side = 1
-        else:
-            low, low_value = t, value
-            high_value *= 0.5 if side < 0 else 1.0
-            side = -1
-    return high
+            bracket = start, end, float(before[event]), float(now[event]), 0
+            for trial in range(MOST_TRIALS):
+                if bracket[1] - bracket[0] <= tolerance:
+                    break
+                t = next_trial(trial, bracket, tolerance)
+                bracket = narrowed(bracket, t, float(values_at(t)[event]))
+            times[event] = bracket[1]

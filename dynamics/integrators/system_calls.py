@@ -112,11 +112,6 @@ def _product(t: float, y: Vector, v: Vector, out: Vector, parameters: Vector, si
 
 
 @kernel
-def _nothing(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
-    pass
-
-
-@kernel
 def _as_it_is(y: Vector, parameters: Vector, sizes: Integers) -> None:
     pass
 
@@ -129,7 +124,7 @@ def callbacks(functions: Functions, *, implicit: bool) -> tuple[Any, ...]:
     """
     found = (
         callback(functions.rhs, EVALUATION),
-        callback(functions.event_values or _nothing, EVALUATION),
+        callback(functions.event_values or _zeros, EVALUATION),
         callback(functions.normalise or _as_it_is, NORMALISATION),
     )
     if not implicit:

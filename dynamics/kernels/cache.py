@@ -166,11 +166,12 @@ class Cached:
         try:
             if not is_ours and _calls_other_files(self.py_func):
                 return self._decorate(cache=False)
-            directory = _directory_of(self.py_func)
+            place: Any = numba.njit(cache=True)(self.py_func).stats.cache_path
+            directory, source = Path(place), Path(inspect.getfile(self.py_func))
             if is_ours:
-                _drop_if_stale(directory, Path(inspect.getfile(self.py_func)))
+                _drop_if_stale(directory, source)
             if reason is not None:
-                _clear(directory, _beginning_of_files(self.py_func))
+                _clear(directory, f"{source.stem}.{self.py_func.__qualname__}-".replace("<", "").replace(">", ""))
         except (OSError, RuntimeError) as error:  # Numba has no place to write to, as for what is typed in a terminal
             if is_ours:
                 _warn_of_memory(str(error))
@@ -184,17 +185,6 @@ class Cached:
                 return self._decorated(error)
             _warn_of_memory(f"{type(error).__name__}: {error}")
             return self._decorate(cache=False)
-
-
-def _directory_of(function: Callable[..., Any]) -> Path:
-    """Return the directory in which Numba keeps what it compiles of a function; RuntimeError if there is none."""
-    place: Any = numba.njit(cache=True)(function).stats.cache_path
-    return Path(place)
-
-
-def _beginning_of_files(function: Callable[..., Any]) -> str:
-    """Return how the names of Numba's files of a function begin."""
-    return f"{Path(inspect.getfile(function)).stem}.{function.__qualname__}-".replace("<", "").replace(">", "")
 
 
 def _clear(directory: Path, beginning: str) -> None:

@@ -1,22 +1,17 @@
 r"""The large-flow solver on a device, in double precision.
 
 The equations, the pair of formulas, the slowed clusters and the step control of
-`dynamics.integrators.large_flow.stepper`; but the whole field is computed at every stage.  On a graphics processor its
+`dynamics.integrators.large_flow.stepper`; but the whole field is computed at every stage. On a graphics processor its
 two products cost little more than the memory traffic of a step, so that there is neither a lagged rest nor a division
-into fast and slow neurons, and every step is the same sequence of operations.  The state stays on the device; the host
-sees one number per attempted step, and the events.
+into fast and slow neurons. The state stays on the device; the host sees one number per attempted step, and the events.
 
 A state is one matrix Y (m, W): unit vectors in the first D columns, ln n in column D, then at least one column of zeros
-up to a multiple of eight, so that rows are aligned and one operation moves directions and norms together.  Its rates:
+up to a multiple of eight, so that rows are aligned. Its rates:
 
 .. math:: u_i' = F_i - \frac{F_i \cdot u_i}{u_i \cdot u_i} u_i, \qquad (\ln n_i)' = 4\, \text{growth}_i
 
-Every direction has its place in tensors of fixed shape, whether it has a cluster or not, so that no decision has to
-wait for the host and a step is the same sequence of operations whatever the clusters are.  All other neurons are alike:
-with the whole field computed at every stage there are no fast sources.
-
-A step needs no value on the host, and the tensors that it begins and ends with never change place, so that it can be
-recorded and replayed.
+Every direction has its place in tensors of fixed shape, whether it has a cluster or not, and the tensors that a step
+begins and ends with never change place: it needs no value on the host, and can be recorded and replayed.
 
 References
 ----------
@@ -136,8 +131,7 @@ class DeviceClusters:
     """Divides m neurons into clusters, step after step, and slows their mean velocities.
 
     `cluster` (m,) is the direction of the cluster of each neuron, P for none, `sign` (m,) the pole at which it sits, +1
-    or −1, and `drift` (P, W) the mean velocity of each cluster over the last step. A slowed mode relaxes by e^(−κ) in a
-    step.
+    or −1, and `drift` (P, W) the mean velocity of each cluster over the last step.
     """
 
     def __init__(self, field: DeviceField, m: int, W: int) -> None:
@@ -176,8 +170,8 @@ class DeviceClusters:
     def divide(self, Y: Tensor, before: Tensor, rates: Tensor, h: float) -> None:
         """Make the division for the next step at the state that `look` saw.
 
-        `Y` and `before` (m, W) are the states now and one step, of length `h`, earlier; the same at the start. `rates`
-        (m, W) are those now, with nothing slowed.
+        `Y` and `before` (m, W) are the states now and one step, of length `h`, earlier; `rates` those now, nothing
+        slowed.
         """
         torch, D, P, near = self._torch, self._field.D, self._P, self._near
         a, value, slope, n = self._field.a, self._field.value, self._field.slope, Y[:, self._field.D].exp()
@@ -206,7 +200,7 @@ class DeviceClusters:
         self._held.copy_(1.0 - (KAPPA / (h * self._rates)).clamp(max=1.0))
 
     def slow(self, rates: Tensor, Y: Tensor, n: Tensor) -> None:
-        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_together`)."""
+        """Replace the mean velocity v of every cluster by θ v + (1 − θ) drift, in place (see `slow_cluster`)."""
         D, members = self._field.D, (n, self.sign, self._order, self._offsets)
         excess = ((self._means(rates, *members) - self.drift) * self._held)[self._place]
         b, growth, U, F = excess[:, :D], excess[:, D], Y[:, :D], rates[:, :D]
@@ -222,10 +216,10 @@ class DeviceClusters:
         F -= U * (self._field.along(U, F) * self.inside)[:, None]
 
     def land(self, Y: Tensor, begin: Tensor, rates: Tensor, h: float, h_last: float) -> None:
-        """Move the clusters at the end of a step to where their stiff means belong (see `weigh_shifts`), in place.
+        """Move the clusters at the end of a step to where their stiff means belong (see `weigh_shift`), in place.
 
-        `Y` and `begin` (m, W) are the states at its ends, `rates` those at the end when nothing is slowed; `h_last` is
-        the length of the step before, 0 if there was none.
+        `Y` and `begin` are the states at its ends, `rates` those at its end; `h_last` is the length of the step before,
+        or 0.
         """
         torch, D = self._torch, self._field.D
         members = Y[:, D].exp(), self.sign, self._order, self._offsets
@@ -467,8 +461,7 @@ class TorchFlowStepper(ClusterStepper):
     def _settle(self, h: float) -> Array:
         """Put rows at the end of a step back on the sphere and clusters where they belong; return the events.
 
-        Other rows are moved by what they felt of clusters that sat elsewhere, the more the farther the step went: the
-        change of their rates at its end, for `DISPLACED_SHARE` of the step.
+        Other rows are moved by the change of their rates at its end for `DISPLACED_SHARE` of the step.
         """
         self._normalise(self.now)
         self._look()

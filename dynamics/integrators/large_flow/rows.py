@@ -17,12 +17,12 @@ from dynamics.equations.field import SCRATCH, SingleUnitField, UnitField
 from dynamics.equations.link import link_data
 from dynamics.equations.vectors import teacher_rows
 from dynamics.integrators.explicit_kernels import DOP853_C
-from dynamics.integrators.large_flow.division import POLE, State
-from dynamics.integrators.large_flow.row_kernels import events_of_rows
+from dynamics.integrators.large_flow.division import FIRST, POLE, State
 from dynamics.integrators.large_flow.step_kernels import (
     LAST_STAGE,
     PULLED_BLOCK,
     TOGETHER,
+    events_of_rows,
     partial_rows,
     place_sources,
     pull_rows,
@@ -121,8 +121,8 @@ class Rests:
     def correction(self, h: float, rates: Array) -> Array:
         """Return ∫_0^h e^(−λ(h − τ)) ω(τ) dτ / ω(h) for every λ, ω(τ) = Π (τ + distance).
 
-        That is what an error at h is worth over the whole step where a mode relaxes at the rate λ: the polynomial
-        through one more point, the rest at h, differs from the extrapolated one by the error times ω(τ)/ω(h).
+        That is what an error at h of the extrapolated rest is worth over a step where a mode relaxes at the rate λ: the
+        polynomial through the rest at h too differs by the error times ω(τ)/ω(h).
         """
         omega, last = h * _NODES, h
         for past in (self.times[self.newest_first[1:]] - self.times[self.newest_first[0]]).tolist():
@@ -144,9 +144,8 @@ _TIMES = np.concatenate([DOP853_C, NODES])
 class Sources:
     """States, stages and dense output of the fast sources of one division, in D columns.
 
-    They take a step in several parts before any other row begins, since they decide how long a step can be: without
-    them it could be twice as long. Nothing that they feel within a step depends on the other rows, so the step is
-    divided into equal parts for them alone, each with the stages, the error and the dense output of a step of its own.
+    They take a step before any other row begins, on which nothing that they feel within it depends, in equal parts for
+    them alone, each with the stages, error and dense output of a step: without parts steps would be half as long.
     `precision` is that of the vectors at the nodes.
     """
 
@@ -170,9 +169,9 @@ class Sources:
         self.at_nodes = self._times[stages:], at_nodes, self._placed[1][stages:]
 
     def run(self, step: Step, tolerance: Array) -> tuple[Array, Array]:
-        """Run the sources through the parts of a step; return the largest errors of each, of ends and inside.
+        """Run the sources through the parts of a step; return its largest errors at ends and inside, in tolerances.
 
-        Both are in units of tolerances. After a part with too large an error the others are left out.
+        After a part with too large an error the others are left out.
         """
         (vectors, mass), (ends, log_ends), (dense, growth_dense) = self._at_stages, self.ends, self.dense
         S, D = ends.shape[1:]
@@ -285,8 +284,8 @@ class Step:
 class Rows:
     """Passes over the neurons of one problem in D columns.
 
-    `tolerance` holds the absolute and relative one of coordinates and the absolute one of ln n; `lag_tolerance` those
-    of corrections at the end of a step, of coordinates and of ln n.
+    `tolerance` is the absolute and relative one of coordinates and the absolute one of ln n; `lag_tolerance` those of
+    corrections of both at the end of a step.
     """
 
     def __init__(
@@ -335,7 +334,7 @@ class Rows:
         self._node_powers = POWERS[:count, :count].copy()
         self._near = np.empty((m, sources), dtype=np.bool_)
         self.ahead = self._ahead[0][: m if count else 0], self._ahead[1]
-        sizes, group = np.diff(division.cuts), int(np.diff(division.first).max(initial=1))
+        sizes, group = np.diff(division.cuts), int(np.diff(division.plan[1][FIRST]).max(initial=1))
         # The first thread has the sources as well.
         blocks = [int(sizes.max())] + [int(sizes[1 if sources else 0 :].max(initial=1))] * (self.workers.count - 1)
         self._work = [
@@ -345,10 +344,9 @@ class Rows:
         self._room = [np.empty(R * ((count + 3) * D + sources), self._real) for R in blocks]
 
     def run_sources(self, step: Step, *, again: bool = False) -> tuple[float, float]:
-        """Run the fast sources through a step, part by part; with `again` the end of the step is left alone.
+        """Run the fast sources through a step; return their largest errors, of ends of parts and inside, in tolerances.
 
-        Returned are the largest errors of the ends of its parts and of their dense output, in units of tolerances.
-        Unless the first is too large, other rows can run then.
+        With `again` the end of the step is left alone. Unless the first error is too large, other rows can run then.
         """
         sources, rows = self.sources, self.sources.rows
         self._staged = None
@@ -424,10 +422,9 @@ class Rows:
         is_rest: bool = False,
         compares: bool = False,
     ) -> None:
-        """Write what fast sources, active teachers and the own cluster exert, by the division that was fitted last.
+        """Write what fast sources, active teachers and the own cluster exert, or leave of the field where it `is_rest`.
 
-        All rows are written, or those of some blocks alone; with `is_rest` what is left of the state's field. At the
-        end of a step `compares` has `ahead` take the error of what was expected there.
+        All rows are written, or those of some blocks. With `compares`, at the end of a step, `ahead` takes its error.
         """
         division = self._division
         sources, mass = np.ascontiguousarray(state.U[division.sources]), np.exp(state.log_norm[division.sources])

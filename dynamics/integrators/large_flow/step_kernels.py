@@ -27,51 +27,364 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dynamics.equations.field import (
-    SCRATCH,
-    SMALLEST_WEIGHT,
-    overlaps_of_rows,
-    rounded_coordinate,
-    sums_of_others,
-    weigh,
-)
+from dynamics.equations import field
+from dynamics.equations.field import SCRATCH, rounded_coordinate
 from dynamics.equations.link import BLOCK, g0, g1, write_both
-from dynamics.integrators.explicit_kernels import DOP853_C, DOP853_WEIGHTS
-from dynamics.integrators.large_flow.division import (
-    ACTIVE,
-    BY_BLAS,
-    CLUSTER,
-    DIRECTION,
-    LINK,
-    ORDER,
-    POLE,
-    TEACHER,
-    Plan,
-    add_rest,
-    along,
-    group_end,
-    rest_number,
+from dynamics.equations.vectors import write_events
+from dynamics.integrators import clusters as of_clusters
+from dynamics.integrators.clusters import State, Whole, along
+from dynamics.integrators.explicit_kernels import (
+    DOP853_C,
+    DOP853_COUNTS,
+    DOP853_DENSE_ERROR,
+    DOP853_PLACES,
+    DOP853_WEIGHTS,
+    add_stages,
 )
-from dynamics.integrators.large_flow.row_kernels import (
-    END,
-    LEADING,
-    Dense,
-    Ends,
-    Lag,
-    Moving,
-    Stages,
-    State,
-    combine,
-    combine_number,
-    finish_row,
-    inverse_length,
-    move_inside,
-    write_cubic,
-)
+from dynamics.integrators.large_flow import division as plans
+from dynamics.integrators.large_flow.division import CLUSTER, DIRECTION, FIRST, LINK, ORDER, POLE, TEACHER, Plan
 from dynamics.integrators.step_kernels import copy_row
-from dynamics.kernels.jit import cube, entry, kernel, matrix, row_part, vector
+from dynamics.kernels.jit import cube, entry, kernel, matrix, pasted_kernel, row_part, vector
 from dynamics.kernels.products import product
 from hermite.arrays import Cube, Integers, Matrix, Real, Switches, Vector
+
+END = 12  # row of the tableau that gives the step, and the stage at its end
+ERRORS = 16  # rows of the tableau with the two error estimates
+
+# Stages, and the coefficients of the dense output, are those of vectors and of ln n.
+Stages = tuple[Cube, Matrix]
+Dense = tuple[Cube, Matrix]
+# Where rows end: U, ln n, their errors and those of the dense output, the tolerances, and what each row leads.
+Ends = tuple[Matrix, Vector, Vector, Vector, Vector, Integers]
+LEADING = 5
+
+
+@kernel
+def group_end(x: int, rows: Integers, of_rows: Integers, clusters: Integers) -> int:
+    """Return where the cluster of row x of a block ends, x + 1 for a row of none, and x if it began before."""
+    c = of_rows[CLUSTER, rows[x]]
+    if c < 0:
+        return x + 1
+    if x > 0 and of_rows[CLUSTER, rows[x - 1]] == c:
+        return x
+    count: int = clusters[FIRST, c + 1] - clusters[FIRST, c]
+    return x + count
+
+
+@kernel
+def add_rest(i: int, weights: Vector, slots: Integers, rest: Cube, out: Vector) -> None:
+    """Add Σ_q weights_q rest[slots_q] of row i: a pass per value, since a loop over values inside is not vectorised."""
+    for q in range(slots.size):
+        w, slot = weights[q], slots[q]
+        for k in range(out.size):
+            out[k] += w * rest[slot, i, k]
+
+
+@kernel
+def rest_number(i: int, weights: Vector, slots: Integers, rest_growth: Matrix) -> float:
+    """Return Σ_q weights_q rest_growth[slots_q] of row i."""
+    total = 0.0
+    for q in range(slots.size):
+        total += weights[q] * rest_growth[slots[q], i]
+    return total
+
+
+@kernel
+def end_sums(base: Vector, stages: Cube, x: int, count: int, h: float, new: Vector, e5: Vector, e3: Vector) -> None:
+    """Write the state at the end of a step and both error estimates of one neuron, of the same `count` stages."""
+    places = DOP853_PLACES[END]  # `count` is an argument lest the compiler write the loop over stages out
+    for k in range(new.size):
+        new[k] = base[k]
+        e5[k] = e3[k] = 0.0
+    for j in range(0, count, 2):
+        a, b = places[j], places[j + 1]
+        w_a, w_b = h * DOP853_WEIGHTS[END, a], h * DOP853_WEIGHTS[END, b]
+        five_a, five_b = DOP853_WEIGHTS[ERRORS, a], DOP853_WEIGHTS[ERRORS, b]
+        three_a, three_b = DOP853_WEIGHTS[ERRORS + 1, a], DOP853_WEIGHTS[ERRORS + 1, b]
+        k_a, k_b = stages[a, x], stages[b, x]
+        for k in range(new.size):
+            new[k] += w_a * k_a[k] + w_b * k_b[k]
+            e5[k] += five_a * k_a[k] + five_b * k_b[k]
+            e3[k] += three_a * k_a[k] + three_b * k_b[k]
+
+
+@kernel
+def combine_number(stages: Matrix, x: int, weights: Vector, h: float) -> float:
+    """Return h Σ_s w_s k_s for the number of one row."""
+    total = 0.0
+    for s in range(weights.size):
+        if weights[s] != 0.0:
+            total += weights[s] * stages[s, x]
+    return h * total
+
+
+@pasted_kernel
+def combined_error(five: float, three: float, h: float, count: float) -> float:
+    """Return h |e_5|²/√(count (|e_5|² + 0.01 |e_3|²)) of the squares of both errors, infinity if not finite."""
+    total = five + 0.01 * three
+    if not total < np.inf:
+        return np.inf
+    return float(h * five / np.sqrt(total * count)) if total > 0.0 else 0.0
+
+
+@kernel
+def row_error(
+    y: Vector, new: Vector, growth_stages: Matrix, x: int, h: float, e5: Vector, e3: Vector, tolerance: Vector, p: int
+) -> float:
+    """Return the error of one row in tolerances: root mean square over its D + 1 numbers, or that of its overlap p."""
+    D = y.size
+    atol, rtol, atol_norm = tolerance[0], tolerance[1], tolerance[2]
+    q5 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS, :END], 1.0) / atol_norm) ** 2
+    q3 = (combine_number(growth_stages, x, DOP853_WEIGHTS[ERRORS + 1, :END], 1.0) / atol_norm) ** 2
+    for k in range(D):
+        scale = 1.0 / (atol + rtol * max(abs(y[k]), abs(new[k])))
+        q5 += (e5[k] * scale) ** 2
+        q3 += (e3[k] * scale) ** 2
+    error = combined_error(q5, q3, h, D + 1.0)
+    if p >= 0:
+        scale = 1.0 / (atol + rtol * max(abs(y[p]), abs(new[p])))
+        error = max(error, combined_error((e5[p] * scale) ** 2, (e3[p] * scale) ** 2, h, 1.0))
+    return error
+
+
+@kernel
+def write_cubic(
+    i: int, x: int, h: float, rise: Vector, growth_rise: float, all_stages: Stages, polynomials: Dense
+) -> None:
+    """Write the three lowest coefficients of the dense output of one row: the cubic by both ends and their rates."""
+    (stages, growth_stages), (dense, dense_growth) = all_stages, polynomials
+    for k in range(rise.size):
+        dense[0, i, k] = rise[k]
+        dense[1, i, k] = h * stages[0, x, k] - rise[k]
+        dense[2, i, k] = 2.0 * rise[k] - h * (stages[END, x, k] + stages[0, x, k])
+    dense_growth[0, i] = growth_rise
+    dense_growth[1, i] = h * growth_stages[0, x] - growth_rise
+    dense_growth[2, i] = 2.0 * growth_rise - h * (growth_stages[END, x] + growth_stages[0, x])
+
+
+@kernel
+def finish_row(
+    i: int,
+    x: int,
+    again: bool,
+    has_dense: bool,
+    h: float,
+    start: State,
+    all_stages: Stages,
+    ends: Ends,
+    polynomials: Dense,
+    work: Vector,
+) -> None:
+    """Write where a step takes row i, whose stages are those of row x of `all_stages`, and its dense output.
+
+    With `again` the step has been accepted, and its end is left alone; `work` has 4 D numbers.
+    """
+    (U, log_n), (stages, growth_stages) = start, all_stages
+    U_new, log_new, error, error_within, tolerance, leading = ends
+    D = U.shape[1]
+    zero, rise, e5, e3 = vector(work, 0, D), vector(work, D, D), vector(work, 2 * D, D), vector(work, 3 * D, D)
+    end_sums(U[i], stages, x, DOP853_COUNTS[END], h, rise, e5, e3)
+    growth_rise = combine_number(growth_stages, x, DOP853_WEIGHTS[END, :END], h)
+    if not again:
+        for k in range(D):
+            U_new[i, k] = rise[k]
+        log_new[i] = log_n[i] + growth_rise
+        error[i] = row_error(U[i], rise, growth_stages, x, h, e5, e3, tolerance, leading[i])
+    if has_dense:
+        for k in range(D):
+            rise[k] -= U[i, k]
+            zero[k] = 0.0
+        dense, dense_growth = polynomials
+        flat = matrix(stages, 0, stages.shape[0], stages.shape[1] * D)
+        write_cubic(i, x, h, rise, growth_rise, all_stages, polynomials)
+        for q in range(4):
+            add_stages(zero, flat, 18 + q, h, D, dense[3 + q, i], x * D)
+            dense_growth[3 + q, i] = combine_number(growth_stages, x, DOP853_WEIGHTS[18 + q], h)
+        square = dense_growth[6, i] ** 2
+        for k in range(D):
+            square += dense[6, i, k] ** 2
+        error_within[i] = DOP853_DENSE_ERROR * np.sqrt(square) / tolerance[1]
+
+
+@entry
+def events_of_rows(link: Vector, U: Matrix, log_n: Vector, a: Vector, sign_matters: bool, out: Vector) -> None:
+    """Write the events: max_i C_ip² − ½ (C > 0 only, if the sign matters), then Σ_i n_i g(C_ip)/g(1) − a_p/2."""
+    C = np.ascontiguousarray(U[:, : a.size]).reshape(a.size * log_n.size)
+    write_events(C, np.exp(log_n), a, link, int(sign_matters), np.empty(C.size), out)
+
+
+@entry
+def mass_of_rest(
+    link: Vector, rows: Integers, p: int, state: tuple[Matrix, Vector, Matrix, Vector], out: Vector
+) -> None:
+    """Write Σ_i n_i g(C_ip)/g(1) over some rows, and its rate of change; the state has its F and growth."""
+    U, log_n, F, growth = state
+    whole = g0(link, 1.0)
+    out[0] = out[1] = 0.0
+    for x in range(rows.size):
+        i = rows[x]
+        c = U[i, p]
+        share, value = np.exp(log_n[i]) / whole, g0(link, c)
+        out[0] += share * value
+        out[1] += share * (4.0 * growth[i] * value + g1(link, c) * (F[i, p] - along(U[i], F[i]) * c))
+
+
+@kernel
+def number_inside(dense: Vector, x: float, start: float, end: float) -> float:
+    """Return one number at the fraction x of a step, given its seven coefficients; see `stepper.inside`."""
+    value = dense[6]
+    for q in range(5, -1, -1):
+        value = dense[q] + (x if q % 2 == 1 else 1.0 - x) * value
+    y: float = start + x * value + x * x * (3.0 - 2.0 * x) * (end - start - dense[0])
+    return y
+
+
+@entry
+def events_inside(
+    link: Vector,
+    rows: Integers,
+    p: int,
+    x: float,
+    sign_matters: bool,
+    begin: State,
+    end: State,
+    polynomials: Dense,
+    out: Vector,
+) -> None:
+    """Write max C_ip² and Σ n g(C_ip)/g(1) over some rows at the fraction x of a step."""
+    (U, log_n), (U_end, log_end), (dense, dense_growth) = begin, end, polynomials
+    whole = g0(link, 1.0)
+    out[0] = out[1] = 0.0
+    for z in range(rows.size):
+        i = rows[z]
+        c = number_inside(dense[:, i, p], x, U[i, p], U_end[i, p])
+        n = np.exp(number_inside(dense_growth[:, i], x, log_n[i], log_end[i]))
+        if c > 0.0 or not sign_matters:
+            out[0] = max(out[0], c * c)
+        out[1] += n * g0(link, c) / whole
+
+
+@kernel
+def move_inside(i: int, x: float, u: Vector, polynomials: Dense, out: Vector) -> float:
+    """Write where row i, at u where a step begins, is at its fraction x; return by how much ln n has changed."""
+    dense, dense_growth = polynomials
+    total = dense_growth[6, i]
+    for k in range(out.size):
+        out[k] = dense[6, i, k]
+    for q in range(5, -1, -1):
+        factor = x if q % 2 == 1 else 1.0 - x
+        total = dense_growth[q, i] + factor * total
+        for k in range(out.size):
+            out[k] = dense[q, i, k] + factor * out[k]
+    for k in range(out.size):
+        out[k] = u[k] + x * out[k]
+    change: float = x * total
+    return change
+
+
+@kernel
+def inverse_length(u: Vector) -> float:
+    """Return 1/|u|."""
+    square = 0.0
+    for k in range(u.size):
+        square += u[k] * u[k]
+    return float(1.0 / np.sqrt(square))
+
+
+# Where slowed clusters end a step, once the full field there is known. `lag` is (rest, rest_growth, slots, weights,
+# part, part_growth, ahead, ahead_growth): the extrapolated rest of the field is Σ_q weights_q rest[slots_q], `part` the
+# partial field at the end of the step, and `ahead`, if it has rows, the error of what distant sources were expected to
+# exert there.
+Lag = tuple[Cube, Matrix, Integers, Vector, Matrix, Vector, NDArray[Any], Vector]
+
+
+@kernel
+def miss_of_row(i: int, u: Vector, F: Matrix, growth: Vector, lag: Lag, miss: Vector) -> float:
+    """Write the tangential error of the extrapolated rest of row i; return the error of its (ln n)'."""
+    rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth = lag
+    D = u.size
+    for k in range(D):
+        miss[k] = 0.0
+    add_rest(i, weights, slots, rest, miss)
+    if ahead.shape[0] > 0:
+        for k in range(D):
+            miss[k] -= ahead[i, k]
+    for k in range(D):
+        miss[k] = F[i, k] - part[i, k] - miss[k]
+    radial = along(u, miss)
+    for k in range(D):
+        miss[k] -= radial * u[k]
+    off: float = growth[i] - part_growth[i] - rest_number(i, weights, slots, rest_growth)
+    if ahead.shape[0] > 0:
+        off += ahead_growth[i]
+    return 4.0 * off
+
+
+@entry
+def weigh_shifts(
+    begin: int,
+    end: int,
+    h: float,
+    ratio: float,
+    modes: tuple[Matrix, Matrix, Matrix, Integers],
+    start: State,
+    state: Whole,
+    lag: Lag,
+    out: tuple[Cube, Matrix],
+    plan: Plan,
+) -> None:
+    """Write the shift of clusters begin … end − 1 at the end of a step of length h from `start`; see `weigh_shift`.
+
+    `modes` is (rates, shares, drift, direction of the cluster of each row), and `out` (shift, size). `shift` (2, c, D +
+    1) takes the shift b of the mean direction and β of mean ln n, then the mean error of the extrapolated rest, of
+    which modes that the stages follow get `shares`; `size` (c, 3) |b|, |β| and the largest change of another row's
+    velocity by them.
+    """
+    (rates, shares, drift, cluster), (U, log_n, F, growth), (shift, size) = modes, state, out
+    order, pole, first, direction = plan[0][ORDER], plan[0][POLE], plan[1][FIRST], plan[1][DIRECTION]
+    D = U.shape[1]
+    miss = np.empty(D)
+    for c in range(begin, end):
+        moved, off, members, p = shift[0, c], shift[1, c], order[first[c] : first[c + 1]], direction[c]
+        of_clusters.weigh_shift(h, ratio, (rates[c, 0], rates[c, 1]), members, pole, start, state, drift[c], moved)
+        total = 0.0
+        for k in range(D + 1):
+            off[k] = 0.0
+        for x in range(members.size):
+            i = members[x]
+            n = np.exp(log_n[i])
+            w = n * pole[i]
+            total += n
+            off[D] += n * miss_of_row(i, U[i], F, growth, lag, miss)
+            for k in range(D):
+                off[k] += w * miss[k]
+        for k in range(D + 1):
+            mode = 0 if k < D else 1
+            off[k] /= total
+            moved[k] += np.exp(-max(h * rates[c, mode] - of_clusters.KAPPA, 0.0)) * shares[c, mode] * off[k]
+        size[c, 0], size[c, 1] = of_clusters.size_of_shift(moved)
+        size[c, 2] = of_clusters.force_on_others(p, plan[2][TEACHER, p], plan[LINK], U, cluster) * max(
+            size[c, 0], size[c, 1]
+        )
+
+
+@entry
+def shift_clusters(chosen: Integers, share: float, state: Whole, lag: Lag, shift: Cube, plan: Plan) -> None:
+    """Move the members of the `chosen` clusters: all by `shift`, each by `share` times the error of its own rest."""
+    of_rows, clusters, (U, log_n, F, growth) = plan[0], plan[1], state
+    D = U.shape[1]
+    miss = np.empty(D)
+    for z in range(chosen.size):
+        c = chosen[z]
+        b, off = shift[0, c], shift[1, c]
+        for x in range(clusters[FIRST, c], clusters[FIRST, c + 1]):
+            i = of_rows[ORDER, x]
+            s, own = of_rows[POLE, i], miss_of_row(i, U[i], F, growth, lag, miss)
+            of_clusters.shift_row(s, b[:D], U[i])
+            for k in range(D):
+                U[i, k] += share * (miss[k] - s * off[k])
+            log_n[i] += share * (own - off[D]) + b[D]
+
 
 # Part by which the rate of a mode may be wrong. Of 400 such steps of 128 and 512 neurons half were wrong by less than a
 # hundredth of the estimate that follows, the worst by 1.4 times it.
@@ -154,9 +467,8 @@ def exponential_step(
 ) -> float:
     """Write where row i is moved, and its dense output, a cubic, as `finish_row` does; return the error in tolerances.
 
-    `how` says whether the step has been accepted, whether it has a dense output, and its length.
-    Stage 0 is its slowed velocity at the beginning; a is the coefficient of its direction in the teacher, and `share`
-    holds θ of the direction and of ln n.
+    Stage 0 is its slowed velocity at the beginning, a the coefficient of its direction, `share` θ of direction and ln
+    n.
     """
     (again, has_dense, h), (U, log_n), (stages, growth_stages) = how, start, all_stages
     (U_new, log_new, error, error_within, tolerance, _), (dense, dense_growth) = ends, polynomials
@@ -224,20 +536,17 @@ def add_sources(
     scratch: Vector,
     plan: Plan,
 ) -> None:
-    """Write what the fast sources exert on those from number `first` on; a source exerts nothing on itself.
-
-    `overlap` takes a number for each of them and each source.
-    """
+    """Write what the fast sources exert on those from number `first` on; `overlap` takes a number for each pair."""
     R, S = growth.size, mass.size
     products = matrix(overlap, 0, R, S)
-    overlaps_of_rows(plan[BY_BLAS], u, sources, products)
+    field.overlaps_of_rows(plan[plans.BY_BLAS], u, sources, products)
     for x in range(R):
         # Where g and g' are 0.
         products[x, first + x] = 0.0
-    weigh(plan[LINK], mass, overlap, 0.0, growth, scratch)
+    field.weigh(plan[LINK], mass, overlap, 0.0, growth, scratch)
     for x in range(R):
         growth[x] = -growth[x]
-    sums_of_others(plan[BY_BLAS], products, sources, F)
+    field.sums_of_others(plan[plans.BY_BLAS], products, sources, F)
 
 
 @kernel
@@ -259,7 +568,7 @@ def far_forces(
     distant, mass, near = sources
     R, S = rows.size, mass.size
     products = matrix(overlap, 0, R, S)
-    overlaps_of_rows(plan[BY_BLAS], vectors, distant, products)
+    field.overlaps_of_rows(plan[plans.BY_BLAS], vectors, distant, products)
     for x in range(R):
         i = rows[x]
         for j in range(S):
@@ -268,10 +577,10 @@ def far_forces(
             # Where g and g' are 0.
             if near[i, j]:
                 products[x, j] = 0.0
-    weigh(plan[LINK], mass, overlap, SMALLEST_WEIGHT, growth, scratch)
+    field.weigh(plan[LINK], mass, overlap, field.SMALLEST_WEIGHT, growth, scratch)
     for x in range(R):
         growth[x] = -growth[x]
-    sums_of_others(plan[BY_BLAS], products, distant, force)
+    field.sums_of_others(plan[plans.BY_BLAS], products, distant, force)
 
 
 @kernel
@@ -302,10 +611,7 @@ def add_clusters(
     link: Vector,
     peak: float,
 ) -> None:
-    """Add what the other members of their clusters exert on rows, and a row's own −n_i g(1), g(1) being `peak`.
-
-    The tables are those of the plan.
-    """
+    """Add what the other members of their clusters exert on rows, and a row's own −n_i g(1), g(1) being `peak`."""
     for x in range(rows.size):
         growth[x] -= np.exp(log_n[x]) * peak
     for x in range(rows.size):
@@ -346,9 +652,9 @@ def products_with(u: Vector, F: Vector) -> tuple[float, float]:
 
 @kernel
 def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, scratch: Vector) -> tuple[float, float]:
-    """Add the force of active directions on one row, and of direction `own`, that of its cluster, or −1 for none.
+    """Add the force of active directions, and of `own`, that of its cluster (−1 for none), on one row.
 
-    Return what they add to the growth, and (F·u)/(u·u). The teacher is the table of the plan.
+    Returned are what they add to the growth, and (F·u)/(u·u).
     """
     total = radial = length = 0.0
     P = teacher.shape[1]
@@ -358,7 +664,7 @@ def add_teacher(link: Vector, u: Vector, own: int, teacher: Matrix, F: Vector, s
         s = vector(u, begin, size)
         write_both(link, s, value, slope)
         # In functions of their own loops are vectorised, here they are not.
-        sums = add_weighted(row_part(teacher, ACTIVE, begin, size), s, value, slope, vector(F, begin, size))
+        sums = add_weighted(row_part(teacher, plans.ACTIVE, begin, size), s, value, slope, vector(F, begin, size))
         total, radial, length = total + sums[0], radial + sums[1], length + sums[2]
         if begin <= own < begin + size:
             f = teacher[TEACHER, own] * slope[own - begin]
@@ -423,18 +729,17 @@ def partial_rows(
     first_block: int,
     last_block: int,
     cuts: Integers,
-    state: tuple[Matrix, Vector, Matrix, Vector],
+    state: Whole,
     all_sources: Sources,
     is_rest: bool,
     out: tuple[Matrix, Vector],
     work: tuple[Vector, NDArray[Any]],
     plan: Plan,
 ) -> None:
-    """Write the partial field at one state for the blocks order[cuts[b]:cuts[b + 1]], or what it leaves of the field.
+    """Write the partial field at one state for blocks first … last − 1, or what it leaves of the field.
 
-    The state is (U, ln n, F, growth), and `out` takes F and growth. `ahead`, the last but one of the arrays of the
-    sources, has no rows, or its error takes its place. `work` is scratch, the first array of which ends with `SCRATCH`
-    numbers.
+    `out` takes F and growth. `ahead`, the last but one of the arrays of the sources, has no rows, or its error replaces
+    it.
     """
     (U, log_n, field, field_growth), (out_F, out_growth), (numbers, room) = state, out, work
     sources, mass = all_sources[0], all_sources[2]
@@ -506,8 +811,8 @@ def write_far(
 ) -> None:
     """Write what distant sources exert on a block of rows at every node; decide at the first which are near.
 
-    `start` is (U, ln n, F) where the step of length h begins, and `nodes` (times, vectors of the sources, their masses,
-    which are near each row); `out` takes forces (K, R, D) and growth (K, R).
+    `start` is (U, ln n, F) where the step begins, and `nodes` (times, vectors of the sources, their masses, which are
+    near each row); `out` takes forces (K, R, D) and growth (K, R).
     """
     (U, _, F), (times, sources, mass, near), (far, growth), of_rows = start, nodes, out, plan[0]
     R, D, S = rows.size, U.shape[1], mass.shape[1]
@@ -535,9 +840,9 @@ def write_powers(
 ) -> None:
     """Write the polynomial in the fraction of the step of the forces that a row feels without its own motion.
 
-    That is the lagged rest of row i, and what distant sources exert at the K nodes on it, row x of their block. The
-    coefficient of power q is Σ_s rest_powers[q, s] rest[slots_s] + Σ_z node_powers[q, z] far[z]: vectors in the rows of
-    `out`, and numbers in `growth`.
+    That is the lagged rest of row i, and what distant sources exert at K nodes on row x of their block. The coefficient
+    of power q is Σ_s rest_powers[q, s] rest[slots_s] + Σ_z node_powers[q, z] far[z]: in the rows of `out` and in
+    `growth`.
     """
     (force, far_growth), (rest, rest_growth, slots, rest_powers) = far, rests
     for q in range(growth.size):
@@ -600,7 +905,8 @@ def stage_of_sources(
     """Fill stage s of the sources `first` to `last` in a part of the step, and write where they are at the next."""
     (h, number, parts), (U, log_n), (rest, rest_growth, slots, rest_powers) = part, start, rests
     (sources, mass, stages, growth_stages), (weights, room, scratch) = path, work
-    of_rows, teacher, link = plan[0], plan[2], plan[LINK]
+    of_rows, teacher, link, D = plan[0], plan[2], plan[LINK], U.shape[1]
+    flat = matrix(stages, 0, stages.shape[0], U.size)
     u, velocity = sources[s, first:last], stages[s, first:last]
     overlap, growth = vector(room, 0, (last - first) * mass.shape[1]), growth_stages[s, first:last]
     add_sources(first, u, sources[s], mass[s], overlap, velocity, growth, scratch, plan)
@@ -618,10 +924,10 @@ def stage_of_sources(
         total, radial = add_teacher(link, u[y], own, teacher, velocity[y], scratch)
         total += growth[y] - mass[s, z] * peak + rest_number(i, weights, slots, rest_growth)
         growth[y] = 4.0 * total
-        for k in range(u.shape[1]):
+        for k in range(D):
             velocity[y, k] -= radial * u[y, k]
         if s < LAST_STAGE:
-            combine(U[z], stages, z, s + 1, h, sources[s + 1, z])
+            add_stages(U[z], flat, s + 1, h, D, sources[s + 1, z], z * D)
             log_next = log_n[z] + combine_number(growth_stages, z, DOP853_WEIGHTS[s + 1, : s + 1], h)
             mass[s + 1, z] = np.exp(log_next)
 
@@ -637,11 +943,10 @@ def step_sources(
     polynomials: Dense,
     plan: Plan,
 ) -> None:
-    """Take some stages of a part of a step of some groups of eight sources.
+    """Take some stages of a part of a step of some groups of eight sources; after the last see `finish_row`.
 
-    `span` is (first stage, last stage, first group, end of groups). Where all sources are at a stage stands in `path`
-    before any group takes it, and a group leaves there where it is at the next. After the last stage see `finish_row`.
-    All arrays but the rest of the field hold sources alone.
+    `span` is (first stage, last stage, first group, end of groups). A group finds in `path` where all sources are at a
+    stage, and leaves there where it is at the next. All arrays but the rest of the field hold sources alone.
     """
     (first_stage, last_stage, first_group, last_group), h = span, part[0]
     D, S = start[0].shape[1], path[1].shape[1]
@@ -684,86 +989,6 @@ def place_sources(
             mass[z, x] = np.exp(log_starts[part, x] + change)
 
 
-@kernel
-def slow_together(
-    c: int,
-    rows: Integers,
-    state: State,
-    velocity: State,
-    means: tuple[Vector, Vector],
-    pace: Matrix,
-    drift: Matrix,
-    of_rows: Integers,
-    link: Vector,
-) -> None:
-    """Slow cluster c, all rows of a block: b of the mean direction and β of mean ln n are taken away.
-
-    That is what the cluster would lose if it sat b/λ and β/λ' farther, λ = a g'(1) and λ' = 4 a g(1). Members that lean
-    by δ_i from the mean, s_i u_i = ū + δ_i, then have other velocities: 4 δ_i·b less of ln n, β (λ/λ') δ_i more of the
-    direction. Without that the lag of their mean would drive them apart at h λ δ ~ 1. Every row moves tangentially, by
-    T_i = 1 − u_i u_iᵀ; the x whose mean Σ n T x / Σ n is b is b + Σ n u (u·b) / Σ n up to fourth order in δ.
-    The state is (u, ln n) of these rows, the velocity (u', (ln n)'); `means` takes two vectors.
-    """
-    (u, log_n), (du, dl), (mean, shift) = state, velocity, means
-    D = mean.size
-    total = mean_growth = mean_lean = 0.0
-    for k in range(D):
-        mean[k] = 0.0
-    for z in range(rows.size):
-        n = np.exp(log_n[z])
-        total += n
-        mean_growth += n * dl[z]
-        w = n * of_rows[POLE, rows[z]]
-        for k in range(D):
-            mean[k] += w * du[z, k]
-    for k in range(D):
-        mean[k] = (1.0 - pace[c, 0]) * (mean[k] / total - drift[c, k])
-        shift[k] = mean[k]
-    mean_growth = (1.0 - pace[c, 1]) * (mean_growth / total - drift[c, D])
-    turn = 0.25 * g1(link, 1.0) / g0(link, 1.0) * mean_growth
-    for z in range(rows.size):
-        share, s = np.exp(log_n[z]) / total, of_rows[POLE, rows[z]]
-        lean = s * along(u[z], mean)
-        mean_lean += share * lean
-        dl[z] -= mean_growth + 4.0 * lean
-        # T_i δ_i is −T_i ū.
-        w = share * s * (lean + turn)
-        for k in range(D):
-            shift[k] += w * u[z, k]
-    for z in range(rows.size):
-        dl[z] += 4.0 * mean_lean
-        s = of_rows[POLE, rows[z]]
-        for k in range(D):
-            du[z, k] -= s * shift[k]
-        # Tangential once more: of a radial rounding of 1e-16 the stages of a long step make errors of ln n of 1e-6.
-        w = along(u[z], du[z])
-        for k in range(D):
-            du[z, k] -= w * u[z, k]
-
-
-@kernel
-def slow_cluster(
-    rows: Integers,
-    u: Matrix,
-    log_n: Vector,
-    du: Matrix,
-    dl: Vector,
-    means: tuple[Vector, Vector],
-    pace: Matrix,
-    drift: Matrix,
-    of_rows: Integers,
-    link: Vector,
-) -> None:
-    """Replace the mean velocity v of rows, if they are a cluster, by θ v + (1 − θ) drift: its only stiff modes.
-
-    `pace` (c, 2) holds θ of the direction and of the norm, `drift` (c, D + 1) the mean velocity over the last step.
-    """
-    c = of_rows[CLUSTER, rows[0]]
-    if c < 0 or (pace[c, 0] >= 1.0 and pace[c, 1] >= 1.0):
-        return
-    slow_together(c, rows, (u, log_n), (du, dl), means, pace, drift, of_rows, link)
-
-
 # Of the fast sources: vectors and masses at every stage and which are near each row; times of the K nodes, vectors and
 # masses there, and the polynomial through them; what distant ones are expected to exert at the end of the step.
 AllSources = tuple[Cube, Matrix, Switches, Vector, NDArray[Any], Matrix, Matrix, NDArray[Any], Vector]
@@ -781,17 +1006,19 @@ def step_group(
     work: Vector,
     plan: Plan,
 ) -> None:
-    """Fill some stages of rows that need nothing of any other within the step: one alone, or a cluster.
+    """Fill the stages `which` of rows that need nothing of any other within the step: one alone, or a cluster.
 
-    Stages before `which` are filled. `given` is (U, ln n) where the step begins, and the first three of `AllSources`;
-    `powers` is what every row feels without its own motion (see `write_powers`). `work` ends with `SCRATCH` numbers.
+    `given` is (U, ln n) where the step begins, and the first three of `AllSources`; `powers` see `write_powers`.
     """
     (U, log_n, sources, mass, near), (stages, growth_stages) = given, all_stages
     (pace, drift), (of_rows, clusters, teacher, link, _) = slowing, plan
     R, D = rows.size, U.shape[1]
-    peak, own = g0(link, 1.0), direction_of(rows[0], of_rows, clusters)
+    peak, own, c = g0(link, 1.0), direction_of(rows[0], of_rows, clusters), of_rows[CLUSTER, rows[0]]
+    held, held_norm = (1.0 - pace[c, 0], 1.0 - pace[c, 1]) if c >= 0 else (0.0, 0.0)
+    lever = 0.25 * g1(link, 1.0) / peak
+    pole, places = row_part(of_rows, POLE, 0, of_rows.shape[1]), row_part(of_rows, plans.PLACE, 0, R)
     scratch = vector(work, work.size - SCRATCH, SCRATCH)
-    u, F = matrix(work, 0, R, D), matrix(work, R * D, R, D)
+    u, F, flat = matrix(work, 0, R, D), matrix(work, R * D, R, D), matrix(stages, 0, stages.shape[0], R * D)
     o = 2 * R * D
     means = vector(work, o, D), vector(work, o + D, D)
     o += 2 * D
@@ -799,7 +1026,7 @@ def step_group(
     for s in which:
         for x in range(R):
             i = rows[x]
-            combine(U[i], stages, x, s, h, u[x])
+            add_stages(U[i], flat, s, h, D, u[x], x * D)
             logs[x] = log_n[i] + combine_number(growth_stages, x, DOP853_WEIGHTS[s, :s], h)
             write_value(powers[0][x], DOP853_C[s], F[x])
             growth[x] = add_near(link, i, u[x], sources[s], mass[s], near, F[x])
@@ -808,16 +1035,9 @@ def step_group(
             total, radial = add_teacher(link, u[x], own, teacher, F[x], scratch)
             growth_stages[s, x] = 4.0 * (growth[x] + total + power_number(powers[1][x], DOP853_C[s]))
             write_difference(F[x], u[x], radial, stages[s, x])
-        slow_cluster(rows, u, logs, stages[s], growth_stages[s], means, pace, drift, of_rows, link)
-
-
-@kernel
-def has_near_source(i: int, near: Switches) -> bool:
-    """Return whether any fast source acts on row i by itself, and so at every stage."""
-    found = False
-    for j in range(near.shape[1]):
-        found |= near[i, j]
-    return found
+        if held > 0.0 or held_norm > 0.0:
+            velocity = stages[s], growth_stages[s]
+            of_clusters.slow_cluster(held, held_norm, lever, places, rows, pole, (u, logs), velocity, drift[c], means)
 
 
 @entry
@@ -838,9 +1058,8 @@ def step_rows(
     `blocks` is (first, end, cuts): block b is order[cuts[b]:cuts[b + 1]]. `how` says whether the step has been
     accepted, whether its dense output is wanted, and its length. `start` is (U, ln n, F) where the step begins. A
     cluster of one neuron takes an exponential step, or goes through the stages where the error of that is too large.
-    There are no nodes if there are no sources. The rest of the field at the fraction x of the step is
-    Σ_qs x^q powers[q, s] rest[slots_s], a polynomial through its past values. The first array of `all_work` ends with
-    `SCRATCH` numbers.
+    There are no nodes if there are no sources. The rest of the field at the fraction x of the step is Σ_qs x^q
+    powers[q, s] rest[slots_s].
     """
     (first_block, last_block, cuts), (again, has_dense, h), (work, room) = blocks, how, all_work
     sources, mass, near, times, nodes, node_mass, node_powers, ahead, ahead_growth = all_sources
@@ -878,7 +1097,7 @@ def step_rows(
                     rows[begin + x], begin + x, (far, far_growth), node_powers, rests, powers[0][x], powers[1][x]
                 )
             first_stage = 0
-            if R == 1 and c >= 0 and ends[LEADING][i] < 0 and not has_near_source(i, near):
+            if R == 1 and c >= 0 and ends[LEADING][i] < 0 and not near[i].any():
                 step_group(group, range(1), h, given, slowing, powers, all_stages, rest_of_work, plan)
                 off = exponential_step(
                     i, how, link, teacher[TEACHER, clusters[DIRECTION, c]], slowing[0][c], state,
@@ -903,16 +1122,16 @@ def settle_rows(
     share: float,
     share_ahead: float,
     cluster: Integers,
-    state: Moving,
+    state: Whole,
     lag: Lag,
     settled: tuple[Matrix, Vector],
     miss: Matrix,
 ) -> None:
     """Compare the rest of the field where a step ends with what was extrapolated; write the state, corrected.
 
-    The state and the lag are as in `row_kernels`; on return `part` and `part_growth` of the lag hold the rest.
-    `settled` takes (U, ln n), and `miss` (m, 2) the largest component of the extrapolation's error and that of the
-    growth. Rows outside clusters move by `share` and `share_ahead` times these two errors.
+    On return `part` and `part_growth` of the lag hold the rest. `settled` takes (U, ln n), and `miss` (m, 2) the
+    largest component of the extrapolation's error and that of the growth. Rows outside clusters move by `share` and
+    `share_ahead` times these two errors.
     """
     (U, log_n, F, growth), (U_end, log_end) = state, settled
     rest, rest_growth, slots, weights, part, part_growth, ahead, ahead_growth = lag
@@ -955,7 +1174,6 @@ def settle_rows(
 # Rows that are multiplied with the moved ones together: products of other shapes round differently.
 PULLED_BLOCK = 128
 
-Whole = tuple[Matrix, Vector, Matrix, Vector]
 Pulls = tuple[Cube, Matrix]
 
 
@@ -965,9 +1183,9 @@ def pull_rows(
 ) -> None:
     """Add what has changed by K rows that moved to the field of rows begin … end − 1; write what these exert on them.
 
-    `both` is (vectors, mass): `vectors` (2 K, D) holds where the moved rows are, then where they were, `mass` (2 K,)
-    the masses, those of before negative, and `place` (m,) which of the K rows each row is, −1 for none. What block b of
-    rows exerts on the moved ones goes to forces[b] and growths[b] of `pulls`, of shape (K, D) and (K,).
+    `both` is (vectors, mass): where the moved rows are, then where they were (2 K, D), and the masses, those of before
+    negative. `place` (m,) says which of the K rows each row is, −1 for none. What block b of rows exerts on the moved
+    ones goes to forces[b] and growths[b] of `pulls`, of shape (K, D) and (K,).
     """
     (U, n, F, growth), (vectors, mass), (forces, growths) = state, both, pulls
     D, count = vectors.shape[1], mass.size // 2

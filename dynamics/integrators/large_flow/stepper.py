@@ -45,16 +45,15 @@ from dynamics.integrators.clusters import (
     STALL_GAIN,
     STALL_STEPS,
 )
-from dynamics.integrators.large_flow.division import Divider, State
-from dynamics.integrators.large_flow.row_kernels import (
-    curvatures,
+from dynamics.integrators.large_flow.division import FIRST, ORDER, Divider, State
+from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
+from dynamics.integrators.large_flow.step_kernels import (
     events_inside,
     mass_of_rest,
+    settle_rows,
     shift_clusters,
     weigh_shifts,
 )
-from dynamics.integrators.large_flow.rows import MOST_PARTS, Rests, Rows, SourcesInside, Step
-from dynamics.integrators.large_flow.step_kernels import settle_rows
 from dynamics.integrators.stepper import Status, check_inside, check_stored, record_crossings
 from dynamics.problem.emergence import EMERGENCE_LEVEL, LEARNED_SHARE
 from hermite.arrays import Array
@@ -217,8 +216,7 @@ def polynomial(coefficients: Any, x: float) -> Any:
 def inside(x: float, begin: Pair, end: Pair, dense: Pair) -> Pair:
     """Return vectors and ln n at the fraction x of a step, given both at its ends and the coefficients of both.
 
-    Where the end was corrected after they were written, the correction comes in as x² (3 − 2 x), without a change of
-    slope at either end.
+    A later correction of the end comes in as x² (3 − 2 x), without a change of slope at either end.
     """
     late = x * x * (3.0 - 2.0 * x)
     vectors, log_norm = (
@@ -234,8 +232,7 @@ DECIDES = 0.1
 class DenseOutput:
     """The polynomial inside one step; `ready` says that its coefficients were computed with the step.
 
-    Where they were not, the rows go once more through the stages when it is asked for: at events the deciding ones
-    alone.
+    Else the rows go once more through the stages when it is asked for: at events the deciding ones alone.
     """
 
     def __init__(self, rows: Rows, step: Step, *, ready: bool = False) -> None:
@@ -261,15 +258,14 @@ class DenseOutput:
     def events_at(self, passed: Integers, before: Array) -> Callable[[float], Array]:
         """Return a function of t with the values of all events, right for those in `passed` alone.
 
-        Only neurons near a direction decide when it emerges or is learned: their polynomials and a cubic through the
-        small share of all others are enough.
+        The polynomials of neurons near a direction decide, beside a cubic through the small share of all others.
         """
         passes, step = self._rows, self._step
         division, P = step.division, passes.a.size
         directions = np.unique(passed % P)
         near = (step.end.U[:, directions] ** 2 > DECIDES).any(axis=1)
         deciding, others = np.flatnonzero(near), np.flatnonzero(~near)
-        place = np.argsort(division.order)[deciding]
+        place = np.argsort(division.plan[0][ORDER])[deciding]
         self._prepare(np.unique(np.searchsorted(division.cuts, place, side="right") - 1))
         shares = {p: self._share(others, p) for p in directions.tolist()}
         fast = division.fast[deciding]
@@ -338,7 +334,7 @@ class LargeFlowStepper(ClusterStepper):
         lag_tolerance = LAG_TOLERANCE * np.array([rtol / np.sqrt(problem.dimension), rtol])
         self.rows = rows = Rows(problem, D, np.array(tolerances(problem, rtol, atol)), lag_tolerance, threads)
         both_poles = problem.activation.parity == "even"
-        self._divider = Divider(rows.link, rows.workers, rows.a, rows.value, rows.slope, D, both_poles, rows.by_blas)
+        self._divider = Divider(rows.link, rows.a, rows.value, rows.slope, D, both_poles, rows.by_blas)
         self._rests = Rests(m, D)
         self._ring = np.empty((3, m, D)), np.empty((3, m))
         self._at = 0
@@ -483,10 +479,7 @@ class LargeFlowStepper(ClusterStepper):
         return Step(self._time, h, self._now, reached, end, division, pace, drift, rests, parts, self._divider.leading)
 
     def _try_sources(self, h: float, division: Division, *, dense: bool) -> tuple[Step, float, float]:
-        """Let the sources alone take a step, in more parts where the error is too large.
-
-        Returned are the step, their error at its end and that of their dense output, 0 where none was asked for.
-        """
+        """Let the sources alone take a step, in more parts where errors are too large; return it and its errors."""
         parts = max(min(int(np.ceil(h / self._next_part * (1.0 - ROUNDING))), MOST_PARTS), 1)
         while True:
             step = self._attempt(h, parts, division, self._drift)
@@ -500,10 +493,7 @@ class LargeFlowStepper(ClusterStepper):
             parts = max(min(int(np.ceil(needed)), MOST_PARTS), parts + 1)
 
     def _settle(self, step: Step) -> float:
-        """Evaluate the full field at the end of a step and correct the step by it; return the error of its lag.
-
-        That is in units of the lag's tolerance, and includes how far the clusters are from where they belong.
-        """
+        """Correct a step by the full field at its end; return the error of lag and of clusters in tolerances."""
         rows, rests, h, state = self.rows, self._rests, step.h, step.reached
         correction, slot = float(rests.correction(h, np.zeros(1))[0]), rests.free_slot()
         rows.field(state.U, state.log_norm, state.F, state.growth)
@@ -522,33 +512,30 @@ class LargeFlowStepper(ClusterStepper):
         return excess if np.isfinite(excess) else np.inf
 
     def _land(self, step: Step, lag: tuple[Any, ...], correction: float) -> Array:
-        """Move the clusters where a step ends to where they belong, if others notice it; return how far that is.
+        """Move the clusters where a step ends to where they belong, if others notice it; return the largest distances.
 
         Within a step the stiff means of a cluster move as they did in the last one, so that they end a distance b from
         their slow manifold, of the order h² of its curvature. Other neurons would feel a cluster in the wrong place:
         one that has little mass, at rest beside learned directions, sums that up over its whole life. Members move by
-        `correction` times the error of their own rest besides, and the fields follow. Returned are the largest
-        distances of a mean direction and of a mean ln n.
+        `correction` times the error of their own rest besides, and the fields follow.
         """
         rows, division, h, state = self.rows, step.division, step.h, step.reached
         count = division.directions.size
         if count == 0:
             return np.zeros(2)
-        # Modes that relax less than κ within a step are not slowed.
-        follows = -np.expm1(-np.maximum(h * division.rates - KAPPA, 0.0))
-        shift, size, curvature = np.empty((2, *step.drift.shape)), np.empty((count, 3)), np.empty(rows.a.size)
-        curvatures(rows.link, state.U, division.cluster, curvature)
+        shift, size = np.empty((2, *step.drift.shape)), np.empty((count, 3))
         ratio = 0.0 if self._last is None else h / (h + self._last.h)
-        modes = division.rates, follows, self._rests.correction(h, division.rates), step.drift
-        out = curvature, shift, size
+        modes = division.rates, self._rests.correction(h, division.rates), step.drift, division.cluster
 
         def weigh(begin: int, end: int) -> None:
-            weigh_shifts(begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, out, division.plan)
+            weigh_shifts(
+                begin, end, h, ratio, modes, step.begin.vectors, state.whole, lag, (shift, size), division.plan
+            )
 
         rows.workers.over_parts(count, weigh)
         noticed = h * size[:, 2] / (NOTICED * rows.lag_tolerance[0])
         if not noticed.max() <= 1.0:
-            order, first = division.order, division.first
+            order, first = division.plan[0][ORDER], division.plan[1][FIRST]
             moves = ~(noticed <= MOVED)
             chosen, moved = np.flatnonzero(moves), order[first[0] : first[-1]][np.repeat(moves, np.diff(first))]
             before = state.U[moved], np.exp(state.log_norm[moved])
