@@ -13,9 +13,10 @@ from .figures import BAND as BAND
 from .figures import COLOURS as COLOURS
 from .figures import IDEAL as IDEAL
 from .figures import MEASURED as MEASURED
+from .figures import ONE_PANEL as ONE_PANEL
 from .figures import PREDICTED as PREDICTED
 from .figures import REFERENCE as REFERENCE
-from .figures import StudyFigure as StudyFigure
+from .figures import Study as Study
 from .figures import axes_or_new as axes_or_new
 from .figures import component_formula as component_formula
 from .figures import draw_band as draw_band
@@ -46,8 +47,7 @@ from .findings import run_findings as run_findings
 from .findings import spread_times as spread_times
 from .findings import study_findings as study_findings
 from .laws import recovery_sentence as recovery_sentence
-from .laws import transfer_figure as transfer_figure
-from .laws import transfer_values as transfer_values
+from .laws import transfer_study as transfer_study
 from .mean_field import draw_widths as draw_widths
 from .mean_field import plot_chaos as plot_chaos
 from .tokens import progress_figure as progress_figure

@@ -82,7 +82,14 @@ def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     """Return the times of the frames, while neurons move, and squared overlaps at these (frame, neuron, direction)."""
     from scipy.interpolate import make_interp_spline
 
-    squares = _squares(dataset)
+    pairs = "teacher_overlap" not in dataset
+    needs = {"overlap": ("time", "direction")} if pairs else {"teacher_overlap": ("time", "neuron", "direction")}
+    check_drawable(dataset, **needs, loss=("time",))
+    overlap = dataset[next(iter(needs))].values[..., :MOST_DIRECTIONS].astype(np.float64)
+    if pairs:  # each direction has a neuron of its own
+        overlap = overlap[:, :, None] * np.eye(overlap.shape[1])
+    odd = dataset.attrs.get("information_exponent", 2) % 2
+    squares = (np.maximum(overlap, 0.0) if odd else overlap) ** 2
     later = (dataset["time"].values > 0) & np.isfinite(squares).all(axis=(1, 2))
     count = int(later.sum())
     require(count > 1, f"Argument `dataset` must have overlaps at two positive times at least, but has {count}.")
@@ -94,18 +101,6 @@ def _moving_frames(dataset: xr.Dataset) -> tuple[Array, Array]:
     moving = np.linspace(logs[begin], logs[end], round(0.85 * FRAMES))
     places = np.append(moving, np.full(FRAMES - moving.size, logs[end]))
     return np.exp(places), make_interp_spline(logs, squares, k=1)(places)
-
-
-def _squares(dataset: xr.Dataset) -> Array:
-    """Return squared overlaps (time, neuron, direction); those of matched pairs have a neuron for each direction."""
-    pairs = "teacher_overlap" not in dataset
-    needs = {"overlap": ("time", "direction")} if pairs else {"teacher_overlap": ("time", "neuron", "direction")}
-    check_drawable(dataset, **needs, loss=("time",))
-    overlap = dataset[next(iter(needs))].values[..., :MOST_DIRECTIONS].astype(np.float64)
-    if pairs:
-        overlap = overlap[:, :, None] * np.eye(overlap.shape[1])
-    odd = dataset.attrs.get("information_exponent", 2) % 2
-    return np.asarray((np.maximum(overlap, 0.0) if odd else overlap) ** 2)
 
 
 def _draw_frames(dataset: xr.Dataset, time: Array, squares: Array) -> tuple[Figure, Any]:

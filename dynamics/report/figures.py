@@ -98,8 +98,8 @@ def figure_style(style: str | None = "screen") -> Iterator[None]:
 
     Notes
     -----
-    Fonts are embedded in PDF as Type 42, and drawn as paths in SVG. Figures that are made in the block keep its style
-    when they are written after it. A file `matplotlibrc` of the user has no effect in it.
+    Fonts are embedded in PDF as Type 42, and drawn as paths in SVG. Figures keep the style in which they were made. A
+    file `matplotlibrc` of the user has no effect in the block.
     """
     from matplotlib import style as styles
 
@@ -344,8 +344,8 @@ def _power_of_ten(value: float) -> str:
 def name_curves(ax: Axes, what: str, lines: Sequence[Line2D], names: Sequence[Any], ends: Sequence[float]) -> None:
     """Name rising curves: each at its side if there is room, else in the legend, and many by a colour bar.
 
-    `what` is the typeset symbol of the quantity that differs, `names` are its values, and `ends` the places along x
-    where the curves have risen, NaN where they have not; scale and limits of the panel must be set.
+    `what` is the symbol of the quantity that differs, `names` are its values, and `ends` the places along x where the
+    curves have risen, NaN where they have not; scale and limits of the panel must be set.
     """
     texts = [f"{what} = {name}" if what else str(name) for name in names]
     along = ax.transAxes.inverted().transform(ax.transData.transform([(x, 0.5) for x in ends]))[:, 0]
@@ -389,20 +389,20 @@ def draw_histories(
     lines, ends = [], []
     for at, colour in zip(chosen, shades(len(chosen), 0.8), strict=True):
         lines += ax.plot(time, curves[:, at], color=colour, lw=1.4)
-        ends.append(first_passage(time, curves[:, at], NAMED_AT))
+        ends.append(np.exp(first_passage(np.log(time), curves[:, at], NAMED_AT)))
         if predicted is not None and np.isfinite(predicted[at]):
             # Within the panel: another figure shows times after its end.
             ax.plot([predicted[at]], [0.035], "|", color=colour, ms=9, mew=1.6, transform=ax.get_xaxis_transform())
     name_curves(ax, names[0], lines, [names[1][at] for at in chosen], ends)
 
 
-def first_passage(time: Array, curve: Array, level: float) -> float:
-    """Return the time at which a curve first passes a level, interpolated over log time; NaN if never."""
+def first_passage(x: Array, curve: Array, level: float) -> float:
+    """Return the first x at which a curve is at a level or above it, interpolated linearly; NaN if it never is."""
     above = np.flatnonzero(curve >= level)
     if not above.size or not above[0]:
-        return float(time[0]) if above.size else np.nan
+        return float(x[0]) if above.size else np.nan
     ends = slice(above[0] - 1, above[0] + 1)
-    return float(np.exp(np.interp(level, curve[ends], np.log(time[ends]))))
+    return float(np.interp(level, curve[ends], x[ends]))
 
 
 def headline(dataset: xr.Dataset) -> str:
@@ -429,16 +429,10 @@ def draw_band(ax: Axes, x: Array, curves: Sequence[Array], colour: Any, alpha: f
     ax.fill_between(x, low, high, color=colour, alpha=alpha, lw=0)
 
 
-def draw_diagonal(ax: Axes, ends: Any) -> None:
-    """Draw the line of equality between two values."""
-    ax.plot(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=0)
-
-
 def log_band(runs: Array) -> tuple[Array, Array, Array]:
-    """Return the geometric mean over known runs (run, x), and two standard errors below and above it.
+    """Return the geometric mean over known runs (run, x), and two standard errors below and above it; NaN if none is.
 
-    The band ends where the runs do, since the error of few runs may exceed their range. NaN if no run is known; the
-    mean alone if one is.
+    The band ends where the runs do, since the error of few runs may exceed their range.
     """
     known = np.isfinite(runs) & (runs > 0.0)
     logs = np.ma.masked_array(np.log(np.where(known, runs, 1.0)), ~known)
@@ -457,9 +451,10 @@ def share_bars(share: Array, count: int) -> Array:
     return np.asarray(np.maximum([share - ends[0], ends[1] - share], 0.0))
 
 
-class StudyFigure(NamedTuple):
-    """The figure of a study: how it is drawn, number and size of its panels in inches, arguments of `subplots`."""
+class Study(NamedTuple):
+    """How the numbers of a study and its figure are found; panels and their size in inches, arguments of `subplots`."""
 
+    find: Callable[[xr.Dataset], tuple[dict[str, Any], list[str]]]
     draw: Callable[[xr.Dataset, Array], None]
     panels: Callable[[xr.Dataset], int]
     size: tuple[float, float]
@@ -468,14 +463,14 @@ class StudyFigure(NamedTuple):
 
 
 def draw_study(
-    dataset: xr.Dataset, figures: Mapping[str, StudyFigure], axes: Sequence[Axes] | None, style: str | None
+    dataset: xr.Dataset, studies: Mapping[str, Study], axes: Sequence[Axes] | None, style: str | None
 ) -> Figure:
-    """Return the figure of a study, one of `figures` by name, on given axes or as a new figure in a style."""
+    """Return the figure of a study, one of `studies` by name, on given axes or as a new figure in a style."""
     check_drawable(dataset)
-    answer, menu = dataset.attrs["answer"], ", ".join(figures)
+    answer, menu = dataset.attrs["answer"], ", ".join(studies)
     none = f"Argument `dataset` must be the result of a study, one of {menu}, but is {shown(answer)}."
-    require(answer in figures, none)
-    draw, panels_of, (width, height), most, options = figures[answer]
+    require(answer in studies, none)
+    _, draw, panels_of, (width, height), most, options = studies[answer]
     count = panels_of(dataset)
     with figure_style(style):
         if axes is None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from dynamics.theory.fits import PowerLawFit
     from hermite.arrays import Array
@@ -216,28 +215,21 @@ def degree_rows(dataset: xr.Dataset) -> list[dict[str, Any]]:
     if "degree_loss" not in dataset:
         return []
     known = np.isfinite(dataset["loss"].values)
-    time, left = dataset["time"].values[known], dataset["degree_loss"].values[known]
-    whole = dataset["teacher_by_degree"]
-    return [
-        {
-            "degree": DEGREE_NAMES[degree],
-            "in_teacher": value,
-            "half_time": _first_below(time, part, 0.5 * value),
-            "left": max(float(part[-1]), 0.0) if part.size else math.nan,
-        }
-        for degree, value, part in zip(dataset["degree"].values.tolist(), whole.values.tolist(), left.T, strict=True)
-        if value > NEGLIGIBLE * float(whole.sum())
-    ]
-
-
-def _first_below(time: Array, curve: Array, level: float) -> float:
-    """Return the first time at which a curve is at most a level, inf if it never is."""
-    below = np.flatnonzero(curve <= level)
-    if not below.size or not below[0]:
-        return float(time[0]) if below.size else math.inf
-    ends = slice(below[0] - 1, below[0] + 1)
-    high, low = np.log(np.maximum(curve[ends], NEGLIGIBLE * level))
-    return float(np.interp(math.log(level), [low, high], time[ends][::-1]))
+    time, left, rows = dataset["time"].values[known], dataset["degree_loss"].values[known], []
+    whole = dataset["teacher_by_degree"].values.tolist()
+    for degree, value, part in zip(dataset["degree"].values.tolist(), whole, left.T, strict=True):
+        if value > NEGLIGIBLE * sum(whole):
+            fall = -np.log(np.maximum(part, 0.5 * NEGLIGIBLE * value))
+            half = figures.first_passage(time, fall, -math.log(0.5 * value))
+            rows.append(
+                {
+                    "degree": DEGREE_NAMES[degree],
+                    "in_teacher": value,
+                    "half_time": math.inf if math.isnan(half) else half,
+                    "left": max(float(part[-1]), 0.0) if part.size else math.nan,
+                }
+            )
+    return rows
 
 
 def degree_table(values: Mapping[str, Any]) -> list[Table]:
@@ -250,7 +242,7 @@ def degree_table(values: Mapping[str, Any]) -> list[Table]:
 
 def _cautions(dataset: xr.Dataset) -> list[str]:
     attrs, found, count = dataset.attrs, [], dataset.sizes["direction"]
-    if late := count - _finite(dataset, "emergence_time"):
+    if late := count - int(np.isfinite(dataset["emergence_time"].values).sum()):
         found.append(f"{late} of {count} directions did not emerge by the end: their times are unknown (censored).")
     rate, limit = attrs.get("learning_rate", 0.0), attrs.get("learning_rate_limit", np.inf)
     if rate > limit:
@@ -302,25 +294,21 @@ def _times(dataset: xr.Dataset, values: Mapping[str, Any]) -> Table:
 
 
 def _drawings(dataset: xr.Dataset) -> list[Drawing]:
-    drawings, count, emerged = [], dataset.sizes["direction"], _finite(dataset, "emergence_time")
+    drawings, count = [], dataset.sizes["direction"]
+    predicted, emerged = (np.isfinite(dataset[n].values) for n in ("predicted_emergence_time", "emergence_time"))
     if any(name in dataset for name in elements.OVERLAPS.variables):
         caption = "Largest squared overlap of a neuron with each direction; ticks mark the predicted times."
-        more = f"{emerged} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
+        more = f"{emerged.sum()} of {count} curves pass one half by t = {float(dataset['time'][-1]):.4g}."
         drawings.append(drawing_of(plot_emergence, dataset, caption=caption, more=more))
     known = np.maximum(finite_part(dataset["loss"].values), 0.0)  # below zero they are rounding
     caption = "Loss against flow time, with the sum formula and the fitted exponent where there are such."
     more = f"It goes from {known[0]:.3g} to {known[-1]:.3g}." if known.size else ""
     drawings.append(drawing_of(plot_loss, dataset, caption=caption, more=more))
-    predicted = np.isfinite(dataset["predicted_emergence_time"].values)
-    if (predicted & np.isfinite(dataset["emergence_time"].values)).any():
+    if (predicted & emerged).any():
         caption = "Measured against predicted emergence times; the line is equality."
-        more = f"{int(predicted.sum())} directions have a prediction, {emerged} of {count} emerged."
+        more = f"{predicted.sum()} directions have a prediction, {emerged.sum()} of {count} emerged."
         drawings.append(drawing_of(plot_emergence_times, dataset, caption=caption, more=more))
     return drawings
-
-
-def _finite(dataset: xr.Dataset, name: str) -> int:
-    return int(np.isfinite(dataset[name].values).sum())
 
 
 # --- power laws -------------------------------------------------------------------------------------------------------
@@ -475,7 +463,7 @@ def plot_loss(
     check_switch("fit", fit)
     figures.check_drawable(dataset, loss=("time",))
     scale = _scale_of_axis(dataset, x, learning_rate, batch_size)
-    (name, symbol), ax = AXES_OF_LOSS[x], figures.axes_or_new(ax, style)
+    (axis, symbol), ax = AXES_OF_LOSS[x], figures.axes_or_new(ax, style)
     time, loss = scale * dataset["time"].values, dataset["loss"].values
     shown = np.isfinite(loss) & (time > 0)
     label = "sum formula" if dataset.attrs["answer"] == "prediction" else "flow"
@@ -488,11 +476,17 @@ def plot_loss(
     if window is not None:
         law = fit_power_law(time[shown], loss[shown], window=(scale * window[0], scale * window[1]))
         draw_fit(ax, law, stored_exponents(dataset).loss_time, LIMIT, symbol)
-    drawn = [loss[shown], *_draw_degrees(dataset, ax, time, shown)]
+    drawn = [loss[shown]]
+    for row in degree_rows(dataset):
+        degree = next(key for key, name in DEGREE_NAMES.items() if name == row["degree"])
+        drawn.append(dataset["degree_loss"].sel(degree=degree).values[shown])
+        colour, line = DEGREE_LINES[degree]
+        part, name = np.maximum(drawn[-1], 1e-300), f"degree {row['degree']}"
+        ax.loglog(time[shown], part, color=colour, ls=line, lw=1.2, label=name)
     positive = np.concatenate([curve[curve > 0] for curve in drawn])
     if positive.size:
         ax.set_ylim(max(positive.min() * 0.5, 1e-7 * positive.max()), 2.0 * positive.max())
-    finish_panel(ax, name, "loss")
+    finish_panel(ax, axis, "loss")
     return ax
 
 
@@ -514,17 +508,6 @@ def _scale_of_axis(dataset: xr.Dataset, x: object, learning_rate: object, batch_
         msg = f"Argument `learning_rate` must be given for `x` = {x!r} of an answer that has none, but is absent."
         raise TypeError(msg)
     return (1 if x == "steps" else size) / rate
-
-
-def _draw_degrees(dataset: xr.Dataset, ax: Axes, time: Array, shown: NDArray[np.bool_]) -> list[Array]:
-    """Draw the parts of the loss of each degree that f* has, and return them."""
-    parts = []
-    for name in [row["degree"] for row in degree_rows(dataset)]:
-        degree = next(key for key, value in DEGREE_NAMES.items() if value == name)
-        parts.append(dataset["degree_loss"].sel(degree=degree).values[shown])
-        colour, line = DEGREE_LINES[degree]
-        ax.loglog(time[shown], np.maximum(parts[-1], 1e-300), color=colour, ls=line, lw=1.2, label=f"degree {name}")
-    return parts
 
 
 def draw_fit(ax: Axes, fit: PowerLawFit, asymptotic: float, limit: str, symbol: str = "t") -> None:
@@ -580,11 +563,12 @@ def plot_emergence_times(dataset: xr.Dataset, ax: Axes | None = None, *, style: 
         seen = points[errors[points] > 0.01 * measured[points]]  # smaller ones hide behind the points
         ax.errorbar(exact[seen], measured[seen], BAND * errors[seen], fmt="none", color=MEASURED, capsize=2)
     times = np.concatenate([exact[points], measured[points]])
-    figures.draw_diagonal(ax, [0.7 * times.min(), 1.4 * times.max()])
+    ends = [0.7 * times.min(), 1.4 * times.max()]
+    ax.plot(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=0)
     late = exact[np.isfinite(exact) & ~np.isfinite(measured)]
     if late.size:
-        ends = np.full(late.size, dataset["time"].values[-1])
-        ax.loglog(late, ends, "^", color=PREDICTED, ms=6, label="not emerged by the end")
+        last = np.full(late.size, dataset["time"].values[-1])
+        ax.loglog(late, last, "^", color=PREDICTED, ms=6, label="not emerged by the end")
     finish_panel(ax, "predicted_emergence_axis", "measured_emergence_axis")
     return ax
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynamics.report import figures
-from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, StudyFigure, finish_panel, formula, power
+from dynamics.report.figures import IDEAL, MEASURED, PREDICTED, REFERENCE, Study, finish_panel, formula, power
 from dynamics.report.findings import Drawing, Findings, Table, records, rows_of, run_findings, study_findings
 from hermite.text.messages import with_error
 
@@ -51,7 +51,7 @@ def law_findings(dataset: xr.Dataset) -> Findings | None:
     answer = dataset.attrs["answer"]
     if answer == "transfer" and "edge" not in dataset.attrs:
         return None
-    summary, sentences = {"finite-size": _finite_size, "transfer": transfer_values}.get(answer, _laws)(dataset)
+    summary, sentences = STUDIES[answer].find(dataset)
     if answer == "transfer":
         sentences.insert(0, f"Stability edge 2/(max(4, k) a_1) = {summary['edge']:.4g}, whatever the width.")
     return study_findings(dataset, summary, sentences, partial(plot_study, dataset))
@@ -94,7 +94,7 @@ def _by_source(law: xr.Dataset, measured: str) -> dict[str, float]:
     return found | {"ideal_sum": ideal, "ideal_error": errors[2], "asymptotic": asymptotic}
 
 
-def transfer_values(dataset: xr.Dataset) -> Found:
+def _transfer(dataset: xr.Dataset) -> Found:
     """Return best step, gap and drift of every width, exponents and verdict; and sentences on them."""
     columns = {"width": "width", "best_rate": "best_rate", "best_loss": "best_loss", "gap": "loss_gap"}
     columns |= {"drift": "rate_drift", "error": "best_rate_error", "gap_error": "loss_gap_error"}
@@ -139,7 +139,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     `quadratic_laws`; one for each β of `finite_size`; two of `compute_frontier`, or three with the coupled flow; three
     of `transfer_study`. ValueError is raised for another dataset or number of axes.
     """
-    return figures.draw_study(dataset, _FIGURES, axes, style)
+    return figures.draw_study(dataset, STUDIES, axes, style)
 
 
 def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
@@ -148,8 +148,9 @@ def _fitted(law: xr.Dataset) -> tuple[Array, Array, Array, Array]:
     return exponent, law["exponent_error"].values, window, law["prefactor"].values[0] * window ** exponent[0]
 
 
-def _draw_laws(dataset: xr.Dataset, panels: Array) -> None:
-    for name, ax in zip(dataset["law"].values.tolist(), panels, strict=True):
+def _draw_laws(dataset: xr.Dataset, panels: Array, first: int = 0) -> None:
+    """Draw the laws from the number `first` on, one on each panel."""
+    for name, ax in zip(dataset["law"].values.tolist()[first:], panels, strict=True):
         _draw_law(dataset.sel(law=name), name, ax)
 
 
@@ -264,16 +265,14 @@ def _draw_law_lines(law: xr.Dataset, ax: Axes) -> None:
     ax.loglog(span, reference, ":", color=PREDICTED, lw=1.6, label=f"asymptotic: {formula(exponent[3])}")
 
 
-def _laws_in_time(dataset: xr.Dataset) -> tuple[list[str], list[str]]:
-    """Return the laws of the loss in time, one for each dimension, and all others."""
-    names = dataset["law"].values.tolist()
-    count = sum(name.startswith("loss-time") for name in names)
-    return names[:count], names[count:]
+def _laws_in_time(dataset: xr.Dataset) -> int:
+    """Return the number of laws of the loss in time, one for each dimension, which come before all others."""
+    return sum(name.startswith("loss-time") for name in dataset["law"].values.tolist())
 
 
 def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
-    dimensions, others = _laws_in_time(dataset)
-    left, *panels = axes
+    left, count = axes[0], _laws_in_time(dataset)
+    dimensions = dataset["law"].values.tolist()[:count]
     for name, colour in zip(dimensions, figures.shades(len(dimensions), 0.8), strict=True):
         law = dataset.sel(law=name)
         exponent, error, span, fitted = _fitted(law)
@@ -287,17 +286,16 @@ def _draw_quadratic(dataset: xr.Dataset, axes: Array) -> None:
         left.loglog(span, slope, ":", color=REFERENCE, lw=1.4, label=f"asymptotic: {power('t', exponent[3])}")
     left.set(xscale="log", yscale="log")
     finish_panel(left, "scaled_time", "quadratic_loss", "dashed: fits")
-    for name, ax in zip(others, panels, strict=True):
-        _draw_law(dataset.sel(law=name), name, ax)
+    _draw_laws(dataset, axes[1:], count)
 
 
-def transfer_figure(unit: str, unit_name: str) -> StudyFigure:
-    """Return the figure of a study of transfer, with steps in units of the one in an attribute, `unit_name` in words.
+def transfer_study(unit: str, unit_name: str) -> Study:
+    """Return the study of transfer, with steps in units of the one in an attribute, `unit_name` in words.
 
     Its three panels are the loss over step sizes for each width, and the best step and the gap against the width.
     """
     draw = partial(_draw_transfer, unit=unit, unit_name=unit_name)
-    return StudyFigure(draw, lambda _: 3, (14.5 / 3, 4.4))
+    return Study(_transfer, draw, lambda _: 3, (14.5 / 3, 4.4))
 
 
 def _draw_transfer(dataset: xr.Dataset, axes: Array, unit: str, unit_name: str) -> None:
@@ -349,13 +347,14 @@ def _finish_widths(ax: Axes, widths: list[int], y: str, title: str) -> None:
     ax.minorticks_off()
 
 
-#: Study -> its figure.
-_FIGURES = {
-    "scaling": StudyFigure(_draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
-    "quadratic-scaling": StudyFigure(_draw_quadratic, lambda found: 1 + len(_laws_in_time(found)[1]), (5.25, 4.3)),
-    "finite-size": StudyFigure(_draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
-    "compute-frontier": StudyFigure(_draw_frontier, lambda found: 1 + len(_routes(found)), (5.2, 4.6)),
-    "transfer": transfer_figure("edge", "stability edge"),
+STUDIES = {
+    "scaling": Study(_laws, _draw_laws, lambda found: found.sizes["law"], (4.2, 3.9)),
+    "quadratic-scaling": Study(
+        _laws, _draw_quadratic, lambda found: 1 + found.sizes["law"] - _laws_in_time(found), (5.25, 4.3)
+    ),
+    "finite-size": Study(_finite_size, _draw_finite_size, lambda found: found.sizes["beta"], (4.2, 3.9)),
+    "compute-frontier": Study(_laws, _draw_frontier, lambda found: 1 + len(_routes(found)), (5.2, 4.6)),
+    "transfer": transfer_study("edge", "stability edge"),
 }
 
 

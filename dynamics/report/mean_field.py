@@ -1,4 +1,4 @@
-"""Mean fields: the law of the neurons' overlaps, the distance of finite networks from it, and single teachers."""
+"""Mean fields: the law of the neurons' overlaps, and the distance of finite networks from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.problem import Problem
 from dynamics.report import figures
 from dynamics.report.elements import DIRECTION_FACTS, MASSES, history_chart
 from dynamics.report.figures import BAND, MEASURED, PREDICTED, REFERENCE, finish_panel, shades, small
@@ -27,14 +26,12 @@ from hermite.text.messages import require
 from hermite.text.messages import shown as as_text
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from hermite.arrays import Array
 
 #: Directions whose law is drawn, and saved times in the tables of distances and of exponents.
 MOST_DRAWN, MOST_ROWS, MOST_POINTS = 4, 12, 8
@@ -44,14 +41,10 @@ DISTANCES = ("linear_error", "linear_error_bound", "noise_size")
 EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 #: Densities below this fraction of the largest are drawn as none.
 FAINTEST = 1e-4
-#: Least drawn loss of several teachers, as a part of E f*².
-LOWEST = 1e-3
 #: Heights of the panels for density and loss.
 HEIGHTS = (2.2, 1.0)
 #: Size of the figure of distances.
 CHAOS_SIZE = (13.0, 4.0)
-#: Teachers side by side.
-COLUMNS = 4
 
 
 def mean_field_findings(dataset: xr.Dataset) -> Findings:
@@ -138,7 +131,7 @@ def plot_particles(
     axes = figures.panels_or_new(axes, 2, (7.0, 6.0), 2, style=style, sharex=True, height_ratios=HEIGHTS)
     shown = np.isfinite(dataset["loss"].values) & (dataset["time"].values > 0)
     _draw_density(axes[0], dataset.sel(direction=direction).isel(time=shown))
-    _draw_loss(axes[1], dataset.isel(time=shown))
+    draw_loss(axes[1], dataset.isel(time=shown))
     return axes
 
 
@@ -182,7 +175,7 @@ def _draw_density(ax: Axes, dataset: xr.Dataset) -> None:
     ax.legend(framealpha=0.85, fontsize=small(ax), loc="lower left")
 
 
-def _draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
+def draw_loss(ax: Axes, dataset: xr.Dataset) -> None:
     """Draw the loss of a mean field, the times of its levels, and the loss that the student's link leaves."""
     time, loss = dataset["time"].values, dataset["loss"].values
     lowest, floor = 1e-8 * float(loss[0]), float(dataset.attrs["loss_floor"])
@@ -259,85 +252,3 @@ def _draw_exponents(ax: Axes, dataset: xr.Dataset) -> None:
         lowest = float(np.nanmin(low, initial=lowest))
     ax.axhline(-1.0, color=REFERENCE, lw=0.9)
     ax.set_ylim(max(lowest, -3.0), 0.1)
-
-
-# --- teachers, each learned by the mean field and by a finite network -------------------------------------------------
-
-
-def save_teachers(answers: Mapping[str, tuple[xr.Dataset, xr.Dataset]], path: str | os.PathLike[str]) -> None:
-    """Draw loss over E f*², and the learned mass of every direction over its end, one panel per teacher.
-
-    The end is the mass Σ_q a_q g_3(θ_p·θ_q)/g_3(1) of neurons on the teacher's directions. `answers` has the title of
-    each panel with the answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
-    """
-    require(answers, "Argument `answers` must hold at least one teacher, but is empty.")
-    rows = -(-len(answers) // COLUMNS)
-    figure, panels = figures.new_panels((3.4 * COLUMNS, 3.0 * rows), rows, COLUMNS, squeeze=False, sharey=True)
-    for ax, (title, (law, network)) in zip(panels.flat, answers.items(), strict=False):
-        _draw_teacher(ax, law, network)
-        ax.set_title(title, fontsize=small(ax, 1.0))
-    spare = panels.flat[len(answers) :]
-    for ax in spare:
-        ax.set_axis_off()
-    named, legend = panels[0, 0].get_legend_handles_labels(), spare[0] if spare.size else panels[0, 0]
-    legend.legend(*named, frameon=False, loc="center left", fontsize="medium")
-    for ax in panels[:, 0]:
-        ax.set_ylabel(axis_label("teacher_share"))
-    figure.savefig(path, dpi=130)
-
-
-def save_teacher(title: str, law: xr.Dataset, network: xr.Dataset, path: str | os.PathLike[str]) -> None:
-    """Draw how one teacher is learned over log time by the mean field and by a finite network, the loss below.
-
-    For a teacher along one axis the upper panel has the law of the overlaps, else the learned mass of every direction
-    over its end, which is the mass of neurons on the teacher's directions. Formulas in `title` are mathtext. `law` and
-    `network` are answers of `solve_mean_field` and `solve_spherical`; the suffix of `path` chooses the format.
-    """
-    figure, panels = figures.new_panels((7.0, 6.0), 2, sharex=True, height_ratios=[2.0, 1.2])
-    problem = Problem.from_dataset(law)
-    if problem.teacher.span == 1:
-        plot_particles(law, panels)
-    else:
-        _draw_masses(panels[0], law, network)
-        _draw_loss(panels[1], law)
-    width = Problem.from_dataset(network).width
-    time, lowest = law["time"].values, float(panels[1].get_ylim()[0])
-    loss = np.maximum(network["loss"].values, lowest)
-    panels[1].get_lines()[0].set_label("loss, infinite width")
-    panels[1].plot(network["time"].values, loss, "--", color=REFERENCE, lw=1.3, label=f"loss, $m = {width}$")
-    panels[1].set(xlim=(time[0], time[-1]), ylim=(lowest, None))
-    panels[1].legend(frameon=False, fontsize=small(panels[1]), loc="lower left")
-    figure.suptitle(f"{title}, $d = {problem.dimension}$", fontsize="medium")
-    figure.savefig(path, dpi=110)
-
-
-def _draw_masses(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
-    coefficients = Problem.from_dataset(law).teacher.coefficients
-    curves = zip(shades(coefficients.size, 0.85), coefficients, _shares(law).T, _shares(network).T, strict=True)
-    for p, (colour, weight, wide, narrow) in enumerate(curves, start=1):
-        ax.plot(law["time"].values, wide, color=colour, lw=1.8, label=f"$a_{p} = {weight:g}$")
-        ax.plot(network["time"].values, narrow, "--", color=colour, lw=1.1)
-    ax.set_ylim(0.0, None)
-    finish_panel(ax, "", "end_share", loc="upper left", title="dashed: finite width")
-
-
-def _shares(flow: xr.Dataset) -> Array:
-    """Return the learned mass of every direction over that of neurons on the directions."""
-    problem = Problem.from_dataset(flow)
-    end = problem.learned_part.mass(problem.teacher.gram(), problem.teacher.coefficients)
-    return np.asarray(flow["learned_mass"].values / end)
-
-
-def _draw_teacher(ax: Axes, law: xr.Dataset, network: xr.Dataset) -> None:
-    scale, shares, time = law.attrs["teacher_loss"], _shares(law), law["time"].values
-    labels = ["mass learned, per direction", *[None] * (shares.shape[1] - 1)]
-    ax.plot(time, np.maximum(shares, LOWEST), color=REFERENCE, lw=0.8, label=labels)
-    # The floor is never 0 on a log axis.
-    floor = max(law.attrs["loss_floor"] / scale, LOWEST / 10.0)
-    ax.axhline(floor, color=PREDICTED, lw=0.9, ls=":", label="beyond the student's link")
-    ax.plot(time, law["loss"].values / scale, color=MEASURED, lw=1.8, label="loss, infinite width")
-    loss = np.maximum(network["loss"].values / scale, LOWEST)
-    label = f"loss, $m = {Problem.from_dataset(network).width}$"
-    ax.plot(network["time"].values, loss, "--", color=PREDICTED, lw=1.2, label=label)
-    ax.set(xscale="log", yscale="log", xlim=(time[0], time[-1]), ylim=(LOWEST, 2.0), xlabel=axis_label("time"))
-    figures.log_ticks(ax)

@@ -308,6 +308,6 @@ def _plot_quadratic_times(dataset: xr.Dataset, ax: Axes) -> None:
         label = name.replace("_time", "")
         ax.loglog(predicted[both], measured[both], marker, mfc="none", color=colour, ms=5, label=label)
     ends = ax.get_xlim()
-    figures.draw_diagonal(ax, ends)
+    ax.plot(ends, ends, "-", color=REFERENCE, lw=0.8, zorder=0)
     ax.set_xlim(*ends)
     finish_panel(ax, "predicted_time", "exact_time")

@@ -148,9 +148,15 @@ def write_page(
     title = cell_text(main.attrs.get("title", file or "Result"))
     about = " · ".join(text for text in (subtitle(main), file) if text)
     verdict = element("div", *verdict_elements(findings.verdict, findings.cautions), class_=f"verdict {findings.tone}")
+    code: list[Element] = []
     header = [element("h1", title), element("p", about, class_="about"), verdict]
     if source is not None and any(main.attrs.get("stop_reason") == each and each.resumable for each in StopReason):
-        header += _way_on(findings.go_on, source, resumable=resumable)
+        none = "The file holds no checkpoint, so the run cannot go on from it."
+        way = "Go on with dynamics.resume or sgd_check.resume, from Python." if resumable else none
+        if resumable and findings.go_on:
+            way = "Go on with:"
+            code = [element("pre", element("code", findings.go_on.format(file=shlex.quote(str(source)))))]
+        header += [element("p", way), *code]
     notes = [
         f"{lead}{dataset.attrs[name]}"
         for dataset in parts.values()
@@ -235,14 +241,6 @@ def _findings(result: Result) -> tuple[Findings, list[Element]]:
         missing = f"Tables and figures could not be made: the result is not as its answer should be ({reason})."
         return Findings(tone=Tone.CAUTION, verdict="Incomplete or foreign result.", cautions=[missing]), []
     return found, sections
-
-
-def _way_on(command: str, source: Path, *, resumable: bool) -> list[Element]:
-    if resumable and command:
-        code = element("code", command.format(file=shlex.quote(str(source))))
-        return [element("p", "Go on with:"), element("pre", code)]
-    none = "The file holds no checkpoint, so the run cannot go on from it."
-    return [element("p", "Go on with dynamics.resume or sgd_check.resume, from Python." if resumable else none)]
 
 
 def _problem(dataset: xr.Dataset) -> list[Element]:

@@ -104,7 +104,9 @@ def estimate_direction(
     with under_way(len(chosen), progress, unit="sample") as meter:
         for at, seed in enumerate(chosen):
             stop_if_heard()
-            x, y = drawn_sample(problem, n, seed)
+            # The direction comes first; along it larger samples of a seed begin with smaller ones.
+            z, y = first_coordinates(problem.teacher_link, problem.label_noise, n, seed)
+            x = np.column_stack([z, stream(seed, ACROSS).standard_normal((n, problem.dimension - 1))])
             vector, eigenvalue = leading_vector(estimator.degree, x, estimator.transform(y), seed)
             found[at] = vector[0] ** 2, estimator.sign * eigenvalue
             meter.bar.update()
@@ -130,15 +132,6 @@ def estimate_direction(
     return uninterrupted(estimates)
 
 
-def drawn_sample(problem: Problem, samples: int, seed: int) -> tuple[Array, Array]:
-    """Return x (n, d), the direction first, and labels y (n,) of a seed."""
-    z, y = first_coordinates(problem.teacher_link, problem.label_noise, samples, seed)
-    x = np.empty((samples, problem.dimension))
-    x[:, 0] = z
-    x[:, 1:] = stream(seed, ACROSS).standard_normal((samples, problem.dimension - 1))
-    return x, y
-
-
 def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Array, float]:
     """Return the unit vector that an estimator of degree 1 to 4 finds, and its eigenvalue; NaN at degree 1.
 
@@ -161,11 +154,6 @@ def leading_vector(degree: int, x: Array, labels: Array, seed: int) -> tuple[Arr
     except ArpackNoConvergence:
         return np.full(d, np.nan), np.nan
     return vectors[:, 0], float(values[0])
-
-
-def products_of_degree_two(x: Array, T: Array) -> Callable[[Array], Array]:
-    """Return products with (1/n) Σ T x xᵀ."""
-    return _weighted(x, T / T.size, 0.0)
 
 
 def products_of_degree_three(x: Array, T: Array) -> Callable[[Array], Array]:
@@ -202,4 +190,4 @@ def _weighted(x: Array, weights: Array, shift: float) -> Callable[[Array], Array
     return product
 
 
-PRODUCTS = {2: products_of_degree_two, 3: products_of_degree_three, 4: products_of_degree_four}
+PRODUCTS = {2: lambda x, T: _weighted(x, T / T.size, 0.0), 3: products_of_degree_three, 4: products_of_degree_four}

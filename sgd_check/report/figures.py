@@ -7,32 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dynamics import report
 from dynamics.problem import check_choice
 from dynamics.problem.checks import require
-from dynamics.report import (
-    BAND,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    axes_or_new,
-    component_formula,
-    component_ratio,
-    draw_band,
-    draw_widths,
-    figure_of,
-    figure_style,
-    finish_panel,
-    given_panels,
-    log_ticks,
-    mean_band,
-    new_figure,
-    new_panels,
-    panels_or_new,
-    plot_chaos,
-    shades,
-    small,
-    spread_times,
-)
+from dynamics.report import PREDICTED, REFERENCE, axes_or_new, figure_style, finish_panel, given_panels, small
 from dynamics.runs.variables import axis_label
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.path_tests import critical_score
@@ -49,7 +27,7 @@ if TYPE_CHECKING:
     from hermite.arrays import Array, Integers
     from sgd_check.verdicts.curves import Quantity
 
-SIMULATED = MEASURED
+SIMULATED = report.MEASURED
 THEORY_NAMES = {"flow": "flow", "finite step": "finite-step equation", "sample": "predicted runs"}
 MOST_DIRECTIONS = 8
 #: Size of the figure of the loss and its residual.
@@ -124,7 +102,7 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
         if theory in (MEAN_FIELD, LAW):
             return (plot_widths if theory == MEAN_FIELD else plot_law_test)(tree, axes)
         if axes is None:
-            whole: Any = new_figure((11.0, 8.2))
+            whole: Any = report.new_figure((11.0, 8.2))
             grid = whole.add_gridspec(2, 2)
             halves = grid[1, 1].subgridspec(2, 1, height_ratios=[2.4, 1], hspace=0.05)
             places = (grid[0, 0], grid[0, 1], grid[1, 0], halves[0], halves[1])
@@ -141,8 +119,8 @@ def plot_comparison(tree: xr.DataTree, axes: Sequence[Axes] | None = None, *, st
 
 def spread_directions(count: int) -> zip[tuple[int, Any]]:
     """Return at most eight directions, evenly spread, each with a colour."""
-    chosen = spread_times(count, min(count, MOST_DIRECTIONS))
-    return zip(chosen, shades(len(chosen), 0.85), strict=True)
+    chosen = report.spread_times(count, min(count, MOST_DIRECTIONS))
+    return zip(chosen, report.shades(len(chosen), 0.85), strict=True)
 
 
 def _finish_over_time(ax: Axes, time: Array, y: str, title: str = "", **legend: Any) -> None:
@@ -390,7 +368,7 @@ def plot_learning(
         seen = prediction["loss"].sel(time=slice(*ax.get_xlim())).values
         if (seen > 0).any():
             ax.set_ylim(0.3 * max(float(np.nanmin(seen[seen > 0])), 1e-8), 2.0 * float(np.nanmax(seen)))
-    log_ticks(ax)
+    report.log_ticks(ax)
     return ax
 
 
@@ -401,7 +379,7 @@ def _unit_and_name(curve: Quantity, prediction: xr.Dataset, at: int) -> tuple[fl
     size = curve.scale / LEAST_SHARE
     if curve.kind == "component":
         sign = -1.0 if float(prediction["teacher_component"].values[at]) < 0 else 1.0
-        return sign * size, component_formula(curve.label)
+        return sign * size, report.component_formula(curve.label)
     if curve.kind == "loss":
         return 1.0, "_loss"
     return size, rf"$\lambda_{{{at + 1}}}$" if curve.kind == "sensitivity" else f"$p = {at + 1}$"
@@ -420,7 +398,7 @@ def plot_loss_band(
     for the two `axes` of loss and residual, which are returned.
     """
     comparison, simulation, _ = compared_parts(tree)
-    upper, lower = panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
+    upper, lower = report.panels_or_new(axes, 2, LOSS_SIZE, 2, style=style, sharex=True, height_ratios=(2.2, 1.0))
     _draw_loss(upper, tree)
     if "loss_z" in comparison:
         _draw_residual(lower, comparison)
@@ -497,12 +475,12 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     errors.
     """
     new = axes is None
-    panels: Any = new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, 4)
+    panels: Any = report.new_panels((11.0, 8.2), 2, 2)[1].ravel() if new else given_panels("axes", axes, 4)
     comparison = tree["comparison"].to_dataset()
     shown = comparison.isel(time=comparison["time"].values > 0.0)
     time, attrs = shown["time"].values, comparison.attrs
-    plot_chaos(comparison, panels[1:])
-    draw_widths(panels[0], shown, "loss", [line.get_color() for line in panels[1].get_lines()], alpha=0.2)
+    report.plot_chaos(comparison, panels[1:])
+    report.draw_widths(panels[0], shown, "loss", [line.get_color() for line in panels[1].get_lines()], alpha=0.2)
     panels[0].plot(time, shown["mean_field_loss"].values, "--", color="black", lw=1.2, label="mean field")
     panels[0].set(yscale="log", ylabel=axis_label("law_loss"))
     allowed, ends = float(attrs["width_correction"]), np.array([attrs["tested_from"], attrs["tested_to"]])
@@ -510,7 +488,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
     tested: dict[str, Any] = {"color": "black", "lw": 2}
     panels[3].axhspan(-1.0 - allowed, -1.0 + allowed, color=REFERENCE, alpha=0.18, lw=0)
     panels[3].plot(ends, [exponent, exponent], label="tested: mean over log time", **tested)
-    panels[3].errorbar(float(np.sqrt(ends.prod())), exponent, yerr=BAND * error, capsize=4, **tested)
+    panels[3].errorbar(float(np.sqrt(ends.prod())), exponent, yerr=report.BAND * error, capsize=4, **tested)
     panels[3].set_ylim(-2.0, 0.1)
     for ax in panels:
         _finish_over_time(ax, time, ax.get_ylabel())
@@ -526,9 +504,7 @@ def plot_widths(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure
 def plot_law_test(tree: xr.DataTree, axes: Sequence[Axes] | None = None) -> Figure:
     """Draw the estimates of a comparison with their law, on one panel."""
     comparison, simulation, _ = compared_parts(tree)
-    if axes is None:
-        return figure_of(plot_estimates, simulation, comparison)
-    ax = given_panels("axes", axes, 1)[0]
+    ax: Any = report.new_panels(report.ONE_PANEL)[1] if axes is None else given_panels("axes", axes, 1)[0]
     plot_estimates(simulation, comparison, ax)
     figure: Figure = ax.get_figure()
     return figure
@@ -539,7 +515,7 @@ def plot_estimates(estimates: xr.Dataset, comparison: xr.Dataset | None, ax: Axe
     overlap = np.sort(estimates["overlap_squared"].values)
     rank = (np.arange(overlap.size) + 0.5) / overlap.size
     ax.plot(rank, overlap, "o", color=SIMULATED, ms=4, label="estimates, sorted")
-    mean, error = mean_band(overlap[np.isfinite(overlap)])
+    mean, error = report.mean_band(overlap[np.isfinite(overlap)])
     ax.axhline(float(mean), color=SIMULATED, lw=1.2, label="mean, two s.e.")
     ax.axhspan(float(mean - error), float(mean + error), color=SIMULATED, alpha=0.2, lw=0)
     if comparison is not None:
@@ -585,12 +561,12 @@ def plot_run_times(simulation: xr.Dataset, ax: Axes) -> None:
 
 def plot_run_components(simulation: xr.Dataset, ax: Axes) -> None:
     """Draw the components of a network over its teacher's, f_α/f*_α: median and quartiles of the runs that are left."""
-    share = component_ratio(simulation)
+    share = report.component_ratio(simulation)
     shown = (simulation["time"].values > 0) & np.isfinite(share).any(axis=(0, 2))
     time, names = simulation["time"].values[shown], simulation["component_name"].values.tolist()
     for c, colour in spread_directions(len(names)):
         band = np.nanquantile(share[:, shown, c], (0.5, 0.25, 0.75), axis=0)
-        draw_band(ax, time, tuple(band), colour, lw=1.6, label=component_formula(names[c]))
+        report.draw_band(ax, time, tuple(band), colour, lw=1.6, label=report.component_formula(names[c]))
     ax.set_xscale("log")
     ax.axhline(1.0, color=REFERENCE, lw=0.8)
     ax.axhline(0.5, color=REFERENCE, lw=0.8, ls=":")

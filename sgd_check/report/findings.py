@@ -12,35 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import (
-    AXES,
-    COMPONENTS,
-    MASSES,
-    PREDICTED_AT,
-    PREDICTED_TIME,
-    PROGRESS,
-    Drawing,
-    Findings,
-    Table,
-    Tone,
-    drawing_of,
-    figure_of,
-    history_chart,
-    jsonable,
-    progress_figure,
-    records,
-    recovery_figure,
-    recovery_sentence,
-    renamed,
-    run_findings,
-    spread_times,
-    study_findings,
-)
+from dynamics import report
+from dynamics.report import PREDICTED_AT, Drawing, Findings, Table, drawing_of, history_chart, jsonable, records
 from dynamics.runs import StopReason
 from hermite.text.messages import with_error
 from sgd_check.report import figures
 from sgd_check.report.figures import by_curves, late_quartiles
-from sgd_check.report.studies import plot_study, study_values
+from sgd_check.report.studies import STUDIES, plot_study
 from sgd_check.verdicts.mean_field import THEORY as MEAN_FIELD
 from sgd_check.verdicts.recovery import THEORY as LAW
 from sgd_check.verdicts.verdict import ALIGNMENT, event_of, of_sound_runs, tell_alike, with_emergence
@@ -61,7 +39,7 @@ if TYPE_CHECKING:
 TOKENS = "tokens"
 #: Compared times that a table shows.
 MOST_TIMES = 10
-_TONES = {"agree": Tone.GOOD, "disagree": Tone.BAD, "undecided": Tone.CAUTION}
+_TONES = {"agree": report.Tone.GOOD, "disagree": report.Tone.BAD, "undecided": report.Tone.CAUTION}
 _VERDICTS = {"agree": "Theory and {} agree.", "disagree": "Theory and {} disagree.", "undecided": "Undecided."}
 #: Answer of a file that a comparison was given -> title of its times.
 _GIVEN = {"overlaps": "flow", "decoupled": "decoupled", "prediction": "pairs"}
@@ -79,7 +57,7 @@ _COLUMNS = {
 _SHORT = {"SGD, median": "SGD median", "seen, %": "seen %", "runs without": "censored"}
 _MEASURED = "SGD, median t ="
 #: Facts of a curve of overlaps -> keys of a direction's row, and the same of an axis of a network's teacher.
-_FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_TIME: "predicted"}
+_FACTS = {"direction": "direction", "a_p =": "teacher_coefficient", report.PREDICTED_TIME: "predicted"}
 _AXIS_FACTS = {"axis": "direction", PREDICTED_AT: "predicted"}
 _EXPONENTS = ("function_gap_exponent", "function_gap_exponent_error", "coupling_exponent", "coupling_exponent_error")
 _ESTIMATES = "Squared overlap of every estimate with the direction"
@@ -132,12 +110,12 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
     if "progress" in prediction:
         facts: dict[str, Any] = {"component": prediction["component"], PREDICTED_AT: prediction["learned_time"]}
         facts["runs, median t ="] = median_over_runs(tree["simulation"].to_dataset()["learned_time"].values)
-        return history_chart(prediction, records(facts), PROGRESS, PREDICTED_AT)
+        return history_chart(prediction, records(facts), report.PROGRESS, PREDICTED_AT)
     if "component" in prediction:
         runs = of_sound_runs(tree["simulation"].to_dataset(), "component_learned_time")
         names = {"component": "component_name", "f* =": "teacher_component", PREDICTED_AT: "component_learned_time"}
         facts = {word: prediction[name] for word, name in names.items()} | {_MEASURED: median_over_runs(runs)}
-        return history_chart(prediction, records(facts), COMPONENTS, PREDICTED_AT)
+        return history_chart(prediction, records(facts), report.COMPONENTS, PREDICTED_AT)
     if comparison.attrs["theory"] == MEAN_FIELD:
         wide = list(tree["simulation"].children.values())[-1].to_dataset()
         names = {"direction": "direction", "a_p =": "teacher_coefficient", PREDICTED_AT: "learned_time"}
@@ -145,15 +123,15 @@ def _chart(tree: xr.DataTree) -> Callable[[], Chart] | None:
         if tell_alike("learned_time", (prediction, wide)):
             times = median_over_runs(of_sound_runs(wide, "learned_time"))
             facts[f"SGD of width {wide.sizes['neuron']}, median t ="] = times
-        return history_chart(prediction, records(facts), MASSES, PREDICTED_AT)
+        return history_chart(prediction, records(facts), report.MASSES, PREDICTED_AT)
     if "emergence_ratio" not in comparison or "seed" in prediction.dims:
         return None
     of_axes, rows = "teacher_coefficient" not in comparison, time_rows(tree)
     for row in rows:
         row["ratio"] = with_error(*(math.nan if row[key] is None else row[key] for key in ("ratio", "standard_error")))
     columns = (_AXIS_FACTS if of_axes else _FACTS) | {_MEASURED: "sgd_median", "ratio": "ratio"}
-    history = (AXES, PREDICTED_AT) if of_axes else ()
-    return history_chart(prediction, renamed(rows, columns), *history)
+    history = (report.AXES, PREDICTED_AT) if of_axes else ()
+    return history_chart(prediction, report.renamed(rows, columns), *history)
 
 
 # --- times and curves -------------------------------------------------------------------------------------------------
@@ -249,7 +227,7 @@ def _of_directions(
     caption: str, rows: Rows, columns: Mapping[str, str], note: str, renames: dict[str, str], **more: Any
 ) -> Table:
     """Return a table of directions; a column that ends in % is a share in the rows."""
-    found = renamed(rows, columns)
+    found = report.renamed(rows, columns)
     for row in found:
         row |= {key: round(100.0 * value, 1) for key, value in row.items() if key.endswith("%") and value is not None}
     short = {title: _SHORT.get(title, title) for title in columns} | renames
@@ -294,7 +272,7 @@ def _curves(tree: xr.DataTree) -> tuple[Rows, Table]:
     found: Rows = jsonable(rows)
     table = Table(
         caption="Curves of SGD against prediction",
-        rows=renamed(found, columns),
+        rows=report.renamed(found, columns),
         note=f"{step}Shown is, of up to eight times of each curve, the one at which SGD is farthest from theory; z is "
         "the distance from what is allowed in standard errors, power the probability that an error of 30 % in time is "
         "seen. Errors of times are relative.",
@@ -339,7 +317,7 @@ def _mean_field_parts(tree: xr.DataTree) -> Parts:
             **{f"D, m = {m}": gap for m, gap in row["function_gap"].items()},
             **{title: row[name] for title, name in zip(short, _EXPONENTS, strict=True)},
         }
-        for row in (later[at] for at in spread_times(len(later), min(len(later), MOST_TIMES)))
+        for row in (later[at] for at in report.spread_times(len(later), min(len(later), MOST_TIMES)))
     ]
     table = Table(
         caption="Distances from the mean field over time",
@@ -371,7 +349,7 @@ def _law_parts(tree: xr.DataTree) -> Parts:
     columns |= {"law": "predicted_overlap_squared", "± allowed": "allowed_deviation"}
     table = Table(
         caption="Squared overlap against its law",
-        rows=renamed([values], columns | {"z": "z_score", "seen": "visible_error"}),
+        rows=report.renamed([values], columns | {"z": "z_score", "seen": "visible_error"}),
         note="z: distance of the mean from what a finite d is allowed, in standard errors; seen: the least error "
         "of the law that this check sees with probability 0.8.",
         errors={"mean": "± s.e."},
@@ -387,10 +365,10 @@ def estimate_findings(dataset: xr.Dataset) -> Findings:
     if known.size:
         quantiles = {f"quantile {share:g}": float(np.quantile(known, share)) for share in (0.25, 0.5, 0.75)}
         row |= {"mean": float(known.mean()), **quantiles}
-    draw = partial(figure_of, figures.plot_estimates, dataset, None)
-    return run_findings(
+    draw = partial(report.figure_of, figures.plot_estimates, dataset, None)
+    return report.run_findings(
         dataset,
-        sentences=[recovery_sentence(dataset)],
+        sentences=[report.recovery_sentence(dataset)],
         tables=[Table(caption="Squared overlap with the direction", rows=[row])],
         drawings=[Drawing(draw, f"{_ESTIMATES}.", f"{_ESTIMATES}.")],
         values={"answer": "direction-estimate", **row},
@@ -436,7 +414,7 @@ def simulation_findings(dataset: xr.Dataset) -> Findings:
             each="components, in their order",
         )
         tables.append(table)
-    return run_findings(
+    return report.run_findings(
         dataset,
         cautions=cautions,
         tables=tables,
@@ -467,7 +445,7 @@ def _quartiles(times: Array, heads: Mapping[str, Any], counted: str) -> Rows:
 
 def sgd_study_findings(dataset: xr.Dataset) -> Findings:
     """Return the findings on a study of `python -m sgd_check.study`."""
-    return study_findings(dataset, *study_values(dataset), partial(plot_study, dataset))
+    return report.study_findings(dataset, *STUDIES[dataset.attrs["answer"]].find(dataset), partial(plot_study, dataset))
 
 
 #: Columns of the table of a comparison.
@@ -488,9 +466,9 @@ def _token_parts(tree: xr.DataTree) -> Parts:
     if "recovery" in prediction:
         names = {"distance": "relative_distance", "error": "relative_error", "p": "p_value"}
         numbers = {title: float(attrs[name]) for title, name in names.items()}
-        rows, figure = [{"component": "recovered items", **numbers}], recovery_figure
+        rows, figure = [{"component": "recovered items", **numbers}], report.recovery_figure
     else:
-        rows, figure = records({title: comparison[name] for title, name in COLUMNS.items()}), progress_figure
+        rows, figure = records({title: comparison[name] for title, name in COLUMNS.items()}), report.progress_figure
         note = f"Log ratio: without the effect of the batch. {note}"
     errors = {"log ratio": "error", "distance": "error"}
     table = Table(caption="Measured against predicted", rows=rows, note=note, errors=errors, each="components")
@@ -505,12 +483,12 @@ def token_simulation_findings(dataset: xr.Dataset) -> Findings:
     if "recovery" in dataset:
         counts = dataset["recovered_count"].values
         items = f"{counts.size} draws recover {counts.mean():.4g} items, from {counts.min():.4g} to {counts.max():.4g}."
-        return run_findings(dataset, sentences=[items], values={"recovered_counts": counts.tolist()})
+        return report.run_findings(dataset, sentences=[items], values={"recovered_counts": counts.tolist()})
     times = dataset["learned_time"]
     times = times.where(np.isfinite(times))
     spread = {"mean time": times.mean("seed"), "first": times.min("seed"), "last": times.max("seed")}
     rows = records({"component": dataset["component"].astype(str), "runs": times.count("seed"), **spread})
-    return run_findings(
+    return report.run_findings(
         dataset,
         sentences=[f"{dataset.sizes['seed']} runs at learning rate {dataset.attrs['learning_rate']:g}."],
         tables=[Table(caption="When each component is learned", rows=rows, each="components")],

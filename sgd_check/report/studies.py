@@ -8,31 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynamics.report import (
-    BAND,
-    COLOURS,
-    IDEAL,
-    MEASURED,
-    PREDICTED,
-    REFERENCE,
-    StudyFigure,
-    draw_study,
-    finish_panel,
-    formula,
-    mean_band,
-    power,
-    records,
-    shades,
-    share_bars,
-    transfer_figure,
-    transfer_values,
-)
+from dynamics import report
+from dynamics.report import MEASURED, PREDICTED, REFERENCE, Study, finish_panel, mean_band, power, records
 from hermite.text.messages import with_error
 from sgd_check.report.figures import late_quartiles
 from sgd_check.studies.sgd_study import log_means
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import xarray as xr
     from matplotlib.axes import Axes
@@ -46,25 +29,12 @@ if TYPE_CHECKING:
     Coloured = list[tuple[int, int, Any]]
 
 #: Colours and hatches of "agree", "disagree" and "undecided".
-VERDICT_COLOURS, VERDICT_HATCHES = (IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
+VERDICT_COLOURS, VERDICT_HATCHES = (report.IDEAL, PREDICTED, "#c8ccd0"), ("", "///", "...")
 #: Markers of information exponents.
 MARKERS = ("o", "s", "^", "D")
 
 
 # --- findings ---------------------------------------------------------------------------------------------------------
-
-
-def study_values(dataset: xr.Dataset) -> Found:
-    """Return the numbers of a study, `points` and `fits` or single numbers, and sentences on them."""
-    find = {
-        "full-batch": _full_batch,
-        "calibration": _calibration,
-        "sample-complexity": _complexity,
-        "unstable-discretisation": _discretisation,
-        "step-size": _step_size,
-        "transfer": transfer_values,
-    }[dataset.attrs["answer"]]
-    return find(dataset)
 
 
 def _rows_of(dataset: xr.Dataset) -> Iterator[tuple[dict[str, Any], xr.Dataset]]:
@@ -252,7 +222,7 @@ def plot_study(dataset: xr.Dataset, axes: Sequence[Axes] | None = None, *, style
     ValueError
         If the dataset is no study's, or `axes` are not so many.
     """
-    return draw_study(dataset, _FIGURES, axes, style)
+    return report.draw_study(dataset, STUDIES, axes, style)
 
 
 def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
@@ -261,7 +231,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
     d = dataset["dimension"].values.astype(float)
     rows, exponents = list(_rows_of(dataset)), dataset["information_exponent"].values.tolist()
     for at, (name, one) in enumerate(rows):
-        colour, marker = COLOURS[at % len(COLOURS)], MARKERS[exponents.index(name["k"]) % len(MARKERS)]
+        colour, marker = report.COLOURS[at % len(report.COLOURS)], MARKERS[exponents.index(name["k"]) % len(MARKERS)]
         rate, runs = one["step_size"].values, one["emergence_step"].values
         equation, flow = one["finite_step_time"].values, one["predicted_emergence_time"].values
         logs, error = log_means(runs)
@@ -272,7 +242,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
             smoothing = rf"$\lambda = d^{{{name['e']:g}}}$" if name["e"] else r"$\lambda = 0$"
             known, slopes = f"{known}, {smoothing}", f"{power('d', x, dx)}, equation {x_equation:.2f}, limit {law:.2f}"
         steps_ax.loglog(np.repeat(d, runs.shape[1]), runs.ravel(), ".", color=colour, ms=3, alpha=0.35)
-        bars = np.array([1.0 - np.exp(-BAND * error), np.exp(BAND * error) - 1.0])
+        bars = np.array([1.0 - np.exp(-report.BAND * error), np.exp(report.BAND * error) - 1.0])
         points: dict[str, Any] = {"fmt": marker, "color": colour, "ms": 5, "capsize": 3}
         steps_ax.errorbar(d, mean, yerr=mean * bars, label=f"{known}: {slopes}", **points)
         steps_ax.loglog(d, equation / rate, "-", color=colour, lw=1.2)
@@ -299,7 +269,7 @@ def _draw_complexity(dataset: xr.Dataset, axes: Array) -> None:
 def _draw_discretisation(dataset: xr.Dataset, axes: Array) -> None:
     """Left: theory at the large size. Middle: SGD's loss at each step size. Right: what becomes of each direction."""
     targets = dataset["target"].values.tolist()
-    coloured = list(zip(range(len(targets)), targets, shades(len(targets), 0.85), strict=True))
+    coloured = list(zip(range(len(targets)), targets, report.shades(len(targets), 0.85), strict=True))
     _draw_large(dataset, axes[0])
     _draw_losses(dataset, axes[1], coloured)
     _draw_delays(dataset, axes[2], coloured)
@@ -393,12 +363,14 @@ def _draw_step_size(dataset: xr.Dataset, axes: Array) -> None:
     time_ax.loglog(rate, finite, color=PREDICTED, lw=1.6, label="finite-step equation")
     time_ax.set_ylim(0.7 * float(np.nanmin(time)), 1.4 * top)
     for share, style, colour, label in ((blown, "o-", PREDICTED, "blown up"), (lost, "s-", REFERENCE, "not emerged")):
-        bars = share_bars(share, time.shape[1])
+        bars = report.share_bars(share, time.shape[1])
         share_ax.errorbar(rate, share, yerr=bars, fmt=style, color=colour, ms=4, lw=1.2, capsize=2, label=label)
     share_ax.set_ylim(-0.04, 1.04)
     if "learning_rate_limit" in dataset.attrs:
         for ax in axes:
-            ax.axvline(dataset.attrs["learning_rate_limit"], color=IDEAL, lw=1.4, ls="-.", label="limit of stability")
+            ax.axvline(
+                dataset.attrs["learning_rate_limit"], color=report.IDEAL, lw=1.4, ls="-.", label="limit of stability"
+            )
     finish_panel(time_ax, "", "emergence_in_flow_time", loc="upper left")
     finish_panel(share_ax, "step_size", "run_share", loc="upper left")
 
@@ -432,7 +404,7 @@ def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
     threshold = float(dataset.attrs["threshold_ratio"])
     ax.axvline(threshold, color=PREDICTED, ls="--", lw=1.0, label="its threshold")
     sizes = dataset["dimension"].values.tolist()
-    for at, (d, colour) in enumerate(zip(sizes, shades(len(sizes), 0.85), strict=True)):
+    for at, (d, colour) in enumerate(zip(sizes, report.shades(len(sizes), 0.85), strict=True)):
         # Overlaps and shares of all dimensions side by side.
         place, share_place = (ratio + 0.012 * ratio[-1] * (2 * at + s - len(sizes) + 0.5) for s in (0, 1))
         runs = dataset["overlap_squared"].values[at]
@@ -440,7 +412,7 @@ def _draw_full_batch(dataset: xr.Dataset, axes: Array) -> None:
         label = f"first eigenvector, $d = {d}$"
         ax.errorbar(place, mean, yerr=error, fmt="o", color=colour, ms=4, capsize=3, label=label)
         share = dataset["recovered_share"].values[at]
-        bars = share_bars(share, runs.shape[1])
+        bars = report.share_bars(share, runs.shape[1])
         style = {"fmt": "s--", "color": colour, "ms": 4, "lw": 0.9, "capsize": 2, "mfc": "none"}
         ax.errorbar(share_place, share, yerr=bars, **style, label=f"exact by descent, $d = {d}$")
     ax.set(xlim=(0.0, None), ylim=(-0.03, 1.05))
@@ -461,22 +433,19 @@ def _draw_online(dataset: xr.Dataset, ax: Axes) -> None:
     if known.any():
         slope, middle = float(dataset.attrs["online_slope"]), np.log(d[known]).mean()
         line = mean[known].mean() + slope * (np.log(d) - middle)
-        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {formula(slope)} in $\ln d$, mean step")
+        ax.plot(d, line, "-", color=PREDICTED, lw=1.6, label=rf"slope {report.formula(slope)} in $\ln d$, mean step")
     ax.set_xscale("log")
     title = r"online SGD from $C = 2/\sqrt{d}$"
     finish_panel(ax, "dimension", "online_samples", title, loc="upper left")
 
 
-def _of(draw: Callable[[xr.Dataset, Array], None], panels: int, *more: Any, **options: Any) -> StudyFigure:
-    return StudyFigure(draw, lambda _: panels, *more, **options)
-
-
-#: Study -> its figure.
-_FIGURES = {
-    "sample-complexity": _of(_draw_complexity, 2, (5.5, 4.4)),
-    "unstable-discretisation": _of(_draw_discretisation, 3, (5.0, 4.6)),
-    "step-size": _of(_draw_step_size, 2, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}),
-    "full-batch": _of(_draw_full_batch, 2, (5.5, 4.4)),
-    "calibration": _of(_draw_calibration, 2, (6.0, 4.4), options={"sharey": True}),
-    "transfer": transfer_figure("learning_rate_limit", "limit of stability"),
+STUDIES = {
+    "sample-complexity": Study(_complexity, _draw_complexity, lambda _: 2, (5.5, 4.4)),
+    "unstable-discretisation": Study(_discretisation, _draw_discretisation, lambda _: 3, (5.0, 4.6)),
+    "step-size": Study(
+        _step_size, _draw_step_size, lambda _: 2, (7.5, 3.0), 1, {"sharex": True, "height_ratios": (2.2, 1.0)}
+    ),
+    "full-batch": Study(_full_batch, _draw_full_batch, lambda _: 2, (5.5, 4.4)),
+    "calibration": Study(_calibration, _draw_calibration, lambda _: 2, (6.0, 4.4), options={"sharey": True}),
+    "transfer": report.transfer_study("learning_rate_limit", "limit of stability"),
 }

@@ -14,7 +14,7 @@ from dynamics.tokens import TOKEN_VARIABLES, solve
 from hermite.arrays import Array
 from hermite.text.messages import shown
 from sgd_check.verdicts.time_tests import combined_p_value
-from sgd_check.verdicts.verdict import Evidence, Sentences, reach_in_errors, verdict_tree
+from sgd_check.verdicts.verdict import Sentences, reach_in_errors, verdict_tree
 
 #: Title, coordinates, sentences, variables and attributes of a comparison.
 Compared = tuple[str, dict[str, Any], Sentences, dict[str, Any], dict[str, Any]]
@@ -90,18 +90,18 @@ def compare(prediction: xr.Dataset, simulation: xr.Dataset, *, false_alarm_rate:
         compared = _times_compared(problem, prediction, simulation, rate)
     title, coords, sentences, values, attributes = compared
     return verdict_tree(
-        Evidence(
-            problem=problem,
-            prediction=prediction,
-            simulations={"/simulation": simulation},
-            rate=rate,
-            theory="tokens",
-            usable=simulation.sizes["seed"],
-            sentences=sentences,
-            values=values,
-            labels={"title": title, "coords": coords, "variables": TOKEN_VARIABLES},
-            attributes={"prediction": None, **attributes},
-        )
+        sentences,
+        values,
+        problem=problem,
+        prediction=prediction,
+        simulations={"/simulation": simulation},
+        rate=rate,
+        theory="tokens",
+        usable=simulation.sizes["seed"],
+        attributes={"prediction": None, **attributes},
+        title=title,
+        coords=coords,
+        variables=TOKEN_VARIABLES,
     )
 
 

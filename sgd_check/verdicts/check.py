@@ -2,11 +2,16 @@
 
 *By times* the learning rate follows from the limit of stability and the expected delay and scatter.
 
-*By curves* pilot runs choose (`sgd_check.verdicts.curve_plan`).
+*By curves* theory has no scatter to offer. So eight pilot runs are made at smaller and smaller learning rates, until
+the very test that will be made would see an error of 30 % in time in all curves that move. Only the scatter of the
+pilot and its distance from theory are used, and its samples are others than those of the check. A check may end where a
+direction that is predicted to emerge, 30 % late, would have emerged, or where a curve has made nine tenths of its way,
+30 % late, unless theory moves too little until then to tell an error even without noise. The plan is the latest end
+that a minute of the check reaches and at which the test would see; if it is before the first emergence, ten minutes are
+spent for this one. What the plan leaves out is said with its cost (`Beyond`).
 
-*The theory.* The flow is the limit of vanishing steps. At the step size of the check the equation of the mean step is
-the sharper theory: the delay is in its times, so the band to be tested holds terms of second order in the scatter
-alone, and it has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go
+*The theory.* At the step size of the check the equation of the mean step is sharper than the flow: the delay is in its
+times, and it has the noise floor of the loss. But it is computed from the problem, so that a wrong prediction would go
 untested behind it. It stands in only where no time differs from the given one by more than the delay by the step size
 and half of a visible error explain.
 """
@@ -20,12 +25,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 import dynamics
+from dynamics.commands import duration
 from dynamics.problem import (
     Problem,
     SaveAt,
@@ -42,25 +48,17 @@ from dynamics.runs import RunFile, also_interrupted, uninterrupted
 from dynamics.runs.trackers import part_of_work
 from dynamics.solve import StepSettings, make_system
 from dynamics.theory.learning_rates import resolved_rate, stable_rate
-from hermite.arrays import Integers
+from hermite.arrays import Array, Integers
 from sgd_check.engines import Engine, EngineOptions, SpanEngine, make_engine
-from sgd_check.runs.plan import make_plan
+from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.simulation import checked_engine, checked_options, simulate
-from sgd_check.verdicts.curve_plan import (
-    AFFORDABLE_SECONDS,
-    Beyond,
-    Pilot,
-    awaited_ends,
-    first_end,
-    left_out,
-    piloted,
-    possible_ends,
-)
-from sgd_check.verdicts.curves import curve_evidence
-from sgd_check.verdicts.expectation import expectation
-from sgd_check.verdicts.mean_field import width_evidence
+from sgd_check.verdicts import curves
+from sgd_check.verdicts.curves import Curve
+from sgd_check.verdicts.expectation import expectation, predicted_times
+from sgd_check.verdicts.mean_field import width_verdict
+from sgd_check.verdicts.path_tests import interpolated
 from sgd_check.verdicts.recovery import ANSWER as RECOVERY
-from sgd_check.verdicts.recovery import estimate_evidence
+from sgd_check.verdicts.recovery import estimate_verdict
 from sgd_check.verdicts.times import against_runs, against_theory
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
@@ -70,31 +68,47 @@ from sgd_check.verdicts.verdict import (
     checked_simulations,
     decided_by_curves,
     has_step,
-    reach_factor,
-    verdict_tree,
+    reach_in_errors,
     with_emergence,
 )
 
 DEFAULT_SEEDS = 32
-LIMIT_SHARE = 0.1
-LARGEST_DELAY = 0.04
+THEORIES = ("auto", "finite-step", "flow")
+#: The learning rate by default: part of the limit of stability, largest delay, and the least part that is tried.
+LIMIT_SHARE, LARGEST_DELAY, SMALLEST_SHARE = 0.1, 0.04, 1e-6
+#: Length of the runs over the last time that is checked.
 HORIZON_FACTOR = 2.5
-BURST_STEPS = 300
-BURST_SECONDS = 0.03
-LONGEST_BURST = 256 * BURST_STEPS
-BURST_RATE = 1e-12
+#: Steps that are timed: so many at first, until they take so many seconds or are this many, at a rate without effect.
+BURST_STEPS, BURST_SECONDS, LONGEST_BURST, BURST_RATE = 300, 0.03, 76_800, 1e-12
 #: The sample's scatter is itself uncertain by a fifth at sixteen runs.
 MARGIN = 0.8
-SMALLEST_SHARE = 1e-6
 #: Steps of all runs, at the learning rate and at half of it, per step at the learning rate.
 BOTH_RATES = 3
-THEORIES = ("auto", "finite-step", "flow")
 LARGEST_GAP = 0.5 * float(np.log1p(VISIBLE_ERROR))
 #: Wall-clock budget of the equation, in seconds: its right-hand side grows like the fourth power of the width.
 LONGEST_SECONDS = 120.0
-#: Why two problems have no such equation.
-OF_FRAMES = "The mean step of frames of orthogonal neurons does not close."
-ON_SPHERES = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
+#: Seconds of simulation for as many curves and directions as they reach, and for the first direction.
+LONG_SECONDS, AFFORDABLE_SECONDS = 60.0, 600.0
+PILOT_SEEDS = tuple(range(2**31, 2**31 + 8))
+PILOT_STEPS, PILOT_FACTOR = 500, 2
+#: Learning rates that a pilot tries at most. Cost ends it before, unless steps cost nothing.
+MOST_RATES = 24
+#: A curve is followed until it has made this part of its way, and 30 % longer.
+FOLLOWED = 0.9
+#: Standard deviation over runs of twice a run at half of the learning rate less one at the whole.
+EXTRAPOLATED_SCATTER = float(np.sqrt(3.0))
+#: The scatter of eight runs is uncertain by a quarter; the band of the equation of finite steps grows with its square.
+SCATTER_MARGIN, STEPPED_MARGIN = 1.25, 1.15
+#: Power that the pilot asks for, so that the check has 0.8.
+PILOT_POWER = 0.9
+#: Largest effect of the step size on a curve, and scatter of runs, in parts of its range, for an extrapolation.
+PILOT_EFFECT, EXTRAPOLATED_LIMIT = 0.1, 0.15
+#: Standard errors by which the effect that the two simulations show is to stay below what the verdict allows.
+EFFECT_ERRORS = 2.0
+#: Part of the band around the equation of finite steps that the mean of the pilot may use up.
+PILOT_BAND = 0.75
+#: A level that rounding alone does not reach, and how far times and ends may be apart by rounding.
+ROUNDING, SAME = 1e-6, 1.0 + 1e-9
 
 
 def compare(
@@ -113,20 +127,16 @@ def compare(
 
     or, for the times of alignment of frames, [2α_p − s_p² − 0.02, 2 ln(1/(1 − η/η*_p)) + 0.02] and a narrower one for
     the first direction, with δ_p and s_p the relative delay and scatter that the step size causes at leading order, and
-    φ_p the part of the delay that the predicted time lacks: all of it against the flow. A direction is isolated if
-    nearly every run gives it the same neuron, before any is learned; what the samples of a run say about its delay is
-    then taken away first. Those that rivals may disturb have a wider band, or one edge alone
-    (`sgd_check.verdicts.expectation` derives the band, `sgd_check.verdicts.time_tests` the test). A fifth of the rate
-    is for what does not depend on times: the start, and of an isolated direction loss and norm at and after the
-    emergence, and the scatter (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way where theory
-    knows what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of runs that have
-    it is tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still within the runs, is
-    tested on both sides and such an error would have been seen; else the verdict is "undecided" and its reasons say on
-    how many directions there is agreement. The loss over time is compared on plateaus and reported beside the verdict.
+    φ_p the part of the delay that the predicted time lacks: all of it against the flow
+    (`sgd_check.verdicts.expectation`). A direction is isolated if nearly every run gives it the same neuron, before any
+    is learned. Those that rivals may disturb have a wider band, or one edge alone. A fifth of the rate is for what does
+    not depend on times (`sgd_check.verdicts.path_tests`). Learned times are tested in the same way where theory knows
+    what steps do to them. Of a direction that theory puts beyond the runs, or never, the number of runs that have it is
+    tested (`sgd_check.verdicts.times`). "Agree" is said only if every time, 30 % later still within the runs, is tested
+    on both sides and such an error would have been seen.
 
-    **By curves** this is decided for information exponents up to 2 and for networks, where times of single neurons
-    mean little: the loss, and the learned masses, of a network its components or sensitivity, are tested at up to eight
-    times each, and the times beside them,
+    **By curves** this is decided for information exponents up to 2 and for networks: the loss, and the learned masses,
+    of a network its components or sensitivity, are tested at up to eight times each, and the times beside them,
 
     .. math:: |E x(t_k) - y(t_k)| \le R \Big(0.02 + 3 \max_k \frac{\Delta_k^2}{R^2}\Big),
 
@@ -146,9 +156,7 @@ def compare(
     .. math:: E(f_m - f_\infty)^2 \sim m^x, \qquad x \in -1 \pm 0.15
 
     averaged over log time while the loss of the mean field falls from half to a tenth; 0.15 is for corrections of
-    finite width. The standard error of x is from a bootstrap over the starts, and "agree" is said only where an
-    exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`). Distances of neurons stand beside the
-    verdict.
+    finite width. "Agree" is said only where an exponent of −1/2 would have been seen (`sgd_check.verdicts.mean_field`).
 
     Against **the law of an estimator**, `dynamics.predict_recovery`, `simulation` is a result of
     `sgd_check.estimate_direction`, and the mean of the squared overlap is tested, with what a finite d is allowed
@@ -196,15 +204,15 @@ def compare(
         noise differ, or runs of one engine share a seed.
     """
     rate, answer = checked_rate(false_alarm_rate), getattr(prediction, "attrs", {}).get("answer")
-    if answer in ("mean-field", RECOVERY):
-        evidence_of = width_evidence if answer == "mean-field" else estimate_evidence
-        return verdict_tree(evidence_of(prediction, simulation, rate))
+    if answer == "mean-field":
+        return width_verdict(prediction, simulation, rate)
+    if answer == RECOVERY:
+        return estimate_verdict(prediction, simulation, rate)
     problem, simulations = checked_simulations(prediction, simulation)
     prediction, sampled = with_emergence(prediction), "seed" in prediction.dims
     if decided_by_curves(problem) and not sampled:
-        return verdict_tree(curve_evidence(problem, prediction, simulations, rate))
-    test = against_runs if sampled else against_theory
-    return verdict_tree(test(problem, prediction, simulations[0], rate))
+        return curves.curve_verdict(problem, prediction, simulations, rate)
+    return (against_runs if sampled else against_theory)(problem, prediction, simulations[0], rate)
 
 
 def check(
@@ -358,196 +366,6 @@ def check(
     return tree
 
 
-@dataclass(frozen=True)
-class CheckPlan:
-    """Learning rate and steps of a check, for the `checked` first directions of those `emerging` in the prediction.
-
-    `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
-    gives none. `beyond` is what curves leave out, with its cost.
-    """
-
-    problem: Problem
-    learning_rate: float
-    steps: int
-    largest_delay: float
-    checked: int
-    emerging: int
-    beyond: tuple[Beyond, ...] = ()
-
-    def describe(self) -> str:
-        """Return one line for the reader."""
-        horizon = f"{self.learning_rate * self.steps:.4g}"
-        if decided_by_curves(self.problem):
-            within = f", after which {self.checked} of {self.emerging} directions have emerged" * (self.emerging > 0)
-            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}{within}."
-        delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
-        return (
-            f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
-            f"horizon {horizon}, made for {self.checked} of {self.emerging} directions."
-        )
-
-    def costs(self, option: str) -> str:
-        """Return what it would take to test more, and the option that asks for it; empty if all is tested."""
-        return " ".join(one.sentence(option) for one in self.beyond)
-
-
-def plan_by_times(
-    prediction: xr.Dataset,
-    learning_rate: float | None = None,
-    steps: int | None = None,
-    *,
-    batch_size: int = 1,
-    seeds: int = DEFAULT_SEEDS,
-    false_alarm_rate: float = 0.01,
-    directions: int | None = None,
-    t_max: float | None = None,
-) -> CheckPlan:
-    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen as `check` says.
-
-    `directions` asks for so many directions alone, the first to emerge, and `t_max` for those that emerge until this
-    time, at which the runs end. Raises ValueError if nothing emerges and `steps` is not given, or theory gives no safe
-    rate.
-    """
-    check_prediction(prediction)
-    problem = Problem.from_dataset(prediction)
-    time = expectation(problem, prediction, 1e-9).time
-    emerging = int(np.isfinite(time).sum())
-    until = emerging if t_max is None else max(int(np.count_nonzero(time <= t_max)), 1)
-    chosen = np.argsort(time)[: min(directions or until, emerging)]  # NaN, never, is sorted last
-    if learning_rate is None:
-        # A shift of the mean by this factor times the scatter is seen.
-        factor = reach_factor(max(seeds, FEWEST_RUNS), false_alarm_rate / max(chosen.size, 1))
-        learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
-    if steps is None:
-        need = "Argument `steps` must be given, because no direction emerges in the prediction."
-        require(t_max is not None or emerging, need)
-        end = HORIZON_FACTOR * float(time[chosen].max()) if t_max is None else t_max
-        steps = int(np.ceil(end / learning_rate))
-    delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
-    largest = float(delay.max(initial=0.0)) if emerging else np.inf
-    return CheckPlan(problem, learning_rate, steps, largest, chosen.size, emerging)
-
-
-def plan_check(
-    prediction: xr.Dataset,
-    name: str,
-    options: EngineOptions,
-    *,
-    directions: int | None,
-    theory: str,
-    t_max: float | None = None,
-    progress: bool | None = False,
-    **choice: Any,
-) -> tuple[CheckPlan, float | None]:
-    """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
-
-    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` or
-    `t_max` the plan is for as many as the time allows, at least for one. Raises ValueError or ImportError if the engine
-    `name` cannot run it.
-    """
-    check_prediction(prediction)
-    problem = Problem.from_dataset(prediction)
-    choice["learning_rate"] = resolved_rate(problem, choice["learning_rate"], options.batch_size)
-    if t_max is not None and choice["steps"] is not None:
-        need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
-        require(choice["learning_rate"] is None, need)
-        choice["learning_rate"] = t_max / choice["steps"]
-    if decided_by_curves(problem):
-        engine, per_step = make_engine(name, problem, options), 0.0
-        stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
-        if not isinstance(engine, SpanEngine):
-            per_step = (1 if stepped else BOTH_RATES) * measured_seconds_per_step(engine)
-        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, per_step, progress)
-        return _plan_by_curves(pilot, choice["learning_rate"], choice["steps"], directions, t_max)
-    choice |= {"batch_size": options.batch_size, "seeds": len(options.seeds), "t_max": t_max}
-
-    def plan_for(directions: int | None) -> CheckPlan:
-        return plan_by_times(prediction, **choice, directions=directions)
-
-    engine = make_engine(name, plan_for(1).problem, options)
-    if isinstance(engine, SpanEngine):
-        return plan_for(directions), None
-    per_step, plan = measured_seconds_per_step(engine), plan_for(directions)
-
-    def seconds(directions: int) -> float:
-        return plan_for(directions).steps * per_step
-
-    chosen = directions is None and choice["steps"] is None and t_max is None
-    if chosen and plan.steps * per_step > AFFORDABLE_SECONDS:
-        plan = plan_for(1 + bisect_right(range(2, plan.checked), AFFORDABLE_SECONDS, key=seconds))
-    return plan, per_step * plan.steps
-
-
-def _plan_by_curves(
-    pilot: Pilot, learning_rate: float | None, steps: int | None, directions: int | None, t_max: float | None
-) -> tuple[CheckPlan, float | None]:
-    """Return what `plan_check` does, of a check by curves.
-
-    `t_max`, or else the last of the first `directions` to emerge, sets the end; else with a learning rate ten minutes
-    do, and without one pilot runs, which also choose the rate. Raises ValueError if nothing moves in the prediction and
-    learning rate and steps are not both given.
-    """
-    prediction = pilot.prediction
-    awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
-    if learning_rate is None or steps is None:
-        ends, end = possible_ends(pilot.problem, prediction), t_max
-        if end is None and directions is not None and awaited:
-            end = awaited[min(directions, len(awaited)) - 1]
-        if learning_rate is None and steps is None:
-            within = ends if end is None else [*(one for one in ends if one < end), end]
-            learning_rate, latest, seeing = piloted(pilot, within)
-            end = latest if end is None else end
-        elif learning_rate is not None and end is None:
-            within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
-            end = within[-1] if within else first_end(prediction, ends)
-        end = ends[-1] if end is None else end
-        learning_rate = learning_rate or end / (steps or 1)
-        steps = steps or int(np.ceil(end / learning_rate * (1.0 - 1e-9)))
-    beyond = left_out(pilot, learning_rate, learning_rate * steps, ends, seeing or learning_rate)
-    met = sum(end <= learning_rate * steps * (1.0 + 1e-9) for end in awaited)
-    plan = CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
-    return plan, pilot.seconds * steps if pilot.seconds else None
-
-
-def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
-    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart.
-
-    A shift of the mean by `factor` times the scatter is seen.
-    """
-    try:
-        limit = stable_rate(problem, batch_size)
-    except ValueError as error:
-        msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
-        raise ValueError(msg) from None
-    # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
-    vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
-    known = chosen[np.isfinite(vanishing.delay[chosen])]
-    rate = LIMIT_SHARE * limit
-    while rate > SMALLEST_SHARE * limit:
-        expected = expectation(problem, prediction, rate / batch_size)
-        delay, scatter = expected.delay[known], expected.scatter[known]
-        told_apart = 2.0 * np.log1p(delay) + factor * scatter <= MARGIN * np.log1p(VISIBLE_ERROR)
-        if ((delay <= LARGEST_DELAY) & told_apart).all():
-            break
-        rate *= 0.8
-    return rate
-
-
-def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
-    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
-    with engine.running():
-        engine.advance(np.full(10, BURST_RATE))
-        engine.measure(student=False)
-        while True:
-            started = clock.perf_counter()
-            engine.advance(np.full(steps, BURST_RATE))
-            engine.measure(student=False)
-            spent = clock.perf_counter() - started
-            if spent >= BURST_SECONDS or steps >= LONGEST_BURST:
-                return spent / steps
-            steps *= 4
-
-
 def carry_out(
     plan: CheckPlan,
     prediction: xr.Dataset,
@@ -612,9 +430,10 @@ def solve_finite_step(plan: CheckPlan, batch_size: int, *, progress: bool | None
     Raises NoFiniteStepError if the link has no exact moments, or the solution fails or takes longer than two minutes.
     """
     problem = plan.problem
-    require(not is_frame(problem), OF_FRAMES, NoFiniteStepError)
+    require(not is_frame(problem), "The mean step of frames of orthogonal neurons does not close.", NoFiniteStepError)
+    none = "Neurons that keep their length have none at finite d, since their mean step divides by a random length."
     on_sphere = isinstance(problem.student, dynamics.Student) and problem.student.first_layer == "sphere"
-    require(not on_sphere, ON_SPHERES, NoFiniteStepError)
+    require(not on_sphere, none, NoFiniteStepError)
     schedule = make_plan(plan.learning_rate, plan.steps, None)
     whole = is_network(problem) or is_correlation(problem)
     solve = dynamics.solve_problem if whole else dynamics.solve_overlaps
@@ -700,3 +519,419 @@ def prediction_to_test(
         f"tested; {option} tests the equation."
     )
     return prediction
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CheckPlan:
+    """Learning rate and steps of a check, for the `checked` first directions of those `emerging` in the prediction.
+
+    `largest_delay` is the largest expected relative delay of a checked direction at this learning rate, inf if theory
+    gives none. `beyond` is what curves leave out, with its cost.
+    """
+
+    problem: Problem
+    learning_rate: float
+    steps: int
+    largest_delay: float
+    checked: int
+    emerging: int
+    beyond: tuple[Beyond, ...] = ()
+
+    def describe(self) -> str:
+        """Return one line for the reader."""
+        horizon = f"{self.learning_rate * self.steps:.4g}"
+        if decided_by_curves(self.problem):
+            within = f", after which {self.checked} of {self.emerging} directions have emerged" * (self.emerging > 0)
+            return f"Learning rate {self.learning_rate:.4g}, {self.steps} steps, horizon {horizon}{within}."
+        delay = f"{100 * self.largest_delay:.1f} %" if np.isfinite(self.largest_delay) else "unknown"
+        return (
+            f"Learning rate {self.learning_rate:.4g} (largest expected delay {delay}), {self.steps} steps, "
+            f"horizon {horizon}, made for {self.checked} of {self.emerging} directions."
+        )
+
+    def costs(self, option: str) -> str:
+        """Return what it would take to test more, and the option that asks for it; empty if all is tested."""
+        return " ".join(one.sentence(option) for one in self.beyond)
+
+
+def plan_by_times(
+    prediction: xr.Dataset,
+    learning_rate: float | None = None,
+    steps: int | None = None,
+    *,
+    batch_size: int = 1,
+    seeds: int = DEFAULT_SEEDS,
+    false_alarm_rate: float = 0.01,
+    directions: int | None = None,
+    t_max: float | None = None,
+) -> CheckPlan:
+    """Return the plan to check a prediction; a missing learning rate or number of steps is chosen as `check` says.
+
+    `t_max` asks for the directions that emerge until this time, at which the runs end. Raises ValueError if nothing
+    emerges and `steps` is not given, or theory gives no safe rate.
+    """
+    check_prediction(prediction)
+    problem = Problem.from_dataset(prediction)
+    time = expectation(problem, prediction, 1e-9).time
+    emerging = int(np.isfinite(time).sum())
+    until = emerging if t_max is None else max(int(np.count_nonzero(time <= t_max)), 1)
+    chosen = np.argsort(time)[: min(directions or until, emerging)]  # NaN, never, is sorted last
+    if learning_rate is None:
+        runs = max(seeds, FEWEST_RUNS)
+        factor = reach_in_errors(runs - 1, false_alarm_rate / max(chosen.size, 1)) / np.sqrt(runs)
+        learning_rate = _safe_rate(problem, prediction, chosen, batch_size, factor)
+    if steps is None:
+        need = "Argument `steps` must be given, because no direction emerges in the prediction."
+        require(t_max is not None or emerging, need)
+        end = HORIZON_FACTOR * float(time[chosen].max()) if t_max is None else t_max
+        steps = int(np.ceil(end / learning_rate))
+    delay = expectation(problem, prediction, learning_rate / batch_size).delay[chosen]
+    largest = float(delay.max(initial=0.0)) if emerging else np.inf
+    return CheckPlan(problem, learning_rate, steps, largest, chosen.size, emerging)
+
+
+def plan_check(
+    prediction: xr.Dataset,
+    name: str,
+    options: EngineOptions,
+    *,
+    directions: int | None,
+    theory: str,
+    t_max: float | None = None,
+    progress: bool | None = False,
+    **choice: Any,
+) -> tuple[CheckPlan, float | None]:
+    """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
+
+    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` or
+    `t_max` the plan is for as many as the time allows, at least for one. Raises ValueError or ImportError if the engine
+    `name` cannot run it.
+    """
+    check_prediction(prediction)
+    problem, steps = Problem.from_dataset(prediction), choice["steps"]
+    rate = resolved_rate(problem, choice.pop("learning_rate"), options.batch_size)
+    if t_max is not None and steps is not None:
+        need = "Argument `t_max` must be absent beside `learning_rate` and `steps`, whose product it is."
+        require(rate is None, need)
+        rate = t_max / steps
+    by_curves = decided_by_curves(problem)
+    plan_for = partial(
+        plan_by_times,
+        prediction,
+        rate,
+        batch_size=options.batch_size,
+        seeds=len(options.seeds),
+        t_max=t_max,
+        **choice,
+    )
+    if not by_curves:
+        plan_for(directions=1)  # which refuses what has no plan before an engine is made
+    engine = make_engine(name, problem, options)
+    per_step = None if isinstance(engine, SpanEngine) else measured_seconds_per_step(engine)
+    if by_curves:
+        stepped = has_step(prediction) or (theory != "flow" and has_equation(problem, options.batch_size))
+        seconds = (1 if stepped else BOTH_RATES) * (per_step or 0.0)
+        pilot = Pilot(problem, prediction, name, options, choice["false_alarm_rate"], stepped, seconds, progress)
+        plan, per_step = _plan_by_curves(pilot, rate, steps, directions, t_max), seconds or None
+    else:
+        plan = plan_for(directions=directions)
+        most = np.inf if per_step is None else AFFORDABLE_SECONDS / per_step
+        if directions is None and steps is None and t_max is None and plan.steps > most:
+            counts = range(2, plan.checked)
+            plan = plan_for(directions=1 + bisect_right(counts, most, key=lambda n: plan_for(directions=n).steps))
+    return plan, None if per_step is None else per_step * plan.steps
+
+
+def _plan_by_curves(
+    pilot: Pilot, learning_rate: float | None, steps: int | None, directions: int | None, t_max: float | None
+) -> CheckPlan:
+    """Return the plan of a check by curves.
+
+    `t_max`, or else the last of the first `directions` to emerge, sets the end; else with a learning rate ten minutes
+    do, and without one pilot runs, which also choose the rate. Raises ValueError if nothing moves in the prediction and
+    learning rate and steps are not both given.
+    """
+    prediction = pilot.prediction
+    awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
+    if learning_rate is None or steps is None:
+        ends, end = possible_ends(pilot.problem, prediction), t_max
+        if end is None and directions is not None and awaited:
+            end = awaited[min(directions, len(awaited)) - 1]
+        if learning_rate is None and steps is None:
+            within = ends if end is None else [*(one for one in ends if one < end), end]
+            learning_rate, latest, seeing = piloted(pilot, within)
+            end = latest if end is None else end
+        elif learning_rate is not None and end is None:
+            within = pilot.affordable(learning_rate, ends, AFFORDABLE_SECONDS)
+            end = within[-1] if within else first_end(prediction, ends)
+        end = ends[-1] if end is None else end
+        learning_rate = learning_rate or end / (steps or 1)
+        steps = steps or int(np.ceil(end / learning_rate / SAME))
+    reached = learning_rate * steps
+    beyond = left_out(pilot, learning_rate, reached, ends, seeing or learning_rate)
+    met = sum(end <= reached * SAME for end in awaited)
+    return CheckPlan(pilot.problem, learning_rate, steps, np.inf, met, len(awaited), tuple(beyond))
+
+
+def _safe_rate(problem: Problem, prediction: xr.Dataset, chosen: Integers, batch_size: int, factor: float) -> float:
+    """Return the default learning rate, lowered in steps of a fifth until every chosen direction can be told apart.
+
+    A shift of the mean by `factor` times the scatter is seen.
+    """
+    try:
+        limit = stable_rate(problem, batch_size)
+    except ValueError as error:
+        msg = f"Argument `learning_rate` must be given, because theory gives no safe one here: {error}"
+        raise ValueError(msg) from None
+    # Where even a vanishing step has no finite delay, theory has none to give, and no rate would help.
+    vanishing = expectation(problem, prediction, SMALLEST_SHARE * limit / batch_size)
+    known = chosen[np.isfinite(vanishing.delay[chosen])]
+    rate = LIMIT_SHARE * limit
+    while rate > SMALLEST_SHARE * limit:
+        expected = expectation(problem, prediction, rate / batch_size)
+        delay, scatter = expected.delay[known], expected.scatter[known]
+        told_apart = 2.0 * np.log1p(delay) + factor * scatter <= MARGIN * np.log1p(VISIBLE_ERROR)
+        if ((delay <= LARGEST_DELAY) & told_apart).all():
+            break
+        rate *= 0.8
+    return rate
+
+
+def measured_seconds_per_step(engine: Engine, steps: int = BURST_STEPS) -> float:
+    """Return the seconds of a step of all runs, by bursts of `steps` or more that can be timed; spends `engine`."""
+    with engine.running():
+        engine.advance(np.full(10, BURST_RATE))
+        engine.measure(student=False)
+        while True:
+            started = clock.perf_counter()
+            engine.advance(np.full(steps, BURST_RATE))
+            engine.measure(student=False)
+            spent = clock.perf_counter() - started
+            if spent >= BURST_SECONDS or steps >= LONGEST_BURST:
+                return spent / steps
+            steps *= 4
+
+
+# --- pilot runs -------------------------------------------------------------------------------------------------------
+
+
+class Pilot(NamedTuple):
+    """The check that pilot runs are made for: its prediction, its engine, its runs, and how it will test theory.
+
+    `stepped` says whether that is the equation of finite steps; `seconds` are those of one step of the check, of both
+    simulations if there are two, and 0 where the cost is not in steps. `progress` shows bars.
+    """
+
+    problem: Problem
+    prediction: xr.Dataset
+    name: str
+    options: EngineOptions
+    false_alarm_rate: float
+    stepped: bool
+    seconds: float
+    progress: bool | None = False
+
+    def affordable(self, rate: float, ends: list[float], budget: float) -> list[float]:
+        """Return the ends that a check reaches within a budget in seconds."""
+        return [end for end in ends if self.seconds * end / rate <= budget]
+
+
+class Beyond(NamedTuple):
+    """What a plan leaves out: the `samples` of every run and the `seconds` until the time `end` that tests it.
+
+    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan; where an error of 30 % is
+    not `seen` at it, at the `rate` that pilot runs let expect, or lower bounds if that is NaN.
+    """
+
+    what: str
+    samples: float
+    seconds: float
+    end: float
+    seen: bool
+    rate: float = np.nan
+
+    def sentence(self, option: str) -> str:
+        """Return what it would take, and the option that asks for it."""
+        size = f"{self.samples / 1e6:.2g} million" if self.samples >= 1e5 else f"{self.samples:.0f}"
+        time = f": {duration(self.seconds)}" if self.seconds else ""
+        about, finer = ("", "") if self.seen else ("over ", " and a smaller learning rate")
+        if np.isfinite(self.rate):
+            about, finer = "about ", f" and a learning rate of {self.rate:.2g}"
+        return f"{self.what} would take {about}{size} samples of every run{time}; {option} {self.end:.4g}{finer}."
+
+
+def awaited_ends(prediction: xr.Dataset) -> dict[int, float]:
+    """Return the times at which directions emerge if they are 30 % late, by direction (from 0), the first one first."""
+    times = (1.0 + VISIBLE_ERROR) * predicted_times(prediction, "emergence_time")
+    order = np.argsort(times)[: np.count_nonzero(np.isfinite(times))]
+    return dict(zip(order.tolist(), times[order].tolist(), strict=True))
+
+
+def ends_of_curves(problem: Problem, prediction: xr.Dataset) -> list[float]:
+    """Return the times until which the curves that move are to be followed, ascending, within the prediction."""
+    found = []
+    times = np.asarray(prediction["time"].values) if "time" in prediction.coords else np.empty(0)
+    for quantity in curves.quantities_of(problem, prediction):
+        known = np.isfinite(quantity.values)
+        values = quantity.values[known]
+        way = np.abs(np.diff(values, prepend=values[:1])).cumsum()
+        if way.size and np.ptp(values) >= quantity.scale:
+            found.append(float(times[known][np.searchsorted(way, FOLLOWED * way[-1])]))
+    need = "Argument `steps` must be given with a learning rate, because nothing moves in the prediction."
+    require(max(found, default=0.0) > 0.0, need)
+    last = float(known_times(prediction)[-1])
+    return sorted({min((1.0 + VISIBLE_ERROR) * time, last) for time in found})
+
+
+def possible_ends(problem: Problem, prediction: xr.Dataset) -> list[float]:
+    """Return the times at which a check may end, ascending, if runs without noise would tell an error until then."""
+    last = known_times(prediction)[-1]
+    awaited = (end for end in awaited_ends(prediction).values() if end <= last)
+    ends = sorted({*awaited, *ends_of_curves(problem, prediction)})
+    return [*(end for end in ends[:-1] if _tells(problem, prediction, end)), ends[-1]]
+
+
+def known_times(prediction: xr.Dataset) -> Array:
+    """Return the saved times that a prediction reached."""
+    return np.asarray(prediction["time"].values[np.isfinite(prediction["loss"].values)])
+
+
+def first_end(prediction: xr.Dataset, ends: list[float]) -> float:
+    """Return the first of some ends after which a direction has emerged even if it is 30 % late, or else the last."""
+    awaited = next(iter(awaited_ends(prediction).values()), 0.0)
+    return next((end for end in ends if end >= awaited), ends[-1])
+
+
+def left_out(pilot: Pilot, rate: float, end: float, ends: list[float], seeing: float) -> list[Beyond]:
+    """Return the next direction that emerges beyond an end, and the last one, or else the last of `ends`.
+
+    If no error is seen at the learning rate of the plan that is the first direction, seen at the rate `seeing`.
+    """
+    seen = seeing == rate
+    due = end * SAME if seen else 0.0
+    named = [(f"Direction {p + 1}", time) for p, time in awaited_ends(pilot.prediction).items() if time > due]
+    named = named or [("All curves", last) for last in ends[-1:] if last > due]
+    found: list[Beyond] = []
+    for what, time in dict.fromkeys([*named[:1], *named[-1:]]):
+        unit = 10.0 ** (np.floor(np.log10(time)) - 2.0)  # three digits, not less than it was
+        needed = seeing if np.isfinite(seeing) else rate
+        samples, rounded_up = pilot.options.batch_size * np.ceil(time / needed), float(np.ceil(time / unit) * unit)
+        known = np.nan if seen or found else seeing
+        found.append(Beyond(what, samples, pilot.seconds * time / needed, rounded_up, seen, known))
+    return found
+
+
+def piloted(pilot: Pilot, ends: list[float]) -> tuple[float, float, float]:
+    """Return learning rate and end of the check that pilot runs let see most, and the rate at which they see.
+
+    The end is the latest one of `ends` that is seen within a minute, or that of the first emergence within ten; if
+    neither is seen, the first emergence if it is reached within ten minutes, else as far as one minute allows. The
+    rate at which an error would then be seen is extrapolated from the last pilot, NaN if there is none.
+    """
+    limit = stability_limit(pilot.problem, pilot.options.batch_size)
+    rate, best, best_end = min(ends[-1] / PILOT_STEPS, np.inf if limit is None else 0.5 * limit), np.nan, 0.0
+    first = first_end(pilot.prediction, ends)
+    tried: Any = None
+    for _ in range(MOST_RATES):
+        within = pilot.affordable(rate, ends, LONG_SECONDS)
+        if not within or within[-1] <= best_end:
+            break
+        runs = _pilot_runs(pilot, rate, within)
+        seen = next((end for end in reversed(within) if _sees(pilot, runs, end)), 0.0)
+        if seen > best_end:
+            best, best_end = rate, seen
+        if seen == within[-1]:
+            break
+        rate /= PILOT_FACTOR
+    for _ in range(0 if best_end >= first else MOST_RATES):
+        if not pilot.affordable(rate, [first], AFFORDABLE_SECONDS):
+            break
+        tried = _pilot_runs(pilot, rate, [first])
+        if _sees(pilot, tried, first):
+            return rate, first, rate
+        rate /= PILOT_FACTOR
+    if best_end:
+        return best, best_end, best
+    if not pilot.affordable(PILOT_FACTOR * rate, [first], AFFORDABLE_SECONDS):
+        return rate, LONG_SECONDS * rate / pilot.seconds, np.nan
+    rate *= PILOT_FACTOR
+    shares = [] if tried is None else [PILOT_FACTOR**-halvings for halvings in range(1, MOST_RATES)]
+    return rate, first, rate * next((share for share in shares if _sees(pilot, tried, first, share)), np.nan)
+
+
+def _tells(problem: Problem, prediction: xr.Dataset, end: float) -> bool:
+    """Return whether theory until `end` with times 30 % longer or shorter leaves the band of every curve that moves."""
+    times, kept = np.asarray(prediction["time"].values), known_times(prediction)
+    kept = kept[(kept > 0.0) & (kept <= end * SAME)]
+    grid, powers = np.array([kept, kept / (1.0 + VISIBLE_ERROR), kept * (1.0 + VISIBLE_ERROR)]), []
+    for one in curves.quantities_of(problem, prediction) if kept.size else ():
+        theory, *dilated = interpolated(times, one.values, grid)
+        if np.isfinite(theory).all():
+            still, runs = np.zeros(kept.size), theory[np.newaxis]
+            curve = Curve(one.kind, one.label, kept, theory, runs, still, np.array(dilated), one.scale)
+            powers.append(curves.power_of(curve, curves.places_of(theory), 0.0, FEWEST_RUNS, ROUNDING))
+    return _all_seen(powers)
+
+
+def _all_seen(powers: list[float]) -> bool:
+    """Return whether a curve moves, and all that move have the power that the pilot asks for; NaN: it does not move."""
+    moving = [power for power in powers if not np.isnan(power)]
+    return bool(moving) and min(moving) >= PILOT_POWER
+
+
+def _pilot_runs(pilot: Pilot, rate: float, ends: list[float]) -> xr.Dataset:
+    """Return the runs of a pilot at a learning rate, saved at the ends too, as those of a check until each are."""
+    options, last = pilot.options, [int(np.ceil(end / rate / SAME)) for end in ends]
+    plan = make_plan(rate, last[-1], None)
+    with warnings.catch_warnings(), part_of_work(f"pilot runs at {rate:.2g}"):
+        warnings.simplefilter("ignore", UserWarning)
+        return simulate(
+            pilot.problem,
+            learning_rate=rate,
+            steps=last[-1],
+            save_at=SaveAt.at(plan.times(np.union1d(plan.recorded, last))),
+            seeds=PILOT_SEEDS,
+            engine=pilot.name,
+            batch_size=options.batch_size,
+            device=options.device,
+            dtype=options.dtype,
+            progress=pilot.progress,
+        )
+
+
+def _sees(pilot: Pilot, runs: xr.Dataset, end: float, share: float = 1.0) -> bool:
+    """Return whether a check until `end` would see an error of 30 % in time, by pilot runs.
+
+    It is at `share` of their learning rate: the distance of their mean from theory goes down with it, and their scatter
+    with its root. Of two simulations the effect of the step size has the error of 2 (x_η − x_{η/2}) over the runs of
+    the check and that of the mean over the runs of the pilot.
+    """
+    if runs.attrs["stop_reason"] != "reached_end" or curves.paired_runs([runs]).size < len(PILOT_SEEDS):
+        return False
+    kept = runs["time"] < end + float(runs.attrs["learning_rate"]) * (1 - 1e-9)
+    found = curves.curves_over_time(pilot.problem, pilot.prediction, [runs.sel(time=kept)])
+    places = [curves.places_of(curve.theory, curve.saved) for curve in found]
+    level = pilot.false_alarm_rate / max(sum(part.size for part in places), 1)
+    count, powers = max(len(pilot.options.seeds), FEWEST_RUNS), []
+    error = np.sqrt(1.0 / len(PILOT_SEEDS) + 6.0 / count)
+    for curve, part in zip(found, places, strict=True):
+        scatter = np.sqrt(share) * curve.runs.std(axis=0, ddof=1)
+        shift = share * np.abs(curve.runs.mean(axis=0) - curve.theory)
+        if pilot.stepped:
+            spread = STEPPED_MARGIN * scatter
+            tested = curve._replace(effect=spread)
+            largest = PILOT_BAND * curves.allowance_of(tested, part)
+        else:
+            tested = curve._replace(effect=np.maximum(shift, SCATTER_MARGIN * scatter))
+            spread, largest = EXTRAPOLATED_SCATTER * SCATTER_MARGIN * scatter, PILOT_EFFECT * curve.range
+            shown = np.max(shift + EFFECT_ERRORS * error * scatter)
+            wide = SCATTER_MARGIN * np.max(scatter) > EXTRAPOLATED_LIMIT * curve.range
+            if curve.moves and (wide or shown > curves.LARGEST_EFFECT * curve.range):
+                return False
+        if curve.moves and np.max(shift[part]) > largest:
+            return False
+        powers.append(curves.power_of(tested, part, float(spread[part].max()), count, level))
+    return _all_seen(powers)

@@ -1,13 +1,9 @@
-r"""Evidence of curves: theory at several saved times against the mean over runs of SGD.
+r"""Verdicts by curves: theory at several saved times against the mean over runs of SGD.
 
-Where neurons do not choose directions one by one, times of emergence are times of single neurons that mean little: the
-loss and the learned masses are tested over time, and times beside them.
-
-**What is tested.** A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a
-curve with one point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k,
-which y alone chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the
-next time at which it is known, to the tolerance, between saved times (`path_tests.known_between`). The null hypothesis
-is
+A curve is a loss, a learned mass or a component over time, or the logarithm of one time, which is a curve with one
+point. Of every run r there is one curve x_r. It is held against the theory y at up to eight times t_k, which y alone
+chooses, before any run: where it has gone through 1/16, 3/16, …, 15/16 of its total variation, or at the next time at
+which it is known, to the tolerance, between saved times (`path_tests.known_between`). The null hypothesis is
 
 .. math:: |E x(t_k) - y(t_k)| \le b = R \Big(\tau + 3 \max_k \frac{\Delta_k^2}{R^2}\Big), \qquad \tau = 0.02,
 
@@ -23,18 +19,16 @@ of the theory. The second term is what is left of the step size:
   δ + δ²/λ… what remains for ρ = 2 is ¼ y''δ² + ½ y'δ² ≤ 0.15 δ², 2.4 times Δ². Where Δ is over 15 % of R, two learning
   rates do not say whether η is small, and the curve refutes nothing.
 
-**False alarms.** Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest*
-standard deviation of x over the curve's times. All times of all curves are combined by Bonferroni. Under the null
-hypothesis each t is, in law, at most Student's, for normal x. With the standard deviation of each time in place of S
-the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an early run has a
-small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a tenth of
-comparisons at a level of 1 %. With S it is 0.0 to 0.3 % for logistic, sharp, exponential and two-stepped curves, 8 or
-32 runs, early and late by 5 to 50 % with a normal law (2000 ensembles each); 1.7 % at most where delays have an
+Each time has a two-sided Student's t with the standard error S/√n, in which S is the *largest* standard deviation of x
+over the curve's times; all times of all curves are combined by Bonferroni. With the standard deviation of each time in
+place of S the test is wrong: before a transition hardly any run moves, the law is skewed, and a sample without an early
+run has a small mean and a smaller error; for sharp curves and runs early or late by half such tests alarm in over a
+tenth of comparisons at a level of 1 %. With S it is 0.3 % at most (`docs/verdict.md`), 1.7 % where delays have an
 exponential law.
 
-**Power.** The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). The power is at least
-the largest over k of the non-central t with distance (|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two
-errors counts.
+The error that is to be seen is one of 30 % in time: the truth is y(t/1.3) or y(1.3 t). The power is at least the
+largest over k of the non-central t with distance (|y(t_k/1.3) − y(t_k)| − b)/(S/√n); the smaller one of the two errors
+counts.
 """
 
 from __future__ import annotations
@@ -60,7 +54,6 @@ from sgd_check.verdicts.verdict import (
     MORE_WORK,
     POWER,
     VISIBLE_ERROR,
-    Evidence,
     Sentences,
     definition_of_learned,
     event_of,
@@ -70,6 +63,7 @@ from sgd_check.verdicts.verdict import (
     tell_alike,
     too_few,
     unfinished,
+    verdict_tree,
 )
 
 #: Times of a curve that are tested.
@@ -101,7 +95,7 @@ class Curve(NamedTuple):
     `theory` (times,); `runs` (runs, times), without effect of the step size to first order; `effect` (times,), whose
     square bounds the second order; `dilated` (2, times), the theory if its times were 30 % longer or shorter, NaN where
     not known. `scale` is the least range at which the curve counts as moving. `extrapolated` says whether the
-    effect was taken away by two learning rates, and `scatter` (times,) is the standard deviation over runs. `saved`
+    effect was taken away by two learning rates, `scatter` (times,) is the standard deviation over runs, and `saved`
     (times,) says where theory and runs are saved closely enough to be compared; None: everywhere.
     """
 
@@ -151,9 +145,8 @@ class Curve(NamedTuple):
 class CurveTest(NamedTuple):
     """The test of one curve at some `places` (K,), indices of its times: means over runs, predictions, scores (K,).
 
-    `error` is the standard error of every mean, `allowance` the band around the prediction; `score` is the signed
-    distance beyond the band as a normal score. `p` is the least p-value of a place, `power` the probability that an
-    error of 30 % in time is seen, NaN where theory does not move.
+    `error` is the standard error of every mean, `allowance` the band; `score` is the distance beyond it as a normal
+    score. `p` is the least p-value of a place, `power` that to see an error of 30 % in time, NaN if nothing moves.
     """
 
     curve: Curve
@@ -171,13 +164,6 @@ def places_of(theory: Array, saved: Switches | None = None) -> Integers:
     """Return the indices of the times at which a curve is tested, spread evenly over its total variation.
 
     Where `saved` (times,) is false nothing is compared: the next time at which it is true takes its place, or the last.
-
-    Examples
-    --------
-    >>> places_of(np.array([0.0, 0.0, 0.5, 1.0, 1.0])).tolist()
-    [2, 3]
-    >>> places_of(np.array([1.0, 1.0])).tolist()
-    [1]
     """
     way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(theory)))])
     known = np.arange(theory.size) if saved is None else np.flatnonzero(saved)
@@ -379,9 +365,9 @@ def _common_times(prediction: xr.Dataset, simulations: Sequence[xr.Dataset]) -> 
     return np.asarray(times[(times > 0) & (times >= first * (1 - 1e-9)) & (times <= last * (1 + 1e-9))])
 
 
-def curve_evidence(
+def curve_verdict(
     problem: Problem, prediction: xr.Dataset, simulations: Sequence[xr.Dataset], rate: float
-) -> Evidence:
+) -> xr.DataTree:
     """Test all curves and times that prediction and runs have in common, together at a rate of false alarms.
 
     Curves decide, times can only refute. Of two simulations that of smaller steps is /finer.
@@ -400,16 +386,9 @@ def curve_evidence(
         row, plain = (at, slice(test.places.size)), np.exp if test.curve.is_time else np.asarray
         table["time"][row], table["z"][row] = test.curve.times[test.places], test.score
         table["mean"][row], table["prediction"][row] = plain(test.mean), plain(test.predicted)
-    return Evidence(
-        problem=problem,
-        prediction=prediction,
-        simulations=dict(zip(("/simulation", "/finer"), simulations, strict=False)),
-        rate=rate,
-        theory="finite step" if has_step(prediction) else "flow",
-        usable=pairs.size,
-        blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
-        sentences=_sentences(prediction, simulations, tests[: len(curves)], tests[len(curves) :], p_value, rate, end),
-        values={
+    return verdict_tree(
+        _sentences(prediction, simulations, tests[: len(curves)], tests[len(curves) :], p_value, rate, end),
+        {
             **time_variables(prediction, first, [_tests_of_times(prediction, first, pairs, tests)], band, p_value),
             **{f"look_{name}": values for name, values in table.items()},
             "quantity_error": np.array([test.error for test in tests]),
@@ -417,20 +396,25 @@ def curve_evidence(
             "quantity_p_value": np.array([test.p for test in tests]),
             "quantity_power": np.array([test.power for test in tests]),
         },
-        labels={
-            "coords": {
-                "seed": first["seed"].values,
-                "time": first["time"].values,
-                "quantity": np.array([test.curve.name for test in tests], dtype=str),
-                "look": np.arange(MOST_PLACES),
-            }
-        },
+        problem=problem,
+        prediction=prediction,
+        simulations=dict(zip(("/simulation", "/finer"), simulations, strict=False)),
+        rate=rate,
+        theory="finite step" if has_step(prediction) else "flow",
+        usable=pairs.size,
+        blown_up=max(int(np.sum(~sound_runs(dataset))) for dataset in simulations),
         attributes={
             "decided_by": "curves",
             "tested_directions": sum(curve.kind.endswith("direction") for curve in curves),
             "loss_in_verdict": loss is not None,
             "loss_compared_times": 0 if loss is None else loss.places.size,
             "loss_statement": f"Loss: {said}",
+        },
+        coords={
+            "seed": first["seed"].values,
+            "time": first["time"].values,
+            "quantity": np.array([test.curve.name for test in tests], dtype=str),
+            "look": np.arange(MOST_PLACES),
         },
     )
 

@@ -11,9 +11,8 @@ To second order E ln(T_SGD/T) = ln(1 + φ) − s²/2. Where a direction is *isol
 
 .. math:: \ln(1 + \varphi) - s^2/2 \pm (0.02 + s^4/2):
 
-2 % of a time are no error of the theory, and s⁴/2 is left of the next order (measured for k = 3 and 4, d = 16
-to 64: at most 0.012 up to s = 0.25, at most 0.034 at s = 0.5). Otherwise, since learned directions make no noise, each
-term may lie between nothing and twice its leading order:
+2 % of a time are no error of the theory, and s⁴/2 is left of the next order (measured: `docs/verdict.md`). Otherwise,
+since learned directions make no noise, each term may lie between nothing and twice its leading order:
 
 - *flow*: [−s²/2, 2 ln(1 + δ)]; the flow itself is allowed.
 - *finite step*: [−s² + min(2φ, 0), 2 max(φ, 0)].
@@ -27,12 +26,9 @@ term may lie between nothing and twice its leading order:
   [−s², 5 s²/2] with s the scatter of the runs.
 
 *Learned times* are tested likewise where φ and s of theirs are known (`dynamics.theory.learned_bias`), with a width of
-the s of their emergence, since the error of leading order arises in the search. (Measured over 200 runs each, k = 3 and
-4, d = 16 and 24, one and two directions, 0.05 to 0.3 of the limit: the mean of ln T is within 0.015 of the centre up to
-s = 0.35, and 0.05 below it at 0.55.)
-
-Rivals lower the lower edge by the time that they save, and lift the upper one to infinity where the neuron may take
-another direction. Where s > 1 noise decides when a direction emerges, and there is no band.
+the s of their emergence, since the error of leading order arises in the search. Rivals lower the lower edge by the time
+that they save, and lift the upper one to infinity where the neuron may take another direction. Where s > 1 noise
+decides when a direction emerges, and there is no band.
 """
 
 from __future__ import annotations

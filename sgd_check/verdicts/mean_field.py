@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -36,7 +36,6 @@ from hermite.text.messages import with_error
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     POWER,
-    Evidence,
     Sentences,
     check_dataset,
     check_question,
@@ -44,6 +43,7 @@ from sgd_check.verdicts.verdict import (
     reach_in_errors,
     sound_runs,
     two_sided,
+    verdict_tree,
 )
 
 THEORY = "mean field"
@@ -78,13 +78,10 @@ class WidthRuns(NamedTuple):
 
 def checked_runs(mean_field: xr.Dataset, simulations: object) -> WidthRuns:
     """Return the runs that a mean field is held against, or say in one sentence why they cannot be."""
-    if not isinstance(simulations, Sequence) or isinstance(simulations, str):
-        msg = (
-            "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean "
-            f"field, but is {type(simulations).__name__}."
-        )
-        raise TypeError(msg)
-    found = [check_dataset("simulation", simulation) for simulation in simulations]
+    several = isinstance(simulations, Sequence) and not isinstance(simulations, str)
+    need = "Argument `simulation` must be a sequence of simulations, one for each width, for the prediction of a mean"
+    require(several, f"{need} field, but is {type(simulations).__name__}.", TypeError)
+    found = [check_dataset("simulation", simulation) for simulation in cast("Sequence[object]", simulations)]
     require(
         all("neuron_vector" in simulation and "start_seed" in simulation for simulation in found),
         "Argument `simulation` must hold runs of the spherical student with `starts` given, but one has no "
@@ -162,8 +159,8 @@ def _common_starts(simulations: list[xr.Dataset]) -> Integers:
 class ExponentTest(NamedTuple):
     """The exponent of the function gap, averaged over log time at the compared times `places`, and its test.
 
-    Exponent and error are NaN where noise leaves none. z is the distance from the band as a normal score and p its
-    two-sided p-value, NaN where there is no test; `resolved` says whether an error would have been seen.
+    z is the distance from the band as a normal score and p its two-sided p-value. Numbers are NaN where noise leaves
+    none; `resolved` says whether an error would have been seen.
     """
 
     places: slice
@@ -200,8 +197,7 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
             chosen = simulation.isel(seed=runs_of_start(simulation, start), time=runs.records[w])
             vectors = chosen["neuron_vector"].values  # (runs, times, m, d)
             single = np.mean([function_gap(run, moments, system) for run in vectors], axis=0)
-            pairs = [function_gap(one, moments, system, other) for one, other in combinations(vectors, 2)]
-            paired = np.mean(pairs, axis=0)
+            paired = np.mean([function_gap(a, moments, system, b) for a, b in combinations(vectors, 2)], axis=0)
             found = {"function_gap": m * paired, "function_gap_noise": m * (single - paired)}
             found["loss"] = chosen["loss"].values.mean(axis=0)
             if paths is not None:
@@ -209,10 +205,9 @@ def _distances(runs: WidthRuns, mean_field: xr.Dataset) -> dict[str, Array]:
                 delta = vectors - followers_in_space(weights, paths[:, s, :m])
                 single = np.mean(np.sum(delta**2, axis=(2, 3)), axis=0)
                 paired = np.mean([np.sum(a * b, axis=(1, 2)) for a, b in combinations(delta, 2)], axis=0)
-                found["squared_coupling"] = paired
-                found["coupling_noise"] = np.sqrt(np.maximum(single - paired, 0.0))
                 largest = np.linalg.norm(delta, axis=3).max(axis=2).mean(axis=0)
-                found["largest_coupling_error"] = np.sqrt(m) * largest
+                found |= {"squared_coupling": paired, "largest_coupling_error": np.sqrt(m) * largest}
+                found["coupling_noise"] = np.sqrt(np.maximum(single - paired, 0.0))
             for name, value in found.items():
                 values[name][w, s] = value
     return values
@@ -240,7 +235,7 @@ def exponent_test(runs: WidthRuns, mean_field: xr.Dataset, gap: Array, rate: flo
     return ExponentTest(places, exponent, error, z, two_sided(z), visible <= VISIBLE_EXPONENT)
 
 
-def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> Evidence:
+def width_verdict(mean_field: xr.Dataset, simulations: object, rate: float) -> xr.DataTree:
     """Test runs of several widths against a mean field."""
     runs = checked_runs(mean_field, simulations)
     values = _distances(runs, mean_field)
@@ -255,16 +250,9 @@ def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> 
         values[f"{name}_exponent_error"] = error
     blown_up = int(sum(np.sum(~sound_runs(one)) for one in runs.simulations))
     window, levels = runs.times[test.places], mean_field["loss_level"].values
-    return Evidence(
-        problem=runs.problem,
-        prediction=mean_field,
-        simulations={f"/simulation/width_{m}": one for m, one in zip(runs.widths, runs.simulations, strict=True)},
-        rate=rate,
-        theory=THEORY,
-        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
-        blown_up=blown_up,
-        sentences=sentences,
-        values={
+    return verdict_tree(
+        sentences,
+        {
             **values,
             "loss_level_time": mean_field["loss_level_time"].values,
             "mean_gap_exponent": test.exponent,
@@ -272,17 +260,22 @@ def width_evidence(mean_field: xr.Dataset, simulations: object, rate: float) -> 
             "exponent_z": test.z,
             "p_value": test.p,
         },
-        labels={
-            "title": "SGD of spherical networks against their mean field",
-            "leading": ("width", "seed"),
-            "with_leading": ("loss",),
-            "coords": {"time": runs.times, "width": runs.widths, "seed": runs.starts, "loss_level": levels},
-        },
+        problem=runs.problem,
+        prediction=mean_field,
+        simulations={f"/simulation/width_{m}": one for m, one in zip(runs.widths, runs.simulations, strict=True)},
+        rate=rate,
+        theory=THEORY,
+        usable=sum(one.sizes["seed"] for one in runs.simulations) - blown_up,
+        blown_up=blown_up,
         attributes={
             "tested_from": float(window[0]),
             "tested_to": float(window[-1]),
             "width_correction": WIDTH_CORRECTION,
         },
+        title="SGD of spherical networks against their mean field",
+        leading=("width", "seed"),
+        with_leading=("loss",),
+        coords={"time": runs.times, "width": runs.widths, "seed": runs.starts, "loss_level": levels},
     )
 
 

@@ -1,14 +1,12 @@
 r"""Tests of runs that do not depend on how early or late they are: of their start, path and scatter, and of their loss.
 
-Times of emergence alone miss an error that leaves them as they are. Four kinds of numbers do not depend on times, and
-share a part of the rate of false alarms evenly (Bonferroni):
+Four kinds of numbers share a part of the rate of false alarms evenly (Bonferroni):
 
-- *The start.* Runs and prediction have loss, squared norms and overlaps of time 0, which nothing has moved: a
-  difference of 1 % is an error for certain.
+- *The start.* Loss, squared norms and overlaps of time 0: a difference of 1 % is an error for certain.
 - *On the way.* With T_r the time at which run r has direction p, and T that of theory, the mean over runs of
   ln x_r(T_r) − ln x(T) lies within 0.1 + s², x the loss and the squared norm of the neuron that theory has there: norms
-  grow while a run searches. Student's t beyond that. Runs without emergence are left out, and the loss where another
-  direction may be learned by then.
+  grow while a run searches. Student's t beyond that. The loss is left out where another direction may be learned by
+  then.
 - *After the emergence.* With t_r the time at which a run passes a value x of the squared norm of that neuron, or of the
   loss, and t that of theory, the mean over runs of
 
@@ -19,29 +17,25 @@ share a part of the rate of false alarms evenly (Bonferroni):
   a quarter and three quarters. Runs that have not passed it count as of their end.
 - *The scatter.* The standard deviation of ln T is at most the s of leading order, which higher orders lower. So no more
   runs are further than 1.5 s from their median than of a normal law, 13 %: the binomial tail. (A variance would let a
-  single run that noise has thrown back decide.) Runs without emergence count as of the horizon. Where the noise of the
-  runs is known (`verdicts.time_tests`) the regression on it leaves less, and s is replaced by s (0.2 + 1.5 s),
-  if that is less. (Measured for k = 3 and 4, up to three directions, d = 16 to 64, s = 0.07 to 0.52: half of that.)
+  single run that noise has thrown back decide.) Where the noise of the runs is known (`verdicts.time_tests`) the
+  regression on it leaves less, and s is replaced by s (0.2 + 1.5 s), if that is less. (Measured for k = 3 and 4, up to
+  three directions, d = 16 to 64, s = 0.07 to 0.52: half of that.)
 
-A value of theory or of a run between two saved times is taken only where these differ by less than the tolerance, in
-the logarithm that is tested; else the run is left out, and the quantity where that leaves less than half of the runs.
-The last three are asked of isolated directions (`Expectation.isolated`) that are predicted within the runs: elsewhere
-another neuron may be first in every run.
+A value between two saved times is taken only where these differ by less than the tolerance, in the logarithm that is
+tested; else the run is left out, and the quantity where that leaves less than half of the runs. The last three are
+asked of isolated directions (`Expectation.isolated`) that are predicted within the runs.
 
-*The loss* stands beside them. While a direction emerges, early and late runs differ by the whole drop of the loss, and
-their mean follows neither of them nor the prediction. So the mean is held against *one* predicted curve L only where L
-hardly depends on how early or late runs are: with [r₁, r₂] the range of the ratios T_SGD/T_p of a run, 1 included, its
-loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the smallest and of the largest of these bound the mean loss,
-and t is compared where they differ by at most 5 %: before the first emergence and on plateaus between emergences. A run
-that misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out: few samples have moved the
-loss then, hardly and with heavy tails. The z-score is the distance of the mean from these bounds in standard errors.
-The rule looks at the runs, and corrections of second order in the scatter remain, so no rate of false alarms is claimed
-and the verdict does not use it.
+*The loss* stands beside them. While a direction emerges the mean over runs follows neither them nor the prediction. So
+it is held against *one* predicted curve L only where L hardly depends on how early or late runs are: with [r₁, r₂] the
+range of the ratios T_SGD/T_p of a run, 1 included, its loss is one of L(t/r), r₁ ≤ r ≤ r₂. The mean over runs of the
+smallest and of the largest of these bound the mean loss, and t is compared where they differ by at most 5 %. A run that
+misses a direction has r₂ = ∞. Times before a tenth of the first emergence are left out: few samples have moved the loss
+then, with heavy tails. The rule looks at the runs, and corrections of second order in the scatter remain, so no rate of
+false alarms is claimed and the verdict does not use it.
 
 Against a sample of predicted runs every time from a tenth of the first emergence on is compared, by ranks, but where
-the mean predicted loss is not known to a standard error at the times of the simulation: under one law for both samples
-runs are exchangeable, and the largest rank sum over all times is tested by permutations of runs, at an exact rate of
-false alarms (`sgd_check.verdicts.time_tests.permutation_test`).
+the mean predicted loss is not known to a standard error at the times of the simulation: the largest rank sum over all
+times is tested by permutations of runs, at an exact rate of false alarms.
 """
 
 from __future__ import annotations
@@ -67,10 +61,8 @@ START_DIFFERENCE = 0.01
 FAR_OUT = 1.5
 #: The part of the scatter s that the noise of the runs leaves at most, by a constant and in units of s.
 LEAST_LEFT, MORE_LEFT = 0.2, 1.5
-#: Largest error of the mean logarithm of a quantity on the way, without s².
-WAY_TOLERANCE = 0.1
-#: The same of the time after the emergence: errors of 30 % are to be seen.
-LAG_TOLERANCE = float(np.log1p(VISIBLE_ERROR))
+#: Largest error of the mean logarithm of a quantity on the way, and of the time after the emergence, without s².
+WAY_TOLERANCE, LAG_TOLERANCE = 0.1, float(np.log1p(VISIBLE_ERROR))
 #: Hardly any run is later by so many units of the scatter.
 NEARLY_ALL = 2.0
 #: Least growth of a norm after the emergence, so that its time is known.
@@ -94,7 +86,9 @@ class PathTest(NamedTuple):
     p: float
 
 
-def path_tests(prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array) -> list[PathTest]:
+def tests_of_paths(
+    prediction: xr.Dataset, simulation: xr.Dataset, expected: Expectation, noise: Array
+) -> list[PathTest]:
     """Return the tests that prediction and runs allow; `noise` (runs, P) is that of the runs, NaN if not known."""
     found = [*_starts(prediction, simulation)]
     measured, end = of_sound_runs(simulation, "emergence_time"), float(simulation.attrs["end_time"])
@@ -222,10 +216,9 @@ def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
 
 
 class LossBand(NamedTuple):
-    """Loss of the runs and the predicted one, shape (times,) each; NaN for no loss.
+    """Loss of the runs and the predicted one, with the bounds that this allows, shape (times,) each; NaN for no loss.
 
-    `low` and `high` bound what the prediction allows; `z` is NaN where no time was compared; `p` is the global p-value
-    of the times compared, NaN where no rate of false alarms can be claimed.
+    `p` is the global p-value of the times compared, NaN where no rate of false alarms can be claimed.
     """
 
     mean: Array
@@ -249,9 +242,9 @@ def against_curve(
 ) -> LossBand:
     """Hold the mean loss of runs against one predicted curve.
 
-    `losses` (runs, times) are those of the runs that did not blow up, NaN where there is no record; `fastest` and
-    `slowest` (runs,) the smallest and largest measured ratio of times of each run, around 1, inf if it misses a
-    direction; `first_emergence` the earliest predicted one, inf if there is none.
+    `losses` (runs, times) are NaN where there is no record; `fastest` and `slowest` (runs,) the smallest and largest
+    measured ratio of times of each run, around 1, inf if it misses a direction; `first_emergence` the earliest
+    predicted one, inf if there is none.
     """
     mean, error = _mean_and_error(losses)
     expected, known = interpolated(predicted_times, predicted_loss, times), np.isfinite(predicted_loss)
@@ -275,10 +268,9 @@ def against_curve(
 def against_sample(
     times: Array, losses: Array, predicted_times: Array, predicted_losses: Array, first_emergence: float
 ) -> LossBand:
-    """Hold the loss of runs against the loss of predicted runs; z is the rank sum of the former as a normal score.
+    """Hold the loss of runs (runs, times) against that of predicted runs; z is the rank sum as a normal score.
 
-    Losses (runs, times) are those of runs that did not blow up; `first_emergence` is the earliest of any run, inf if
-    there is none. The variance of z is that of permutations.
+    `first_emergence` is the earliest of any run, inf if there is none. The variance of z is that of permutations.
     """
     mean, error = _mean_and_error(losses)
     predicted = interpolated(predicted_times, predicted_losses, times)
@@ -296,7 +288,7 @@ def against_sample(
         second = np.arange(both.shape[0]) >= predicted.shape[0]
         n, m = losses.shape[0], predicted.shape[0]
         z[compared] = second @ ranks / np.sqrt(n * m * (n + m + 1) / 12.0)
-        p = permutation_test(ranks, second).together
+        _, p = permutation_test(ranks, second)
     return LossBand(mean, error, expected, expected, expected, z, compared, p)
 
 
@@ -316,14 +308,6 @@ def value_between(times: Array, values: Array, at: float, tolerance: float) -> f
     """Return one of values (times,) at another time, linear between saved times; NaN where it is not known.
 
     That is outside the saved times, and where the two neighbours differ by the tolerance or more.
-
-    Examples
-    --------
-    >>> times, values = np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.1, 5.0])
-    >>> value_between(times, values, 0.5, 0.2), value_between(times, values, 1.5, 0.2)
-    (0.05, nan)
-    >>> value_between(times, values, 2.0, 0.2)
-    5.0
     """
     after = int(np.searchsorted(times, at * (1.0 - SAME_TIME)))
     if after == times.size:
@@ -363,16 +347,7 @@ def interpolated(times: Array, losses: Array, at: Array) -> Array:
 def known_between(times: Array, values: Array, at: Array, tolerance: Array | float) -> Switches:
     """Return at which of the times `at` (…) values (times,) are known to a tolerance, by what `interpolated` gives.
 
-    That is at saved times, and where every other saved value gives the same, to the tolerance, as those between them:
-    leaving out the nearest neighbour would not matter. `tolerance` is one number, or one for each of `at`.
-
-    Examples
-    --------
-    >>> times = np.geomspace(1.0, 4.0, 9)
-    >>> smooth, jumps = np.log(times), np.where(times > 2.5, 1.0, 0.0)
-    >>> at = np.array([1.0, 1.9, 2.45])
-    >>> known_between(times, smooth, at, 0.02).tolist(), known_between(times, jumps, at, 0.02).tolist()
-    ([True, True, True], [True, True, False])
+    That is at saved times, and where every other saved value gives the same, to the tolerance, as those between them.
     """
     saved = np.isfinite(values)
     times, values = times[saved], values[saved]

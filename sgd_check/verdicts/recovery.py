@@ -23,13 +23,13 @@ from hermite.arrays import Array
 from hermite.text.messages import with_error
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
-    Evidence,
     Sentences,
     check_alike,
     check_dataset,
     check_link,
     reach_in_errors,
     side_of,
+    verdict_tree,
 )
 
 THEORY = "law of recovery"
@@ -79,19 +79,19 @@ def _law(prediction: xr.Dataset, estimates: xr.Dataset) -> Array:
     return np.full(seeds.size, float(at_n))
 
 
-def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) -> Evidence:
+def estimate_verdict(prediction: xr.Dataset, estimates: object, rate: float) -> xr.DataTree:
     """Test estimates of a direction against the law of recovery."""
     problem, estimated = _checked(prediction, estimates)
     measured, law = estimated["overlap_squared"].values, _law(prediction, estimated)
     difference = (measured - law)[np.isfinite(measured)]
     runs, degree = difference.size, int(prediction.attrs["degree"])
-    q, mean, error = float(np.mean(law[np.isfinite(measured)])) if runs else np.nan, np.nan, np.nan
+    q, mean, error, z, p, visible = np.full(6, np.nan).tolist()
     if runs:
-        mean = float(np.mean(difference))
+        q, mean = float(np.mean(law[np.isfinite(measured)])), float(np.mean(difference))
     if runs > 1:
         error = float(np.std(difference, ddof=1) / np.sqrt(runs))
     scale, power = DEVIATION[degree]
-    allowed, z, p, visible = scale * (1.0 - q) / problem.dimension**power, np.nan, np.nan, np.nan
+    allowed = scale * (1.0 - q) / problem.dimension**power
     if runs >= FEWEST_RUNS and error > 0.0:
         z = float(np.sign(mean) * max(0.0, abs(mean) - allowed) / error + 0.0)  # no negative zero
         p = min(1.0, 2.0 * float(special.stdtr(runs - 1, -abs(z))))
@@ -110,20 +110,14 @@ def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) ->
     end = f"z = {z:.1f} (p = {p:.2g} < {rate:g})."
     off = f"{found}; a law that is off by"
     unseen = f"{off} {VISIBLE_DEVIATION:g} could have gone unseen: use more seeds or a larger d."
-    return Evidence(
-        problem=problem,
-        prediction=prediction,
-        simulations={"/simulation": estimated},
-        rate=rate,
-        theory=THEORY,
-        usable=runs,
-        sentences=Sentences(
+    return verdict_tree(
+        Sentences(
             untested=untested,
             difference=f"{found}: {side_of(z)} than allowed, {end}" if p < rate else "",
             lacking="" if visible <= VISIBLE_DEVIATION else unseen,
             agreement=f"{off} {visible:.2g} would have been seen.",
         ),
-        values={
+        {
             "mean_overlap_squared": q + mean,
             "predicted_overlap_squared": q,
             "allowed_deviation": allowed,
@@ -132,6 +126,13 @@ def estimate_evidence(prediction: xr.Dataset, estimates: object, rate: float) ->
             "visible_error": [visible],
             "p_value": p,
         },
-        labels={"title": "Estimates of one direction against their law", "coords": {}},
+        problem=problem,
+        prediction=prediction,
+        simulations={"/simulation": estimated},
+        rate=rate,
+        theory=THEORY,
+        usable=runs,
         attributes={},
+        title="Estimates of one direction against their law",
+        coords={},
     )

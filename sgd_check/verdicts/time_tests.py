@@ -1,13 +1,10 @@
 r"""Tests of the times of one direction, against one predicted time or a sample, and survival curves with censoring.
 
 The null hypothesis is that ln(T_SGD/T_p) scatters symmetrically about a place in a band
-(`sgd_check.verdicts.expectation` derives it); the place is the mean. The two edges e are two one-sided tests, each at
-half of the level of the direction. Directions share their samples and are combined by Bonferroni, which needs no
-independence, at shares of the rate that the prediction alone sets (`shares_of_rate`).
-
-Let x be the logarithms of times over their prediction. Of a run without emergence x lies beyond the horizon h.
-
-*Every run emerged*: Student's t, exact for normal values.
+(`sgd_check.verdicts.expectation`). Its two edges e are two one-sided tests, each at half of the level of the direction.
+Directions share their samples and are combined by Bonferroni at shares of the rate that the prediction alone sets
+(`shares_of_rate`). Let x be the logarithms of times over their prediction. Of a run without emergence x lies beyond the
+horizon h. If every run emerged, a side is tested by Student's t.
 
 *Some runs did not*, early side: the values x are cut symmetrically about the edge,
 
@@ -15,30 +12,23 @@ Let x be the logarithms of times over their prediction. Of a run without emergen
 
 A censored run has y = c, so the cut sample is known completely, and its law is symmetric about 0 if that of x is
 symmetric about e. Given the sizes of y the signs are then fair coins, and the chance of a sum as low as the measured
-one is counted over all signs (Fisher's randomisation test). So the false alarms are at most the level for every
-symmetric law, any number of runs and any share of censored ones. They stay so for laws on the allowed side of e, and
-for runs that are censored for other reasons than the horizon, because *raising a value never lowers the chance of a
-sum as low as the measured one*: raising y > 0 by u raises the measured sum by u and no signed sum by more; raising
-y < 0 by u, which shrinks its size, does the same.
+one is counted over all signs (Fisher's randomisation test). False alarms stay below the level for laws on the allowed
+side of e, and for runs that are censored for other reasons than the horizon, because *raising a value never lowers the
+chance of a sum as low as the measured one*: raising y > 0 by u raises the measured sum by u and no signed sum by more;
+raising y < 0 by u, which shrinks its size, does the same.
 
 *Some runs did not*, late side: the mirror image, with y = min(x − e, c). Without the cut below, values are lower than
 in the mirror image, so by the lemma the test is safe for symmetric laws; and as the mean of y is at most that of x − e,
 it is safe for many runs of any law. Earliness has no such second safety: a late tail beyond the horizon can move the
-mean anywhere, so there the symmetry is needed, as Student's t needs it for few runs.
-
-ln 2 bounds the weight of one run: a run without emergence counts as late by at most a factor of two. Where the edge
-lies beyond the horizon, y has a sign alone, and the early side is the sign test. No chance is below 2⁻ⁿ for n runs. The
-runs decide which of the two tests is made, so together they could alarm more often than either; measured, they do not
-(`docs/experiments.md`). Where the noise of the runs is known (see below) its part is projected out of x first:
-Student's t is then that of the intercept of a regression, with one degree of freedom less, and runs without emergence
-count as of the horizon.
+mean anywhere. ln 2 bounds the weight of one run. Where the edge lies beyond the horizon, y has a sign alone, and the
+early side is the sign test. The runs decide which of the two tests is made; measured, that causes no more alarms
+(`docs/verdict.md`).
 
 *Two samples* are compared by the log-rank test. The score of a run is 1{emerged} − Λ(T), Λ the Nelson–Aalen hazard of
-both samples together, and the sum of a sample's scores is observed minus expected emergences. All runs of both samples
-are cut at one horizon, so that under the null hypothesis of one law for both they are exchangeable: p-values come from
-permutations of whole runs and hold for any number of them, where the asymptotic test at level 1 % alarms in 1.4 % of
-cases (measured, 16 + 16 runs). The global p-value is that of the largest standardised sum over all columns (Westfall
-and Young 1993), exact whatever their dependence.
+both samples together. All runs are cut at one horizon, so that under the null hypothesis of one law they are
+exchangeable: p-values come from permutations of whole runs and hold for any number of them, where the asymptotic test
+at level 1 % alarms in 1.4 % of cases (measured, 16 + 16 runs). The global p-value is that of the largest standardised
+sum over all columns (Westfall and Young 1993), exact whatever their dependence.
 
 *Noise of the runs.* To first order in the learning rate a pair escapes late by what the noise of its steps takes away
 from its overlap, each step over the speed at which the overlap grows there,
@@ -49,11 +39,11 @@ from its overlap, each step over the speed at which the overlap grows there,
 
 b = a_p g'(C)(1 − C²), summed along the *flow* of the pair from its start to C² = ½, not along the run. The samples are
 those of the run: the projected engine draws from generators of the seed alone. The sum in ξ is the mean of the product
-for Gaussian samples and orthonormal directions, so that E Z = 0 whatever the runs did with their samples: ln T − β Z
-has the mean of ln T for every β, and the best one tends to 1 with the learning rate. The regression of ln T on Z leaves
-a small part of the scatter: 0.06 of 0.20 for k = 3, d = 16 at a twentieth of the limit of stability, 0.16 of 0.37 at
-three tenths. The neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its
-pair has learned it. Both choices change how much is explained, not the mean.
+for Gaussian samples and orthonormal directions, so that E Z = 0 whatever the runs did with their samples, and
+ln T − β Z has the mean of ln T for every β. The part along Z is projected out of x: Student's t is then that of the
+intercept of a regression, with one degree of freedom less, and runs without emergence count as of the horizon. The
+neuron turns towards p, with the rest of its start in proportion; a direction counts in f* until its pair has learned
+it. Both choices change how much is explained, not the mean.
 """
 
 from __future__ import annotations
@@ -78,26 +68,23 @@ from sgd_check.verdicts.verdict import FEWEST_RUNS, POWER, VISIBLE_ERROR, sound_
 
 #: Numbers that are drawn once more at most: a few seconds.
 MOST_NUMBERS = 2**28
-_BLOCK = 2**13
-_PATH_POINTS = 2001
+_BLOCK, _PATH_POINTS = 2**13, 2001
 #: Errors among which the least visible one is looked for.
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 9.0
 #: With so many runs a regression on their noise costs less than it gives.
 FEWEST_EXPLAINED = 8
 #: The horizon has to lie beyond the band by so many standard deviations of ln T, so that cutting there costs little.
 LEAST_REACH = 1.0
-#: Where some runs are censored, none counts as farther than this from the edge, in ln T.
-LARGEST_DISTANCE = float(np.log(2.0))
-#: Values are cut no nearer to the edge, in ln T: the horizon may lie on the edge.
-SHORTEST_REACH = 1e-9
+#: Where some runs are censored, values are cut no farther from the edge than this, in ln T, and no nearer.
+LARGEST_DISTANCE, SHORTEST_REACH = float(np.log(2.0)), 1e-9
 #: Far beyond this the non-central law of scipy is not a number.
 LARGEST_T = 1e5
 #: Sums of signed sizes are counted on so many points; rounding the sizes to them keeps the test exact.
 SUM_POINTS = 8_000
 #: Level of the pointwise confidence intervals.
 CONFIDENCE = 0.95
-PERMUTATIONS = 9_999
-PERMUTATION_SEED = 0
+PERMUTATIONS, PERMUTATION_SEED = 9_999, 0
+#: So many permutations are to lie beyond a quantile.
 _FEWEST_BEYOND = 10
 
 
@@ -171,12 +158,6 @@ def without_noise(values: Array, noise: Array) -> Array:
 
     For values α + β Z + normal scatter they are independent, normal, of mean α, and their Student's t is that of the
     intercept of the regression: the part along Z is projected out, and the rest turned so that all share one mean.
-
-    Examples
-    --------
-    >>> noise = np.array([-1.0, 0.5, 2.0, 0.25])
-    >>> without_noise(3.0 + 5.0 * noise, noise).round(12).tolist()
-    [3.0, 3.0, 3.0]
     """
     n = values.size
     basis = np.linalg.qr(np.column_stack([noise, np.eye(n)[:, : n - 1]])).Q[:, 1:]
@@ -201,12 +182,10 @@ class TimeTest(NamedTuple):
     """The test of one direction on so many runs, of which `censored` did not emerge by the horizon; dimensionless.
 
     `mean` and `standard_error` are of ln(T_SGD/T_p) over the runs, at the horizon if they did not emerge; against a
-    sample of predictions, of the difference of the two means of ln T. `low` and `high` are the band, 0 against a
-    sample. `early` and `late` are the two one-sided tests, whose power is that to see a time predicted 30 % too late,
-    or too early; None where no outcome could show such an error. z is the normal score of the smaller p-value, negative
-    if that is the early one and 0 inside the band, and p the two-sided p-value; against a sample, the log-rank
-    statistic and its p-value by permutations. `both` returns the two tests for another error of the time than 30 %;
-    None where that is not known.
+    sample, of the difference of the two means of ln T. `low` and `high` are the band, 0 against a sample. `early` and
+    `late` are the one-sided tests, None where no outcome could show an error. z is the normal score of the smaller
+    p-value, negative if early, and p the two-sided p-value; against a sample, the log-rank statistic and its p-value.
+    `both` returns the two tests for another error of the time than 30 %; None where that is not known.
     """
 
     runs: int
@@ -244,20 +223,16 @@ def assess_direction(
     """Test one direction against one predicted time at a two-sided level; None with fewer than four runs.
 
     `log_ratio` (runs,) is ln(T_SGD/T_p), NaN where the direction did not emerge within the run, and `log_horizon`
-    ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; `high` is inf where lateness is no
-    evidence, and NaN lets the scatter of the runs decide. `noise` (runs,) is the share of the samples of the runs in
-    their delays: with eight runs or more, and a horizon beyond the band by their scatter, its part of ln T is taken
-    away. The power is that of runs which scatter and are censored as these, from the edge of the band at which the
-    error is harder to see.
+    ln(H/T_p), H the length of the runs. `low` and `high` are the band of the mean; NaN lets the scatter of the runs
+    decide. The part of ln T along `noise` (runs,) is taken away with eight runs or more, and a horizon beyond the band
+    by their scatter. The power is that of runs which scatter and are censored as these, from the edge of the band at
+    which the error is harder to see.
 
     Examples
     --------
     >>> late = assess_direction(np.array([0.5, 0.52, 0.49, 0.51]), 1.0, 0.0, 0.04, 0.01)
     >>> late.p < 1e-4, late.z > 0
     (True, True)
-    >>> early = assess_direction(np.array([np.nan, *np.linspace(-0.6, -0.2, 31)]), 1.0, 0.0, 0.04, 0.01)
-    >>> early.censored, early.p < 1e-4, early.z < 0
-    (1, True, True)
     """
     missing, n = np.isnan(log_ratio), log_ratio.size
     if n < FEWEST_RUNS:
@@ -295,8 +270,7 @@ def _seen(*sides: OneSided | None) -> bool:
 def shares_of_rate(time: Array, end: float) -> Array:
     """Return the share of the rate of false alarms of every direction, of sum 1; 0 where none is predicted.
 
-    The directions predicted up to the end of the runs have one share each, all later ones together have one more. So
-    the shares depend on the prediction alone, and the many late directions cost the others little.
+    All directions predicted after the end of the runs have one share together: many late ones cost the others little.
     """
     later = time > end
     weights = np.where(later, 1.0 / max(int(later.sum()), 1), np.where(np.isnan(time), 0.0, 1.0))
@@ -314,9 +288,8 @@ def one_sided(
 ) -> OneSided | None:
     """Test whether values (runs,), NaN beyond the horizon, lie below an edge (`sign` −1) or above it (`sign` 1).
 
-    `truth` is the middle of the values if the error that is to be seen is there; where it is not finite no power can be
-    stated. `level` is that of the two-sided test of which this is one side. None is returned where no outcome could
-    show it: early, if half of the runs or more are censored, so that the middle of their law is not observed; late, if
+    `truth` is the middle of the values if the error that is to be seen is there, NaN for no power, and `level` that of
+    the two-sided test. None where no outcome could show it: early, if half of the runs or more are censored; late, if
     the edge is not before the horizon; and if censored runs are within the level even if all are on one side.
     """
     missing, n = np.isnan(values), values.size
@@ -416,24 +389,11 @@ class SurvivalCurve(NamedTuple):
     high: Array
 
 
-class PermutationTest(NamedTuple):
-    """p-values of every column, and of all together."""
-
-    each: Array
-    together: float
-
-
 def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurve:
     r"""Return the Kaplan–Meier estimate of P(T > t) from times of emergence (runs,), with 95 % intervals.
 
     It is NaN beyond the horizon. Intervals are by Greenwood's formula for ln(−ln S); where S is 1 or 0, the exact
     interval of as many runs all alike.
-
-    Examples
-    --------
-    >>> curve = kaplan_meier(np.array([1.0, 2.0, np.nan, np.nan]), 3.0, np.array([0.5, 1.5, 2.5]))
-    >>> curve.value.tolist()
-    [1.0, 0.75, 0.5]
     """
     from scipy import stats
 
@@ -483,12 +443,11 @@ def log_rank_scores(emergence: Array, horizon: float) -> Array:
     return np.asarray(emerged - hazard[np.searchsorted(at, np.minimum(times, horizon), side="right")])
 
 
-def permutation_test(scores: Array, second: Switches) -> PermutationTest:
-    """Test whether two samples of runs have one law, from scores (runs, columns) that sum to 0 in every column.
+def permutation_test(scores: Array, second: Switches) -> tuple[Array, float]:
+    """Return p-values of every column, and of all together, that two samples of runs have one law; two-sided.
 
-    `second` marks the runs of the second sample. The p-values are (1 + number of permutations at least as far) /
-    (1 + permutations), which has at most the stated rate of false alarms; two-sided. A column without variation has
-    p = 1.
+    `scores` (runs, columns) sum to 0 in every column; `second` marks the runs of the second sample. A p-value is
+    (1 + number of permutations at least as far) / (1 + permutations); 1 of a column without variation.
     """
     spread = np.sqrt(np.mean(scores**2, axis=0))
     scaled = scores / np.where(spread > 0, spread, 1.0)
@@ -498,17 +457,13 @@ def permutation_test(scores: Array, second: Switches) -> PermutationTest:
     tolerance = 1e-9 * max(1.0, float(found.max(initial=0.0)))
     each = (1 + np.count_nonzero(sums >= found - tolerance, axis=0)) / (1 + PERMUTATIONS)
     largest = np.count_nonzero(sums.max(axis=1, initial=0.0) >= found.max(initial=0.0) - tolerance)
-    return PermutationTest(np.asarray(each), float((1 + largest) / (1 + PERMUTATIONS)))
+    return np.asarray(each), float((1 + largest) / (1 + PERMUTATIONS))
 
 
 def permutation_quantile(scores: Array, count: int, level: float) -> float:
-    """Return the quantile 1 − `level` of the size of the sum of `count` scores, drawn at random.
-
-    Too far out for the number of permutations, the normal quantile is taken if it is larger.
-    """
+    """Return the quantile 1 − `level` of the size of a sum of `count` scores; far out at least the normal one."""
     runs = scores.size
-    sums = np.abs(_relabelled(runs, count, PERMUTATIONS) @ scores)
-    quantile = float(np.quantile(sums, 1.0 - level))
+    quantile = float(np.quantile(np.abs(_relabelled(runs, count, PERMUTATIONS) @ scores), 1.0 - level))
     if level * PERMUTATIONS >= _FEWEST_BEYOND:
         return quantile
     variance = count * (runs - count) / (runs * (runs - 1.0)) * float(np.sum(scores**2))
@@ -540,8 +495,7 @@ def _censored(emergence: Array, horizon: float) -> Any:
 def assess_samples(predicted: Array, simulated: Array, horizon: float, p: float, level: float) -> TimeTest | None:
     """Describe the test of one direction against a sample of predicted times; None with fewer than four of either.
 
-    The times (runs,) are NaN where there was none by the common horizon; `p` is from `permutation_test`. A
-    direction that no run of either sample has by the horizon is not tested.
+    The times (runs,) are NaN where there was none by the common horizon; `p` is from `permutation_test`.
     """
     samples = (predicted, simulated)
     if min(sample.size for sample in samples) < FEWEST_RUNS or not any(np.isfinite(s).any() for s in samples):
@@ -562,8 +516,7 @@ def log_rank_powers(first: Array, second: Array, horizon: float, level: float) -
     """Return the probabilities that the log-rank test sees the second sample shrunk, and stretched, by 30 %.
 
     Both samples are replaced by as many evenly spaced quantiles of the two together, the second then stretched. Their
-    sum of scores is the mean that the sum would have, with the variance of the log-rank statistic; it is seen beyond
-    the quantile of its permutations.
+    sum of scores is the mean of the sum, with the variance of the log-rank statistic.
     """
     pooled = np.sort(np.where(np.isnan(both := np.concatenate([first, second])), np.inf, both))
 

@@ -1,4 +1,4 @@
-r"""Evidence of times: every direction's time of emergence or learning against theory, or against a sample of runs.
+r"""Verdicts by times: every direction's time of emergence or learning against theory, or against a sample of runs.
 
 *Directions beyond the runs.* A predicted time T beyond the end H of the runs allows a share q of them to be before H.
 Where theory knows the scatter s of ln T, and e is the least mean of ln(T_SGD/T) that it allows, that is
@@ -6,17 +6,13 @@ Where theory knows the scatter s of ln T, and e is the least mean of ln(T_SGD/T)
 .. math:: q = \min\Big(\frac12, \frac{1}{1 + x^2}\Big), \qquad x = \frac{e - \ln(H/T)}{s},
 
 ½ for a symmetric law about a place beyond H, the other for any law of this mean and scatter (Cantelli); at least 1 %,
-since no law is known farther out. Where theory has no scatter, or no time at all, q is ½: most of the runs should not
-have the direction. The number of the n runs that have it is tested by the tail of the binomial law. A prediction that
-ended before the runs says nothing of later times, and is not tested.
+since no law is known farther out. Where theory has no scatter, or no time at all, q is ½. The number of the n runs that
+have the direction is tested by the tail of the binomial law. A prediction that ended before the runs is not tested.
 
 *Noise.* Flow and finite-step equation leave the fluctuations of the steps out. In the time H they move an overlap C by
 √(η D(C) H), D as of `dynamics.theory.escape_bias` without the directions that theory has learned, and at most by 1/√d,
 the overlaps of random directions. If a free neuron lacks no more than that to the overlap at which the flow alone would
-still emerge within H, noise carries runs over, and the sentence of the verdict says so. Where ln T scatters by more
-than 1 noise decides when a direction emerges, and the sentence says that.
-
-*A sample of predicted runs.* The null hypothesis is one law for both samples (`sgd_check.verdicts.time_tests`).
+still emerge within H, the sentence of the verdict says that noise carries runs over.
 """
 
 from __future__ import annotations
@@ -34,42 +30,16 @@ from dynamics.equations.transit import transit_time
 from dynamics.problem import EMERGENCE_LEVEL, Problem, decouples, is_correlation, is_homogeneous
 from dynamics.theory.step_noise import SearchNoise
 from hermite.arrays import Array, Switches
-from sgd_check.verdicts.expectation import (
-    NOISE_DECIDES,
-    Expectation,
-    expectation,
-    learned_expectation,
-)
-from sgd_check.verdicts.path_tests import (
-    PATH_SHARE,
-    LossBand,
-    PathTest,
-    against_curve,
-    against_sample,
-    critical_score,
-    path_p_value,
-    path_tests,
-)
-from sgd_check.verdicts.time_tests import (
-    TimeTest,
-    assess_direction,
-    assess_samples,
-    combined_p_value,
-    cut_at,
-    expected_survival,
-    kaplan_meier,
-    log_rank_scores,
-    noise_of_runs,
-    permutation_test,
-    shares_of_rate,
-)
+from sgd_check.verdicts import path_tests, time_tests
+from sgd_check.verdicts.expectation import NOISE_DECIDES, Expectation, expectation, learned_expectation
+from sgd_check.verdicts.path_tests import PATH_SHARE, LossBand, PathTest
+from sgd_check.verdicts.time_tests import TimeTest
 from sgd_check.verdicts.verdict import (
     FEWEST_RUNS,
     LEARNING,
     MORE_WORK,
     VISIBLE_ERROR,
     Event,
-    Evidence,
     Sentences,
     event_of,
     has_step,
@@ -80,6 +50,7 @@ from sgd_check.verdicts.verdict import (
     tell_alike,
     too_few,
     unfinished,
+    verdict_tree,
 )
 
 #: Share of runs that any law may have far from its middle.
@@ -142,13 +113,12 @@ class EventTests(NamedTuple):
         """Directions (P,) whose times were tested."""
         return np.array([test is not None for test in self.tests], dtype=bool)
 
-    def column(self, name: str) -> Array:
-        """Return an attribute of the test of every direction (P,), NaN where it was not tested."""
-        return np.array([getattr(test, name, np.nan) for test in self.tests], dtype=np.float64)
-
-    def power(self, side: str) -> Array:
-        """Return the power of the "early" or "late" side of every direction (P,), NaN where that was not tested."""
-        return np.array([getattr(getattr(test, side, None), "power", np.nan) for test in self.tests])
+    def column(self, *names: str) -> Array:
+        """Return an attribute of the test of every direction (P,), such as "late", "power"; NaN where there is none."""
+        found: list[Any] = self.tests
+        for name in names:
+            found = [getattr(one, name, np.nan) for one in found]
+        return np.array(found, dtype=np.float64)
 
     @property
     def p_values(self) -> Array:
@@ -175,17 +145,15 @@ class EventTests(NamedTuple):
     def doubts(self) -> Iterator[str]:
         """Yield which directions theory puts beyond its end, or the runs', and runs have."""
         had = [each for each in self.counts if each.having]
-        if ended := [
-            f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)
-        ]:
-            noun = self.event.noun
-            yield f"The prediction ended before the runs, without {noun} of direction {', '.join(ended)}."
+        ended = [f"{each.direction + 1} ({each.having} of {each.runs} runs)" for each in had if np.isnan(each.time)]
+        if ended:
+            yield f"The prediction ended before the runs, without {self.event.noun} of direction {', '.join(ended)}."
         few = ", too few to refute theory, too many to agree with it."
         yield from (each.sentence(few) for each in had if np.isfinite(each.p) and not each.told)
 
-    def gaps(self) -> dict[str, list[int]]:
+    def gaps(self) -> dict[str, Switches]:
         """Return the awaited directions that are not known to agree, by the sentence on them."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, Switches] = {}
         past, present = self.event.past, self.event.present
         for p in np.flatnonzero(self.due).tolist():
             test = self.tests[p]
@@ -204,7 +172,7 @@ class EventTests(NamedTuple):
                 )
             else:
                 continue
-            found.setdefault(words, []).append(p)
+            found.setdefault(words, np.zeros_like(self.due))[p] = True
         return found
 
     def later(self, end: float) -> Iterator[str]:
@@ -244,21 +212,18 @@ class TimesTests:
     def sentences(self) -> Sentences:
         """Return what the tests say."""
         first, end = self.parts[0], float(self.simulation.attrs["end_time"])
-        lacking = self._lacking(first, end)
         near = first.unresolved & (first.tested | (first.expected.time <= end))
         met = [(one, one.awaited & ~one.unresolved) for one in self.parts]
         compared = [f"{one.event.noun} of direction {_named(which)}" for one, which in met if which.any()]
         none = "No difference of the laws shows" if self.theory == "sample" else "No tested direction leaves its band"
         save = f", save in direction {_named(near)}, predicted near the end of the runs" if near.any() else ""
+        later = [words for one in self.parts if first.tested.any() for words in one.later(end)]
         return Sentences(
             difference=self._difference() if self.p_value < self.rate else "",
-            lacking=lacking,
+            lacking=self._lacking(first, end),
             agreement=f"{none} up to time {end:.3g} (global p = {self.p_value:.2g}), and an error of "
             f"{100 * VISIBLE_ERROR:.0f} % would have been seen in the {' and the '.join(compared)}{save}.",
-            remarks=[
-                *first.expected.notes,
-                *(words for one in self.parts if first.tested.any() for words in one.later(end)),
-            ],
+            remarks=[*first.expected.notes, *later],
         )
 
     def _difference(self) -> str:
@@ -300,21 +265,25 @@ class TimesTests:
         lacks, agreed = list[str](), list[str]()
         for one in self.parts:
             gaps, due = one.gaps(), int(one.due.sum())
-            lacks += [words.format(_numbered(which)) for words, which in gaps.items()]
-            if count := due - sum(map(len, gaps.values())):
+            lacks += [words.format(_named(which)) for words, which in gaps.items()]
+            if count := due - sum(int(which.sum()) for which in gaps.values()):
                 agreed.append(f"{count} of {due} {'learned times' if one.event is LEARNING else 'directions'}")
         who = "The two samples" if self.theory == "sample" else "Theory and SGD"
         on = f"{who} agree on {' and '.join(agreed)} (global p = {self.p_value:.2g})."
         return " ".join([on] * bool(agreed) + lacks) if lacks else ""
 
-    def evidence(self, problem: Problem) -> Evidence:
-        """Return the evidence of the tests."""
+    def verdict(self, problem: Problem) -> xr.DataTree:
+        """Return the tree of the comparison."""
         path, first, sound = "Path: not compared.", self.parts[0], sound_runs(self.simulation)
         if self.path:
             worst = min(self.path, key=lambda test: test.p)
             farthest = f"of {len(self.path)} quantities the {worst.what} is farthest off, p = {worst.p:.2g}."
             path = f"Path, part of the verdict: {farthest}"
-        return Evidence(
+        lost = int(np.sum(~sound_runs(self.prediction))) if self.theory == "sample" else None
+        return verdict_tree(
+            self.sentences(),
+            time_variables(self.prediction, self.simulation, self.parts, self.loss, self.p_value)
+            | {"path_p_value": path_tests.path_p_value(self.path) if self.path else np.nan},
             problem=problem,
             prediction=self.prediction,
             simulations={"/simulation": self.simulation},
@@ -322,18 +291,13 @@ class TimesTests:
             theory=self.theory,
             usable=int(np.sum(sound)),
             blown_up=int(np.sum(~sound)),
-            sentences=self.sentences(),
-            values=time_variables(self.prediction, self.simulation, self.parts, self.loss, self.p_value)
-            | {"path_p_value": path_p_value(self.path) if self.path else np.nan},
-            labels={"coords": {name: self.simulation[name].values for name in ("seed", "time")}},
             attributes={
                 "tested_directions": int(first.tested.sum()),
                 **self._loss_attributes(),
                 "path_statement": path,
-                "prediction_blown_up_count": int(np.sum(~sound_runs(self.prediction)))
-                if self.theory == "sample"
-                else None,
+                "prediction_blown_up_count": lost,
             },
+            coords={name: self.simulation[name].values for name in ("seed", "time")},
         )
 
     def _loss_attributes(self) -> dict[str, Any]:
@@ -344,28 +308,24 @@ class TimesTests:
         count, ranked = int(loss.compared.sum()), bool(np.isfinite(loss.p))
         found: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
         if ranked:
-            statement = f"p = {loss.p:.2g} by ranks over {count} times, half of the rate of false alarms."
-            return found | {"loss_statement": f"Loss: {statement}"}
-        critical = critical_score(count, self.rate)
+            statement = f"Loss: p = {loss.p:.2g} by ranks over {count} times, half of the rate of false alarms."
+            return found | {"loss_statement": statement}
+        critical = path_tests.critical_score(count, self.rate)
         outside = int(np.count_nonzero(np.abs(loss.z[loss.compared]) > critical))
         statement = (
             f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
             f"before {self.parts[0].event.noun}s and on plateaus."
+            if count
+            else "Loss: not compared, no time lies on a plateau of all runs."
         )
-        if not count:
-            statement = "Loss: not compared, no time lies on a plateau of all runs."
         return found | {"loss_outside": outside, "loss_critical_score": critical, "loss_statement": statement}
 
 
 def _named(directions: Switches) -> str:
-    return _numbered(np.flatnonzero(directions).tolist())
+    return ", ".join(str(p + 1) for p in np.flatnonzero(directions))
 
 
-def _numbered(directions: list[int]) -> str:
-    return ", ".join(str(p + 1) for p in directions)
-
-
-def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
+def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
     """Test the predicted times of every direction, of emergence and where theory knows them of learning."""
     noise_of_step, end = noise_rate(simulation), float(simulation.attrs["end_time"])
     emergence = expectation(problem, prediction, noise_of_step)
@@ -376,24 +336,21 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         expected[LEARNING] = learned_expectation(problem, prediction, noise_of_step, emergence, end)
     counts = {e: count_tests(problem, prediction, simulation, e, x, noise_of_step) for e, x in expected.items()}
     # When theory puts every direction, inf beyond the runs, NaN where it is not tested: known before any run.
-    due = [
-        np.where(
-            [p in counts[event] and np.isfinite(counts[event][p].p) for p in range(each.time.size)],
-            np.inf,
-            np.where(np.isfinite(each.high) | ~np.isinf(each.low), each.time, np.nan),
-        )
-        for event, each in expected.items()
-    ]
-    shares = np.split(shares_of_rate(np.concatenate(due), end), len(expected))
-    noise, level, parts, by_time = noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate, [], np.inf
+    due = []
+    for event, each in expected.items():
+        when = np.where(np.isfinite(each.high) | ~np.isinf(each.low), each.time, np.nan)
+        when[[p for p, one in counts[event].items() if np.isfinite(one.p)]] = np.inf
+        due.append(when)
+    shares = np.split(time_tests.shares_of_rate(np.concatenate(due), end), len(expected))
+    noise, level, parts, by_time = time_tests.noise_of_runs(problem, simulation), (1.0 - PATH_SHARE) * rate, [], np.inf
     for (event, each), share in zip(expected.items(), shares, strict=True):
         tests = _tests_of_times(simulation, event, each, level * share, noise)
         tests = [None if p in counts[event] else test for p, test in enumerate(tests)]
         awaited = each.time * (1.0 + VISIBLE_ERROR) <= end
         parts.append(EventTests(event, each, tests, awaited, tuple(counts[event].values())))
-        by_time = min(by_time, combined_p_value(parts[-1].p_values, share) / (1.0 - PATH_SHARE))
-    path = path_tests(prediction, simulation, emergence, noise)
-    by_path = path_p_value(path) / PATH_SHARE
+        by_time = min(by_time, time_tests.combined_p_value(parts[-1].p_values, share) / (1.0 - PATH_SHARE))
+    path = path_tests.tests_of_paths(prediction, simulation, emergence, noise)
+    by_path = path_tests.path_p_value(path) / PATH_SHARE
     return TimesTests(
         prediction=prediction,
         simulation=simulation,
@@ -404,7 +361,7 @@ def against_theory(problem: Problem, prediction: xr.Dataset, simulation: xr.Data
         loss=_loss_against_theory(prediction, simulation, emergence.time),
         path=path,
         by_path=by_path < by_time,
-    ).evidence(problem)
+    ).verdict(problem)
 
 
 def _tests_of_times(
@@ -419,7 +376,7 @@ def _tests_of_times(
         logs = np.log(np.maximum(measured[:, p] / expected.time[p], 1e-12))
         band, horizon = (float(expected.low[p]), float(expected.high[p])), float(np.log(end / expected.time[p]))
         explained = noise[:, p] if expected.isolated[p] else None
-        test = assess_direction(logs, horizon, *band, float(levels[p]), explained)
+        test = time_tests.assess_direction(logs, horizon, *band, float(levels[p]), explained)
         tests[p] = None if test is None or test.early is None is test.late else test
     return tests
 
@@ -434,7 +391,7 @@ def _loss_against_theory(prediction: xr.Dataset, simulation: xr.Dataset, time: A
     fastest = np.maximum(np.where(np.isnan(known), 1.0, known).min(axis=1, initial=1.0), 1e-12)
     ours = simulation["time"].values, of_sound_runs(simulation, "loss")
     theirs = prediction["time"].values, np.asarray(prediction["loss"].values, dtype=np.float64)
-    return against_curve(*ours, *theirs, fastest, slowest, float(np.nanmin(time, initial=np.inf)))
+    return path_tests.against_curve(*ours, *theirs, fastest, slowest, float(np.nanmin(time, initial=np.inf)))
 
 
 def count_tests(
@@ -515,26 +472,26 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 
 
-def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> Evidence:
+def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Dataset, rate: float) -> xr.DataTree:
     """Test whether two samples of runs have one law: their times of emergence, and their losses."""
     theirs, ours = of_sound_runs(prediction, "emergence_time"), of_sound_runs(simulation, "emergence_time")
     horizon = min(float(dataset.attrs["end_time"]) for dataset in (prediction, simulation))
-    both = cut_at(np.concatenate([theirs, ours]), horizon)
+    both = time_tests.cut_at(np.concatenate([theirs, ours]), horizon)
     second = np.arange(both.shape[0]) >= theirs.shape[0]
     tested = np.flatnonzero(np.isfinite(both).any(axis=0)).tolist()
-    scores = np.array([log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
-    chances, loss = permutation_test(scores, second), None
+    scores = np.array([time_tests.log_rank_scores(both[:, p], horizon) for p in tested]).reshape(len(tested), -1).T
+    (chances, together), loss = time_tests.permutation_test(scores, second), None
     if "loss" in prediction and second.any() and not second.all():
         losses = [(part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction)]
-        loss = against_sample(*losses[0], *losses[1], float(np.nanmin(both, initial=np.inf)))
+        loss = path_tests.against_sample(*losses[0], *losses[1], float(np.nanmin(both, initial=np.inf)))
     of_loss = [] if loss is None or np.isnan(loss.p) else [loss.p]
     # Times and loss are two families of tests that share the rate of false alarms evenly.
     level = rate / ((1 + len(of_loss)) * max(len(tested), 1))
     tests: list[TimeTest | None] = [None] * ours.shape[1]
-    for p, chance in zip(tested, chances.each.tolist(), strict=True):
-        tests[p] = assess_samples(both[~second, p], both[second, p], horizon, chance, level)
+    for p, chance in zip(tested, chances.tolist(), strict=True):
+        tests[p] = time_tests.assess_samples(both[~second, p], both[second, p], horizon, chance, level)
     awaited = np.array([test is not None for test in tests])
-    families = [chances.together if awaited.any() else 1.0, *of_loss]
+    families = [together if awaited.any() else 1.0, *of_loss]
     # The first time at which at most half of the predicted runs are without emergence, if it is within these.
     late = np.sort(np.where(np.isnan(theirs), np.inf, theirs), axis=0)
     medians = late[(late.shape[0] - 1) // 2] if late.size else np.full(ours.shape[1], np.nan)
@@ -548,7 +505,7 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
         p_value=min(1.0, len(families) * min(families)),
         parts=[EventTests(event_of(simulation), expected, tests, awaited)],
         loss=loss,
-    ).evidence(problem)
+    ).verdict(problem)
 
 
 def log_scatter(times: Array) -> Array:
@@ -565,13 +522,15 @@ def time_variables(
     found, *others = parts
     expected, times, sound = found.expected, simulation["time"].values, sound_runs(simulation)
     measured = of_sound_runs(simulation, "emergence_time")
-    curves = [kaplan_meier(sample, float(simulation.attrs["end_time"]), times) for sample in measured.T]
+    curves = [time_tests.kaplan_meier(sample, float(simulation.attrs["end_time"]), times) for sample in measured.T]
     if "seed" in prediction.dims:
         end = float(prediction.attrs["end_time"])
-        predicted = [kaplan_meier(s, end, times).value for s in of_sound_runs(prediction, "emergence_time").T]
+        predicted = [
+            time_tests.kaplan_meier(s, end, times).value for s in of_sound_runs(prediction, "emergence_time").T
+        ]
     else:
         laws = zip(expected.time, expected.lateness, expected.scatter, strict=True)
-        predicted = [expected_survival(*law, times) for law in laws]
+        predicted = [time_tests.expected_survival(*law, times) for law in laws]
     values = {
         "emergence_ratio": np.where(sound[:, None], simulation["emergence_time"].values, np.nan) / expected.time,
         "emergence_time": expected.time,
@@ -585,8 +544,8 @@ def time_variables(
         "log_scatter": log_scatter(measured),
         "z_score": found.column("z"),
         "direction_p_value": found.p_values,
-        "early_power": found.power("early"),
-        "late_power": found.power("late"),
+        "early_power": found.column("early", "power"),
+        "late_power": found.column("late", "power"),
         "visible_error": found.column("visible"),
         "censored_count": np.sum(simulation["censored"].values[sound] != 0, axis=0),
         "p_value": p_value,

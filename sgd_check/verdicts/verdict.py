@@ -2,14 +2,13 @@
 
 A comparison aligns prediction and runs, tests them, and collects numbers and sentences of the tests as evidence: of
 times (`times`), of curves (`curves`), of the distance between networks and their mean field (`mean_field`), of
-estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`). One rule turns evidence into a word.
+estimates (`recovery`) and of runs on tokens (`sgd_check.tokens.comparison`). One rule turns these into a word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -28,10 +27,7 @@ FEWEST_RUNS = 4
 #: "Agree" is said only where an error of this size in the predicted time would have been seen with this probability.
 VISIBLE_ERROR, POWER = 0.3, 0.8
 MORE_WORK = "use more seeds, a smaller learning rate or more steps"
-
-
-START_TOLERANCE = 1e-7
-RATE_TOLERANCE = 1e-9
+START_TOLERANCE, RATE_TOLERANCE = 1e-7, 1e-9
 #: Two learning rates that differ by less leave hardly anything to extrapolate from.
 LEAST_RATE_RATIO = 1.2
 
@@ -70,7 +66,7 @@ def tell_alike(name: str, datasets: Sequence[xr.Dataset]) -> bool:
     """
     if any(name not in dataset or "undefined" in dataset[name].attrs for dataset in datasets):
         return False
-    return not name.startswith("learned_") or len({definition_of_learned(dataset) for dataset in datasets}) == 1
+    return not name.startswith("learned_") or len(set(map(definition_of_learned, datasets))) == 1
 
 
 def definition_of_learned(dataset: xr.Dataset) -> str:
@@ -83,9 +79,8 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
 
     A prediction that has a step size or seeds of its own must have them in common, or must not, with the simulation.
     """
-    check_dataset("prediction", prediction)
     simulated = check_dataset("simulation", simulation)
-    for name, dataset in (("prediction", prediction), ("simulation", simulated)):
+    for name, dataset in (("prediction", check_dataset("prediction", prediction)), ("simulation", simulated)):
         require(
             "emergence_time" in with_emergence(dataset),
             f"Argument `{name}` must have a variable `emergence_time`, but has {', '.join(map(str, dataset))}.",
@@ -104,7 +99,12 @@ def checked_problem(prediction: xr.Dataset, simulation: object) -> tuple[Problem
     ]
     check_alike("starts", *starts)
     if has_step(prediction) or "seed" in prediction.dims:
-        _check_steps(prediction, simulated)
+        # A schedule is known by its text.
+        theirs, ours = (one.attrs.get("schedule", one.attrs["learning_rate"]) for one in (prediction, simulated))
+        numbers = not (isinstance(theirs, str) or isinstance(ours, str))
+        same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
+        check_alike("learning rate", theirs, ours, same=same)
+        check_alike("batch size", *(int(one.attrs["batch_size"]) for one in (prediction, simulated)))
         check_alike("label noise", predicted.label_noise, problem.label_noise)
     if "seed" in prediction.dims and prediction.attrs.get("engine") == simulated.attrs.get("engine"):
         # They share samples, and are not independent.
@@ -130,20 +130,18 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
     Two make a verdict by curves, from which the effect of the step size is extrapolated away.
     """
     if not isinstance(simulation, (list, tuple)):
-        problem, one = checked_problem(prediction, simulation)
-        return problem, [one]
-    many = f"but is {len(simulation)}."
-    require(
-        len(simulation) == 2, f"Argument `simulation` must be one Dataset, or two at different learning rates, {many}"
-    )
+        problem, first = checked_problem(prediction, simulation)
+        return problem, [first]
+    need = "Argument `simulation` must be one Dataset, or two at different learning rates"
+    require(len(simulation) == 2, f"{need}, but is {len(simulation)}.")
     (problem, first), (_, second) = (checked_problem(prediction, one) for one in simulation)
     require(
         not has_step(prediction) and "seed" not in prediction.dims and decided_by_curves(problem),
         "Argument `simulation` must be one Dataset, unless the prediction is a flow that is judged by its curves, "
         "as for information exponents up to 2, but is two.",
     )
-    coarse, fine = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
-    large, small = (float(one.attrs["effective_learning_rate"]) for one in (coarse, fine))
+    pair = sorted((first, second), key=lambda one: -float(one.attrs["effective_learning_rate"]))
+    large, small = (float(one.attrs["effective_learning_rate"]) for one in pair)
     require(
         large >= LEAST_RATE_RATIO * small,
         "Argument `simulation` must be two whose learning rates differ by a factor of "
@@ -153,7 +151,7 @@ def checked_simulations(prediction: xr.Dataset, simulation: object) -> tuple[Pro
         one, other = first.attrs[what], second.attrs[what]
         need = f"Argument `simulation` must be two of one {what.replace('_', ' ')}"
         require(one == other, f"{need}, but they have {one} and {other}.")
-    return problem, [coarse, fine]
+    return problem, pair
 
 
 def decided_by_curves(problem: Problem) -> bool:
@@ -188,11 +186,8 @@ def check_prediction(prediction: xr.Dataset) -> None:
             f"Argument `prediction` must have numbers `{name}{shape}`, but has {found.dtype} {dict(found.sizes)}.",
         )
     for name in ("learning_rate", "batch_size") if has_step(prediction) else ():
-        value = prediction.attrs.get(name)
-        require(
-            isinstance(value, (int, float, np.number)),
-            f"Argument `prediction` must have a number as attribute `{name}`, but has {shown(value)}.",
-        )
+        value, need = prediction.attrs.get(name), f"Argument `prediction` must have a number as attribute `{name}`"
+        require(isinstance(value, (int, float, np.number)), f"{need}, but has {shown(value)}.")
 
 
 def checked_rate(false_alarm_rate: object) -> float:
@@ -228,10 +223,9 @@ def noise_rate(simulation: xr.Dataset) -> float:
 
 def check_dataset(name: str, dataset: object) -> xr.Dataset:
     """Return a dataset, or refuse anything else."""
-    if not isinstance(dataset, xr.Dataset):
-        msg = f"Argument `{name}` must be a Dataset, but is {type(dataset).__name__}."
-        raise TypeError(msg)
-    return dataset
+    need = f"Argument `{name}` must be a Dataset"
+    require(isinstance(dataset, xr.Dataset), f"{need}, but is {type(dataset).__name__}.", TypeError)
+    return cast("xr.Dataset", dataset)
 
 
 def check_alike(what: str, theirs: object, ours: object, *, same: bool | None = None) -> None:
@@ -267,22 +261,12 @@ def _check_start(predicted: Problem, simulated: Problem) -> None:
         check_alike(f"initial {field}", "of its start", found, same=same)
 
 
-def _check_steps(prediction: xr.Dataset, simulation: xr.Dataset) -> None:
-    both = (prediction, simulation)
-    # A schedule is known by its text.
-    theirs, ours = (dataset.attrs.get("schedule", dataset.attrs["learning_rate"]) for dataset in both)
-    numbers = not (isinstance(theirs, str) or isinstance(ours, str))
-    same = bool(np.isclose(theirs, ours, rtol=RATE_TOLERANCE, atol=0.0)) if numbers else theirs == ours
-    check_alike("learning rate", theirs, ours, same=same)
-    check_alike("batch size", *(int(dataset.attrs["batch_size"]) for dataset in both))
-
-
 class Sentences(NamedTuple):
     """What the tests of one comparison say; a sentence is empty where it does not apply.
 
-    `untested` says why nothing could be tested; `difference` is on the largest difference that speaks against theory,
-    and `excuse` says that it may have another cause; `lacking` says why theory and runs that do not differ are not
-    known to agree, and `agreement` what was tested and which error would have been seen. `remarks` follow.
+    `difference` is on the largest difference that speaks against theory, and `excuse` says that it may have another
+    cause; `lacking` says why theory and runs that do not differ are not known to agree, and `agreement` which error
+    would have been seen; `untested` says why nothing could be tested. `remarks` follow.
     """
 
     difference: str
@@ -291,28 +275,6 @@ class Sentences(NamedTuple):
     untested: str = ""
     excuse: str = ""
     remarks: Sequence[str] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """The tests of one comparison at a `rate` of false alarms: their sentences, and what is stored of them.
-
-    `simulations` are by their place in the tree. `usable` counts the runs that did not blow up. `values` are the
-    variables of /comparison, `labels` further arguments of `make_dataset`, and `attributes` those that other kinds of
-    evidence do not have.
-    """
-
-    problem: Any
-    prediction: xr.Dataset
-    simulations: Mapping[str, xr.Dataset]
-    rate: float
-    theory: str
-    usable: int
-    blown_up: int = 0
-    sentences: Sentences
-    values: Mapping[str, Any]
-    labels: Mapping[str, Any]
-    attributes: Mapping[str, Any]
 
 
 def decide(said: Sentences) -> tuple[str, str]:
@@ -324,29 +286,47 @@ def decide(said: Sentences) -> tuple[str, str]:
     return ("undecided", said.lacking) if said.lacking else ("agree", said.agreement)
 
 
-def verdict_tree(evidence: Evidence) -> xr.DataTree:
-    """Return the tree of `sgd_check.compare`: prediction, simulations, and the comparison with its verdict."""
-    prediction, blown_up = evidence.prediction, evidence.blown_up
-    verdict, reason = decide(evidence.sentences)
+def verdict_tree(
+    sentences: Sentences,
+    values: Mapping[str, Any],
+    *,
+    problem: Any,
+    prediction: xr.Dataset,
+    simulations: Mapping[str, xr.Dataset],
+    rate: float,
+    theory: str,
+    usable: int,
+    blown_up: int = 0,
+    attributes: Mapping[str, Any],
+    title: str = "Online SGD against prediction",
+    **labels: Any,
+) -> xr.DataTree:
+    """Return the tree of `sgd_check.compare`: prediction, simulations by their place, and the comparison.
+
+    `values` are its variables, `attributes` those that comparisons of other kinds lack, and `labels` arguments of
+    `make_dataset`. `rate` is that of false alarms, and `usable` counts the runs that did not blow up.
+    """
+    verdict, reason = decide(sentences)
     lost = [f"Runs left out because they blew up: {blown_up}."] if blown_up else []
     comparison = make_dataset(
-        evidence.values,
-        problem=evidence.problem,
-        solver={"answer": "comparison", "false_alarm_rate": evidence.rate},
+        values,
+        problem=problem,
+        title=title,
+        solver={"answer": "comparison", "false_alarm_rate": rate},
         attributes={
             "answer": "comparison",
             "prediction": str(prediction.attrs.get("answer", "simulation" if "seed" in prediction.dims else "unknown")),
             "verdict": verdict,
-            "false_alarm_rate": evidence.rate,
-            "reasons": " ".join([reason, *evidence.sentences.remarks, *lost]),
-            "theory": evidence.theory,
-            "usable_runs": evidence.usable,
+            "false_alarm_rate": rate,
+            "reasons": " ".join([reason, *sentences.remarks, *lost]),
+            "theory": theory,
+            "usable_runs": usable,
             "blown_up_count": blown_up,
-            **evidence.attributes,
+            **attributes,
         },
-        **{"title": "Online SGD against prediction", **evidence.labels},
+        **labels,
     )
-    return xr.DataTree.from_dict({"/prediction": prediction, **evidence.simulations, "/comparison": comparison})
+    return xr.DataTree.from_dict({"/prediction": prediction, **simulations, "/comparison": comparison})
 
 
 def too_few(usable: int) -> str:
@@ -377,8 +357,3 @@ def two_sided(score: float) -> float:
 def reach_in_errors(freedom: float, level: float) -> float:
     """Return the distance, in standard errors, that Student's t at this level sees with probability 0.8."""
     return float(special.stdtrit(freedom, 1.0 - level / 2) + special.stdtrit(freedom, POWER))
-
-
-def reach_factor(runs: int, level: float) -> float:
-    """Return the shift of the mean that a test at this level sees with probability 0.8, in units of the scatter."""
-    return reach_in_errors(runs - 1, level) / float(np.sqrt(runs))

@@ -85,9 +85,12 @@ def test_the_script_of_the_teachers_draws_one(name, tmp_path):
     spec = importlib.util.spec_from_file_location(TEACHERS, GALLERY / f"{TEACHERS}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    drawn = script.draw(name, tmp_path, dimension=6, width=8, particles=60)
+    answers = script.solve(name, dimension=6, width=8, particles=60)
+    drawn = script.draw(name, tmp_path, answers)
     assert drawn == tmp_path / f"{name}.png"
     assert drawn.stat().st_size > 20_000
+    script.draw_side_by_side({"one": answers, "the same": answers}, tmp_path / "teachers.png")
+    assert (tmp_path / "teachers.png").stat().st_size > 10_000
 
 
 def test_every_picture_has_its_script():

@@ -8,7 +8,7 @@ from dynamics.equations.mean_field import start_particles
 from dynamics.equations.spherical import LinearisedCoupling, followers_in_space, make_particle_system
 from dynamics.laws.chaos import width_exponents as exponents
 from dynamics.problem.named_teachers import spherical_problem
-from dynamics.report.mean_field import chaos_findings, save_teachers
+from dynamics.report.mean_field import chaos_findings
 from dynamics.runs.dataset import VARIABLES
 from dynamics.theory.fits import widening
 
@@ -215,16 +215,6 @@ def test_the_linearised_distance_is_that_of_wide_networks():
     assert (errors[256] < (0.03, 0.1)).all()
 
 
-def test_teachers_are_drawn_side_by_side(tmp_path):
-    question = spherical_problem("skew", dimension=8, width=12)
-    settings = {"save_at": AT([0.1, 0.5, 1.0]), "progress": False, "keep": "summary"}
-    pair = (
-        dynamics.solve_mean_field(question, particles=100, **settings),
-        dynamics.solve_spherical(question, **settings),
-    )
-    save_teachers({"two directions": pair, "the same": pair}, tmp_path / "teachers.png")
-    assert (tmp_path / "teachers.png").stat().st_size > 10_000
-    with pytest.raises(ValueError, match="`answers` must hold at least one"):
-        save_teachers({}, tmp_path / "none.png")
+def test_an_unknown_teacher_is_refused():
     with pytest.raises(ValueError, match="`name` must be one of"):
         spherical_problem("he5", dimension=8)

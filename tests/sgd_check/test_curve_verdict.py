@@ -13,8 +13,7 @@ from benchmarks.network_verdicts import stretched
 from dynamics.problem import Problem, Student, Teacher
 from dynamics.report.findings import find_findings
 from sgd_check.engines import EngineOptions
-from sgd_check.verdicts.check import plan_check
-from sgd_check.verdicts.curve_plan import Pilot, ends_of_curves, left_out, piloted
+from sgd_check.verdicts.check import Pilot, ends_of_curves, left_out, piloted, plan_check
 from sgd_check.verdicts.curves import TOLERANCE, Curve, assess_curves, quantities_of, without_step
 
 QUIET = {"progress": False}
@@ -296,8 +295,8 @@ class World:
     def __init__(self, monkeypatch, effect, noise):
         self.rng, self.effect, self.noise = np.random.default_rng(3), effect, noise
         self.theory, *self.dilated = (SHAPES["sharp"](TIMES * factor) for factor in (1.0, 1 / 1.3, 1.3))
-        monkeypatch.setattr("sgd_check.verdicts.curve_plan.simulate", self.simulate)
-        monkeypatch.setattr("sgd_check.verdicts.curve_plan.curves_over_time", self.curves)
+        monkeypatch.setattr("sgd_check.verdicts.check.simulate", self.simulate)
+        monkeypatch.setattr("sgd_check.verdicts.curves.curves_over_time", self.curves)
 
     def simulate(self, _, *, learning_rate, seeds, **options):
         rates = ("learning_rate", "effective_learning_rate")

@@ -18,7 +18,7 @@ from sgd_check.verdicts.time_tests import (
     one_sided,
 )
 from sgd_check.verdicts.times import EventTests, TimesTests
-from sgd_check.verdicts.verdict import EMERGENCE, decide, reach_factor
+from sgd_check.verdicts.verdict import EMERGENCE, decide, reach_in_errors
 
 HORIZON = np.log(2.5)
 
@@ -51,7 +51,7 @@ def test_a_resolved_direction_sees_a_thirty_percent_error_with_the_stated_power(
     """Scatter chosen so that the truth sits at the limit of resolution; power 80 % minus 5 standard errors."""
     rng = np.random.default_rng(3)
     runs, level, delay, repeats = 16, 0.01, 0.04, 2000
-    scatter = (np.log(1.3) - 2 * np.log1p(delay)) / reach_factor(runs, level)
+    scatter = (np.log(1.3) - 2 * np.log1p(delay)) * np.sqrt(runs) / reach_in_errors(runs - 1, level)
     samples = shift + scatter * rng.standard_normal((repeats, runs))
     seen = sum(assess(row, HORIZON, delay, 0.0, level).p < level for row in samples)
     assert seen / repeats > 0.8 - 5 * np.sqrt(0.8 * 0.2 / repeats)
