@@ -294,13 +294,13 @@ def plot_survival(tree: xr.DataTree, ax: Axes | None = None, *, style: str | Non
     for p, colour in spread_directions(measured.shape[1]):
         if not np.isfinite(measured[:, p]).any() and not np.isfinite(predicted[p]):
             continue
-        curve = kaplan_meier(measured[:, p], end, times)
-        ax.plot(times, curve.value, color=colour, lw=1.6, drawstyle="steps-post", label=f"$p = {p + 1}$")
-        between = (curve.value > 0.0) & (curve.value < 1.0)
-        ax.fill_between(times, curve.low, curve.high, where=between, color=colour, alpha=0.18, lw=0, step="post")
+        share, low, high = kaplan_meier(measured[:, p], end, times)
+        ax.plot(times, share, color=colour, lw=1.6, drawstyle="steps-post", label=f"$p = {p + 1}$")
+        between = (share > 0.0) & (share < 1.0)
+        ax.fill_between(times, low, high, where=between, color=colour, alpha=0.18, lw=0, step="post")
         if sampled:
             sample = of_sound_runs(prediction, "emergence_time")[:, p]
-            theory = kaplan_meier(sample, float(prediction.attrs["end_time"]), times).value
+            theory = kaplan_meier(sample, float(prediction.attrs["end_time"]), times)[0]
         else:
             lateness, scatter = (float(comparison[name].values[p]) for name in (late, "expected_scatter"))
             theory = expected_survival(float(predicted[p]), lateness, scatter, times)

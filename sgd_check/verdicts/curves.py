@@ -538,7 +538,7 @@ def _band(
     z[np.searchsorted(times, test.curve.times[test.places])] = test.score
     error = values.std(axis=0, ddof=1) / np.sqrt(values.shape[0])
     low, high = expected - test.allowance, expected + test.allowance
-    return LossBand(values.mean(axis=0), error, expected, low, high, z, np.isfinite(z), test.p)
+    return LossBand(values.mean(axis=0), error, expected, low, high, np.isfinite(z), z, test.p)
 
 
 def _named(tests: list[CurveTest]) -> str:

@@ -218,17 +218,17 @@ def _beyond(what: str, distance: Array, allowance: float) -> list[PathTest]:
 class LossBand(NamedTuple):
     """Loss of the runs and the predicted one, with the bounds that this allows, shape (times,) each; NaN for no loss.
 
-    `p` is the global p-value of the times compared, NaN where no rate of false alarms can be claimed.
+    The last is the global p-value of the times compared, NaN where no rate of false alarms can be claimed.
     """
 
-    mean: Array
-    standard_error: Array
-    expected: Array
-    low: Array
-    high: Array
-    z: Array
-    compared: Switches
-    p: float
+    mean_loss: Array
+    loss_standard_error: Array
+    expected_loss: Array
+    expected_loss_low: Array
+    expected_loss_high: Array
+    loss_compared: Switches
+    loss_z: Array
+    loss_p_value: float
 
 
 def against_curve(
@@ -262,7 +262,7 @@ def against_curve(
     distance = np.maximum(mean - high, 0.0) + np.minimum(mean - low, 0.0)
     z, freedom = np.full(times.size, np.nan), losses.shape[0] - 1
     z[compared] = [normal_score(d, e, freedom) for d, e in zip(distance[compared], error[compared], strict=True)]
-    return LossBand(mean, error, expected, low, high, z, compared, np.nan)
+    return LossBand(mean, error, expected, low, high, compared, z, np.nan)
 
 
 def against_sample(
@@ -289,7 +289,7 @@ def against_sample(
         n, m = losses.shape[0], predicted.shape[0]
         z[compared] = second @ ranks / np.sqrt(n * m * (n + m + 1) / 12.0)
         _, p = permutation_test(ranks, second)
-    return LossBand(mean, error, expected, expected, expected, z, compared, p)
+    return LossBand(mean, error, expected, expected, expected, compared, z, p)
 
 
 def critical_score(count: int, rate: float) -> float:

@@ -381,16 +381,8 @@ def _critical_t(distances: Array, level: float) -> float:
     return _students_t(sizes.astype(np.float64), whole - 2.0 * minus)
 
 
-class SurvivalCurve(NamedTuple):
-    """Share of runs without emergence, with its pointwise confidence interval; all of the shape of the times."""
-
-    value: Array
-    low: Array
-    high: Array
-
-
-def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurve:
-    r"""Return the Kaplan–Meier estimate of P(T > t) from times of emergence (runs,), with 95 % intervals.
+def kaplan_meier(emergence: Array, horizon: float, times: Array) -> Array:
+    """Return the Kaplan–Meier estimate of P(T > t) from times of emergence (runs,), and its 95 % interval, (3, times).
 
     It is NaN beyond the horizon. Intervals are by Greenwood's formula for ln(−ln S); where S is 1 or 0, the exact
     interval of as many runs all alike.
@@ -398,7 +390,7 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     from scipy import stats
 
     if emergence.size == 0:
-        return SurvivalCurve(*np.full((3, *times.shape), np.nan))
+        return np.full((3, *times.shape), np.nan)
     survival: Any = stats.ecdf(_censored(emergence, horizon)).sf
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
@@ -409,7 +401,7 @@ def kaplan_meier(emergence: Array, horizon: float, times: Array) -> SurvivalCurv
     least = (0.5 * (1.0 - CONFIDENCE)) ** (1.0 / emergence.size)
     low = np.where(value >= 1.0, least, np.where(value <= 0.0, 0.0, low))
     high = np.where(value >= 1.0, 1.0, np.where(value <= 0.0, 1.0 - least, high))
-    return SurvivalCurve(*np.where(times <= horizon, [value, low, high], np.nan))
+    return np.where(times <= horizon, [value, low, high], np.nan)
 
 
 def expected_survival(time: float, delay: float, scatter: float, times: Array) -> Array:

@@ -232,9 +232,9 @@ class TimesTests:
             off = min(self.path, key=lambda test: test.p)
             return f"The {off.what} is {side_of(off.score)} than predicted, z = {off.score:.1f} {end}"
         least = [float(np.nanmin(one.p_values, initial=np.inf)) for one in self.parts]
-        if self.loss is not None and self.loss.p < min(least):
-            at = int(np.nanargmax(np.abs(self.loss.z)))
-            time, z = float(self.simulation["time"].values[at]), self.loss.z[at]
+        if self.loss is not None and self.loss.loss_p_value < min(least):
+            at = int(np.nanargmax(np.abs(self.loss.loss_z)))
+            time, z = float(self.simulation["time"].values[at]), self.loss.loss_z[at]
             return f"The loss is {side_of(z)} than predicted, most at time {time:.3g}, z = {z:.1f} {end}"
         farthest = self.parts[int(np.argmin(least))]
         worst = int(np.nanargmin(farthest.p_values))
@@ -305,13 +305,15 @@ class TimesTests:
         loss = self.loss
         if loss is None:
             return {"loss_in_verdict": False, "loss_statement": "Loss: not compared."}
-        count, ranked = int(loss.compared.sum()), bool(np.isfinite(loss.p))
+        count, ranked = int(loss.loss_compared.sum()), bool(np.isfinite(loss.loss_p_value))
         found: dict[str, Any] = {"loss_in_verdict": ranked, "loss_compared_times": count}
         if ranked:
-            statement = f"Loss: p = {loss.p:.2g} by ranks over {count} times, half of the rate of false alarms."
+            statement = (
+                f"Loss: p = {loss.loss_p_value:.2g} by ranks over {count} times, half of the rate of false alarms."
+            )
             return found | {"loss_statement": statement}
         critical = path_tests.critical_score(count, self.rate)
-        outside = int(np.count_nonzero(np.abs(loss.z[loss.compared]) > critical))
+        outside = int(np.count_nonzero(np.abs(loss.loss_z[loss.loss_compared]) > critical))
         statement = (
             f"Loss, beside the verdict: the mean leaves its band (±{critical:.1f} s.e.) at {outside} of {count} times "
             f"before {self.parts[0].event.noun}s and on plateaus."
@@ -484,7 +486,7 @@ def against_runs(problem: Problem, prediction: xr.Dataset, simulation: xr.Datase
     if "loss" in prediction and second.any() and not second.all():
         losses = [(part["time"].values, of_sound_runs(part, "loss")) for part in (simulation, prediction)]
         loss = path_tests.against_sample(*losses[0], *losses[1], float(np.nanmin(both, initial=np.inf)))
-    of_loss = [] if loss is None or np.isnan(loss.p) else [loss.p]
+    of_loss = [] if loss is None or np.isnan(loss.loss_p_value) else [loss.loss_p_value]
     # Times and loss are two families of tests that share the rate of false alarms evenly.
     level = rate / ((1 + len(of_loss)) * max(len(tested), 1))
     tests: list[TimeTest | None] = [None] * ours.shape[1]
@@ -522,12 +524,11 @@ def time_variables(
     found, *others = parts
     expected, times, sound = found.expected, simulation["time"].values, sound_runs(simulation)
     measured = of_sound_runs(simulation, "emergence_time")
-    curves = [time_tests.kaplan_meier(sample, float(simulation.attrs["end_time"]), times) for sample in measured.T]
+    end = float(simulation.attrs["end_time"])
+    curves = [time_tests.kaplan_meier(sample, end, times) for sample in measured.T]
     if "seed" in prediction.dims:
-        end = float(prediction.attrs["end_time"])
-        predicted = [
-            time_tests.kaplan_meier(s, end, times).value for s in of_sound_runs(prediction, "emergence_time").T
-        ]
+        end, samples = float(prediction.attrs["end_time"]), of_sound_runs(prediction, "emergence_time").T
+        predicted = [time_tests.kaplan_meier(sample, end, times)[0] for sample in samples]
     else:
         laws = zip(expected.time, expected.lateness, expected.scatter, strict=True)
         predicted = [time_tests.expected_survival(*law, times) for law in laws]
@@ -551,23 +552,12 @@ def time_variables(
         "p_value": p_value,
         "loss_p_value": np.nan,
         "path_p_value": np.nan,
-        "survival": np.array([curve.value for curve in curves]),
-        "survival_low": np.array([curve.low for curve in curves]),
-        "survival_high": np.array([curve.high for curve in curves]),
+        **dict(zip(("survival", "survival_low", "survival_high"), np.stack(curves, axis=1), strict=True)),
         "predicted_survival": np.array(predicted),
     }
     for one in others:
         values |= {"learned_z_score": one.column("z"), "learned_p_value": one.p_values}
         values["learned_visible_error"] = one.column("visible")
     if loss is not None:
-        values |= {
-            "loss_p_value": loss.p,
-            "mean_loss": loss.mean,
-            "loss_standard_error": loss.standard_error,
-            "expected_loss": loss.expected,
-            "expected_loss_low": loss.low,
-            "expected_loss_high": loss.high,
-            "loss_compared": loss.compared.astype(np.int8),
-            "loss_z": loss.z,
-        }
+        values |= loss._asdict() | {"loss_compared": loss.loss_compared.astype(np.int8)}
     return values

@@ -44,16 +44,16 @@ def test_survival_is_the_product_over_emergences_by_hand():
     """Six runs, two censored at 5: S = 5/6, 4/6, 4/6·…, by the product of (1 − 1/at risk)."""
     sample = np.array([1.0, 2.0, 3.0, 4.0, NAN, NAN])
     at = np.array([0.5, 1.0, 2.5, 3.5, 4.5, 5.5])
-    curve = kaplan_meier(sample, 5.0, at)
-    np.testing.assert_allclose(curve.value[:5], [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6], rtol=1e-14)
-    assert np.isnan(curve.value[5]), "nothing is known beyond the horizon"
+    share, low, high = kaplan_meier(sample, 5.0, at)
+    np.testing.assert_allclose(share[:5], [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6], rtol=1e-14)
+    assert np.isnan(share[5]), "nothing is known beyond the horizon"
     s, variance = 4 / 6, 1 / (6 * 5) + 1 / (5 * 4)  # Greenwood's sum for two emergences
     width = stats.norm.ppf(0.975) * np.sqrt(variance) / abs(np.log(s))
-    assert curve.low[2] == pytest.approx(s ** np.exp(width), rel=1e-12)
-    assert curve.high[2] == pytest.approx(s ** np.exp(-width), rel=1e-12)
+    assert low[2] == pytest.approx(s ** np.exp(width), rel=1e-12)
+    assert high[2] == pytest.approx(s ** np.exp(-width), rel=1e-12)
     exact = stats.binomtest(6, 6).proportion_ci(0.95, method="exact")
-    assert curve.low[0] == pytest.approx(exact.low, rel=1e-12)
-    assert curve.high[0] == 1.0
+    assert low[0] == pytest.approx(exact.low, rel=1e-12)
+    assert high[0] == 1.0
 
 
 @pytest.mark.statistical
@@ -159,21 +159,21 @@ def test_the_loss_is_compared_on_plateaus_and_a_wrong_plateau_is_seen():
     ratios = np.minimum(1.0, delays), np.maximum(1.0, delays)
     curve = steps_of_loss(times, 1.0)
     found = against_curve(times, losses, times, curve, *ratios, 1.0)
-    assert not found.compared[times < 0.1].any()
+    assert not found.loss_compared[times < 0.1].any()
     for drop in (1.0, 20.0):
-        assert not found.compared[(times > 0.85 * drop) & (times < 1.25 * drop)].any()
+        assert not found.loss_compared[(times > 0.85 * drop) & (times < 1.25 * drop)].any()
     for plateau in (0.3, 5.0, 70.0):
-        assert found.compared[np.argmin(np.abs(times - plateau))]
-    assert found.z[found.compared].size > 40
-    assert np.isnan(found.z[~found.compared]).all()
-    critical = critical_score(int(found.compared.sum()), 0.01)
-    assert (np.abs(found.z[found.compared]) < critical).all()
+        assert found.loss_compared[np.argmin(np.abs(times - plateau))]
+    assert found.loss_z[found.loss_compared].size > 40
+    assert np.isnan(found.loss_z[~found.loss_compared]).all()
+    critical = critical_score(int(found.loss_compared.sum()), 0.01)
+    assert (np.abs(found.loss_z[found.loss_compared]) < critical).all()
     wrong = curve - 0.02 * ((times > 2) & (times < 12))
     worse = against_curve(times, losses, times, wrong, *ratios, 1.0)
-    seen = worse.compared & (worse.z > critical)
+    seen = worse.loss_compared & (worse.loss_z > critical)
     assert seen[np.argmin(np.abs(times - 5.0))]
     assert not seen[(times < 1) | (times > 20)].any()
-    assert np.isnan(worse.p)
+    assert np.isnan(worse.loss_p_value)
 
 
 @pytest.mark.statistical
@@ -184,5 +184,5 @@ def test_loss_of_two_samples_has_the_stated_rate_of_false_alarms(few_permutation
     repeats, rate, alarms = 600, 0.05, 0
     for _ in range(repeats):
         runs = [np.array([steps_of_loss(times, d) for d in times_at(rng, 12, 0.2)]) for _ in range(2)]
-        alarms += against_sample(times, runs[0], times, runs[1], 1.0).p <= rate
+        alarms += against_sample(times, runs[0], times, runs[1], 1.0).loss_p_value <= rate
     assert abs(alarms / repeats - rate) < 4 * np.sqrt(rate * (1 - rate) / repeats)
