@@ -381,12 +381,10 @@ def carry_out(
 ) -> tuple[xr.DataTree, str]:
     """Simulate a plan, at half of the learning rate too where a flow is tested by curves, and compare.
 
-    `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation, which is made
-    only after all of the first. `words` are names in sentences: of the given prediction, of the argument that tests the
-    finite-step equation, and of the one that sets the end. Returns the tree of `compare`, with the prediction as /given
-    where another one was tested (`prediction_to_test`, which takes `theory` and `say`), and why the last simulation
-    ended. An undecided verdict also says what would test more. An interruption between simulations, or of the
-    comparison, leaves the latter out.
+    `arguments` are those of `simulate`; `announce` takes the number of steps of the second simulation. `words` are
+    names in sentences: of the given prediction, of the argument that tests the finite-step equation, and of the one
+    that sets the end. Returns the tree of `compare`, with the prediction as /given where another one was tested, and
+    why the last simulation ended. An interruption between simulations, or of the comparison, leaves the latter out.
     """
     tested = prediction_to_test(
         prediction, plan, arguments["batch_size"], arguments["progress"], theory=theory, say=say, words=words[:2]
@@ -487,9 +485,8 @@ def prediction_to_test(
 
     The times of the equation may be earlier by half of a visible error, and later by as much or by twice the expected
     delay. A direction that one of the two does not see emerge counts as due at their common end, at the earliest.
-    `say` takes the sentence why theory "auto" tests the given one; `words` are its name in that sentence, and the
-    argument that would test the equation. Raises NoFiniteStepError if `theory` is "finite-step" and there is no
-    solution.
+    `say` takes the sentence why theory "auto" tests the given one. Raises NoFiniteStepError if `theory` is
+    "finite-step" and there is no solution.
     """
     if theory == "flow" or has_step(prediction):
         return prediction
@@ -606,9 +603,8 @@ def plan_check(
 ) -> tuple[CheckPlan, float | None]:
     """Return the plan of a check and about how many seconds it takes, None for an engine whose cost is not in steps.
 
-    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Without `directions` or
-    `t_max` the plan is for as many as the time allows, at least for one. Raises ValueError or ImportError if the engine
-    `name` cannot run it.
+    `choice` has learning rate and steps, None to choose them, and the rate of false alarms. Raises ValueError or
+    ImportError if the engine `name` cannot run it.
     """
     check_prediction(prediction)
     problem, steps = Problem.from_dataset(prediction), choice["steps"]
@@ -651,8 +647,7 @@ def _plan_by_curves(
     """Return the plan of a check by curves.
 
     `t_max`, or else the last of the first `directions` to emerge, sets the end; else with a learning rate ten minutes
-    do, and without one pilot runs, which also choose the rate. Raises ValueError if nothing moves in the prediction and
-    learning rate and steps are not both given.
+    do, and without one pilot runs, which also choose the rate.
     """
     prediction = pilot.prediction
     awaited, ends, seeing = list(awaited_ends(prediction).values()), list[float](), None
@@ -742,8 +737,8 @@ class Pilot(NamedTuple):
 class Beyond(NamedTuple):
     """What a plan leaves out: the `samples` of every run and the `seconds` until the time `end` that tests it.
 
-    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan; where an error of 30 % is
-    not `seen` at it, at the `rate` that pilot runs let expect, or lower bounds if that is NaN.
+    `seconds` is 0 where the cost is not in steps. Both are at the learning rate of the plan, or where an error of 30 %
+    is not `seen` at it, at the `rate` that pilot runs let expect; lower bounds if that is NaN.
     """
 
     what: str

@@ -175,10 +175,9 @@ def places_of(theory: Array, saved: Switches | None = None) -> Integers:
 
 
 def assess_curves(curves: list[Curve], rate: float) -> tuple[list[CurveTest], float]:
-    """Test all curves together at a rate of false alarms; return the tests, and the global p-value by Bonferroni.
+    """Return the tests of all curves at a rate of false alarms, and the global p-value by Bonferroni.
 
-    A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing. Every
-    curve needs two runs or more.
+    A curve of which it is not known what is left of the step size has its share of the rate, and refutes nothing.
     """
     chosen = [places_of(curve.theory, curve.saved) for curve in curves]
     count, tests = sum(part.size for part in chosen), []
@@ -334,8 +333,7 @@ def times_as_curves(problem: Problem, prediction: xr.Dataset, simulations: Seque
 def without_step(runs: Sequence[Array], simulations: Sequence[xr.Dataset], *, stepped: bool) -> tuple[Array, Array]:
     """Return values (runs, times) free of the step size to first order, and a bound of the second order (times,).
 
-    Of one simulation these are its own values, with their scatter against an equation of finite steps; of two, values
-    are extrapolated run by run, and the bound is the effect that was taken away.
+    Of one simulation these are its own values, with their scatter against an equation of finite steps.
     """
     if len(runs) == 1:
         one = runs[0]

@@ -62,9 +62,8 @@ _BAND = f"−1 ± {WIDTH_CORRECTION:g}"
 class WidthRuns(NamedTuple):
     """Runs of several widths from starts that all widths share, at the times that they share with a mean field.
 
-    `widths` (W,) increase, `simulations` are by width. `starts` (S,) are the seeds of the starts of which every width
-    has two runs or more that did not blow up. At `times` (T,), saved in the mean field at the places `saved`, every
-    simulation has a record within half a step, at its `records`.
+    `widths` (W,) increase, `simulations` are by width. Of each of the `starts` (S,), by seed, every width has two runs
+    or more that did not blow up. At `times` (T,), the places `saved` of the mean field, every simulation has `records`.
     """
 
     problem: Problem

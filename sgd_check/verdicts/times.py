@@ -63,10 +63,10 @@ _OVERLAPS = 2001
 class CountTest(NamedTuple):
     """The number of runs that have a direction by their end though theory puts it beyond.
 
-    `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: it is not tested
-    then, and p is NaN. `told` says whether theory has a scatter from which the share of runs that it allows follows.
-    The noise of the steps moves an overlap by `moved` until the end of the runs, and `needed` is enough; `scatter` is
-    that of ln T. They are NaN where theory does not say, or the share has it.
+    `time` is the predicted one, inf for never, and NaN where the prediction ended before the runs: p is NaN then.
+    `told` says whether the scatter of theory gives the share of runs that it allows. The noise of the steps moves an
+    overlap by `moved` until the end of the runs, and `needed` is enough; `scatter` is that of ln T. They are NaN where
+    theory does not say, or the share has it.
     """
 
     direction: int
@@ -402,7 +402,7 @@ def count_tests(
     """Return by direction the test of the number of runs that have it, of those that theory puts beyond the runs.
 
     Nothing is counted of too few runs, of a direction that is out at the start, and of learned times that theory has
-    without a scatter at most 30 % beyond the runs. `rate` is learning rate over batch size.
+    without a scatter at most 30 % beyond the runs.
     """
     end, found = float(simulation.attrs["end_time"]), dict[int, CountTest]()
     measured = of_sound_runs(simulation, event.variable)
@@ -450,8 +450,7 @@ def _times_beyond(prediction: xr.Dataset, event: Event, end: float, *, integrate
 def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[float, float]:
     """Return by how much noise moves an overlap with direction p until `end`, and how much is enough; NaN if unknown.
 
-    Enough is the least distance of a neuron without a direction from the overlaps at which a pair alone emerges by
-    then.
+    Enough is the least distance of a free neuron from the overlaps at which a pair alone emerges by then.
     """
     unknown = (np.nan, np.nan)
     if not decouples(problem) or problem.inputs is not None:
