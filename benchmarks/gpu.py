@@ -45,11 +45,17 @@ from dynamics.integrators.large_flow import LargeFlowStepper
 from dynamics.integrators.large_flow.device import TorchFlowStepper
 from dynamics.integrators.stepper import Status
 from sgd_check.engines import EngineOptions, make_engine
-from sgd_check.engines.torch.engine import DELAYED_STEPS, BlockStepper, aligned, block_steps
-from sgd_check.engines.torch.fused import LARGEST_WIDTH, STEPS, FusedStepper, fusible, triton_version
-from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import TorchTeacher, make_streams
-from sgd_check.engines.torch.weights import DTYPES
+from sgd_check.engines.torch.engine import (
+    DELAYED_STEPS,
+    FUSED_STEPS,
+    LARGEST_WIDTH,
+    FusedEngine,
+    OnlineEngine,
+    block_steps,
+    fusible,
+)
+from sgd_check.engines.torch.samples import aligned, triton_version
+from sgd_check.engines.torch.weights import DTYPES, MEMORY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -248,22 +254,16 @@ def law_problem(size: int) -> dynamics.Problem:
     )
 
 
-def stepper(way: str, problem: dynamics.Problem, seeds: Sequence[int], precision: str, device: torch.device) -> Any:
+def runs_of(way: str, problem: dynamics.Problem, seeds: Sequence[int], precision: str, device: torch.device) -> Any:
     """Return what takes the steps of one run per seed that way, at the start of the problem."""
-    dtype = DTYPES[precision]
-    start = np.zeros((problem.width, aligned(problem.dimension)))
-    reduced = problem.reduced_weights()
-    start[:, : reduced.shape[1]] = reduced
-    weights = torch.tensor(start, dtype=dtype, device=device).repeat(len(seeds), 1, 1)
-    teacher = TorchTeacher.of(problem, dtype, device)
-    if way == "triton":
-        link = fusible(problem, 1, dtype)
-        if link is None:
-            msg = "The Triton kernel does not take this problem."
-            raise LeftOutError(msg)
-        return FusedStepper(problem, link, weights, seeds)
-    link, _ = make_link(problem.activation, dtype, device)
-    return BlockStepper(problem, link, teacher, 1, weights, make_streams(seeds, dtype, device))
+    options = EngineOptions(seeds=tuple(seeds), device=device.type, dtype=precision)
+    if way == "blocks":
+        return OnlineEngine(problem, options)
+    link = fusible(problem, 1, DTYPES[precision])
+    if link is None:
+        msg = "The Triton kernel does not take this problem."
+        raise LeftOutError(msg)
+    return FusedEngine(problem, options, link)
 
 
 def finish(device: torch.device) -> None:
@@ -289,9 +289,9 @@ def losses_by_torch(
     way: str, problem: dynamics.Problem, seeds: Sequence[int], precision: str, device: torch.device
 ) -> Array:
     """Return the same of runs by torch."""
-    taken = stepper(way, problem, seeds, precision, device)
+    taken = runs_of(way, problem, seeds, precision, device)
     with taken.running():
-        taken.advance(torch.full((LAW_STEPS,), LAW_RATE, dtype=torch.float64))
+        taken.advance(np.full(LAW_STEPS, LAW_RATE))
         weights = taken.current().to(torch.float64)
         length = torch.linalg.vector_norm(weights, dim=2)
         unit = weights / length[..., None]
@@ -341,10 +341,10 @@ def same_samples(plan: Plan, what: dict[str, Any]) -> dict[str, Any]:
     way, precision, size = what.values()
     ends = []
     for name, number in ((way, precision), ("blocks", "float64")):
-        taken = stepper(name, law_problem(size), (3, 2**32 - 1), number, plan.torch_device)
+        taken = runs_of(name, law_problem(size), (3, 2**32 - 1), number, plan.torch_device)
         with taken.running():
             start = taken.current().to(torch.float64, copy=True)
-            taken.advance(torch.full((LAW_STEPS,), LAW_RATE, dtype=torch.float64))
+            taken.advance(np.full(LAW_STEPS, LAW_RATE))
             ends.append(taken.current().to(torch.float64, copy=True))
     return {
         "largest_move": float((ends[1] - start).abs().max()),
@@ -382,14 +382,14 @@ def torch_speed(plan: Plan, what: dict[str, Any], peaks: dict[str, float]) -> di
     device, columns = plan.torch_device, aligned(plan.dimension)
     # Weights, a copy of them while a graph is recorded, and samples; the matrices of a block.
     numbers = columns * size if way == "triton" else columns * (2 * size + DELAYED_STEPS) + DELAYED_STEPS * 4 * size
-    need, free = seeds * numbers * DTYPES[precision].itemsize, free_memory(device)
+    need, free = seeds * numbers * DTYPES[precision].itemsize, min(free_memory(device), MEMORY_LIMIT)
     if need > free:
         msg = f"It needs {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free."
         raise LeftOutError(msg)
-    taken = stepper(way, speed_problem(size, plan.dimension), range(seeds), precision, device)
+    taken = runs_of(way, speed_problem(size, plan.dimension), range(seeds), precision, device)
 
     def take(steps: int) -> None:
-        taken.advance(torch.full((steps,), NO_RATE, dtype=torch.float64))
+        taken.advance(np.full(steps, NO_RATE))
         finish(device)
 
     with taken.running():
@@ -490,7 +490,7 @@ def needs(way: str, size: int, dimension: int, precision: str) -> dict[str, floa
     and keeps samples on the chip. Smaller arrays do not count.
     """
     number = DTYPES[precision].itemsize
-    steps = STEPS if way == "triton" else block_steps(size, dimension, 1)
+    steps = FUSED_STEPS if way == "triton" else block_steps(size, dimension, 1)
     passes = 2 * size / steps if way == "triton" else 4 + 6 * size / steps
     return {"bytes": number * dimension * passes, "operations": 2.0 * dimension * (2 * size + steps)}
 

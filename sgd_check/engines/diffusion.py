@@ -11,11 +11,11 @@ Before each step, and before its noise is drawn, h is chosen from the state. Wit
 of noise may lead, and noise may give a weight vector a relative variance of `NOISE_TOLERANCE`. Looks are hit exactly,
 so the bits of a run, not its law, depend on when it is looked at.
 
-*Where it holds.* First, one step must be small: `small_step_ratio`, the largest relative change of a weight vector
-(root mean square) or of the mean gradient in it, must stay below `SMALL_STEP`, where a diffusion step is about ten
-steps of SGD. Second, steps must be many: the noise of one has heavy tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4
-and 5e8 for h_6 while the student has found nothing), and the sum of N steps has an N-th of it. Above `TAIL_SHARE` runs
-scatter less than the diffusion says. The engine says before a run and after it where either fails.
+*Where it holds.* One step must be small: `small_step_ratio`, the largest relative change of a weight vector (root mean
+square) or of the mean gradient in it, must stay below `SMALL_STEP`, where a diffusion step is about ten steps of SGD.
+Steps must be many: the noise of one has heavy tails (`excess_kurtosis`: 4e3 for h_3, 2e5 for h_4 and 5e8 for h_6 while
+the student has found nothing), that of N steps an N-th of it; above `TAIL_SHARE` runs scatter less than the diffusion
+says. The engine says before a run and after it where either fails.
 
 *The law of one step*, in the coordinates that a student sees. A sample moves w_i by −η e ∇_i, ∇_i = ρ_i [α_i u_i + σ'_i
 x], α = 2σ − zσ', e = ē − noise, ē = Σ_b w_b σ(v_b·x), where the vectors v are the m unit neurons u_i, with weights n_i,
@@ -45,15 +45,14 @@ Each factor is a polynomial in y: for h_n it is q^n h_n(μ/q), μ the mean of z_
 recurrence never divides by q. Gauss-Hermite rules of 2K + 2 points in y, one axis for i = j and for neurons that
 coincide and two otherwise, are exact for a link of degree K. All weights are positive, so that rounding stays small.
 
-*Frames* of orthogonal neurons are a diffusion of their own, in large dimensions and in M = UΘᵀ alone,
+*Frames* of orthogonal neurons are a diffusion in large dimensions and in M = UΘᵀ alone,
 
 .. math:: dM = [2 (M\Lambda - M\Lambda M^T M) - \eta (d - m)\, D M]\, dt
    + \sqrt{2\eta}\, D^{1/2}\, dB\, (I - M^T M)^{1/2}, \qquad D = (|Q - A|^2 + \tau^2) I + 4\, U (Q - A)^2 U^T,
 
 with Λ = diag(a), U(Q − A)²Uᵀ = n²I − 2nMΛMᵀ + MΛ²Mᵀ and |Q − A|² = n²m − 2n tr MΛMᵀ + Σa². The drag is what polar
-factors take off at second order in η, the noise has the covariance of one step. It holds below η*_1 alone: above, the
-drag is larger than the drift, and steps are too large for a second order. Steps are those of the midpoint rule in the
-drift, with the noise of their start, and keep M within the unit ball.
+factors take off at second order in η; above η*_1 it is larger than the drift, and there is no diffusion. Steps are
+those of the midpoint rule in the drift, with the noise of their start, and keep M within the unit ball.
 """
 
 from __future__ import annotations
@@ -63,20 +62,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dynamics.cores import available_cores, one_blas_thread
+from dynamics.cores import one_blas_thread
 from dynamics.problem import is_frame
 from dynamics.theory import rate_limits
 from hermite import polynomials
+from hermite.text.messages import refuse, require
 from sgd_check.engines.diffusion_kernels import take_diffusion_steps, write_step_law
 from sgd_check.engines.projected import reduced_factor
-from sgd_check.engines.registry import EngineOptions, Measurement, measured
-from sgd_check.engines.seeded_runs import AXES, LENGTHS, RunThreads, attributes_of, generators
+from sgd_check.engines.registry import EngineOptions, Measurement, SpanEngine, measured
+from sgd_check.engines.seeded_runs import AXES, LENGTHS, SeededRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-
-    from numpy.typing import NDArray
 
     from dynamics.problem import Problem
     from hermite import HermiteExpansion
@@ -92,11 +90,10 @@ GRID_REACH, GRID_POINTS = 12.0, 6145
 
 
 class StepLaw(NamedTuple):
-    """Mean and covariance of the mean gradient Σ_b e_b ∇_b/B of a batch, dimensionless; a step is −η times it.
+    """Mean (m, D) and covariance (m, D, m, D) of the mean gradient Σ_b e_b ∇_b/B of a batch on the visible axes.
 
-    On the visible axes the mean E[e ∇_i] is (m, D) and the covariance (m, D, m, D); on each other axis the mean is 0
-    and the covariance `beyond` (m, m). `ratio` is the largest relative change of a weight vector (root mean square) or
-    of a mean gradient in one step, per η.
+    On each other axis the mean is 0 and the covariance `beyond` (m, m). `ratio` is the largest relative change of a
+    weight vector (root mean square) or of a mean gradient in one step, per η.
     """
 
     mean: Array
@@ -106,11 +103,7 @@ class StepLaw(NamedTuple):
 
 
 class StepLaws:
-    """The laws of one step of SGD for one problem and batch size, at any weights.
-
-    The kernels take as `link` the tables of `diffusion_kernels` for `series`, the link that is simulated. `free_axes`
-    is d − D, the number of axes beyond the visible ones.
-    """
+    """The laws of one step for one problem and batch size: `series` is simulated, `free_axes` are not visible."""
 
     def __init__(self, problem: Problem, batch_size: int) -> None:
         rows = problem.teacher.directions
@@ -157,9 +150,8 @@ class Series(NamedTuple):
 def series_of(expansion: HermiteExpansion) -> Series:
     """Return a polynomial as it is, and of any other link the Hermite series whose noise is most like the link's.
 
-    Series of growing order come closer to σ in the mean square, but E σ⁴, E σ'⁴ and E σ²σ'², which the noise of a step
-    is made of, leave it beyond some order and then grow without bound. Of the three and of E σ² E σ'², the one that is
-    furthest off is the noise ratio.
+    With growing order E σ⁴, E σ'⁴ and E σ²σ'², which the noise of a step is made of, leave those of the link and then
+    grow without bound. Of the three and of E σ² E σ'², the one that is furthest off is the noise ratio.
 
     Examples
     --------
@@ -184,11 +176,10 @@ def series_of(expansion: HermiteExpansion) -> Series:
             best = Series(c, f"{expansion.name} (Hermite series to order {order})", ratio)
     if best is None or not 1.0 / LARGEST_NOISE_RATIO < best.noise_ratio < LARGEST_NOISE_RATIO:
         ratio = 0.0 if best is None else best.noise_ratio
-        msg = (
+        refuse(
             f"Argument `engine` must be 'projected' for {expansion.name}, whose Hermite series have {ratio:.2g} times "
             "its noise at best, but is 'diffusion'."
         )
-        raise ValueError(msg)
     return best
 
 
@@ -263,12 +254,8 @@ def make_engine(problem: Problem, options: EngineOptions) -> DiffusionEngine | F
     return (FrameDiffusion if is_frame(problem) else DiffusionEngine)(problem, options)
 
 
-class DiffusionEngine:
-    """A batch of diffusions, one per seed; see the module's docstring.
-
-    The bits of a seed depend neither on the other seeds nor on the number of threads: its two generators are consumed
-    in the order of its diffusion steps alone.
-    """
+class DiffusionEngine(SeededRuns, SpanEngine):
+    """A batch of diffusions, one per seed and its two generators; see the module's docstring."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         _check_size(problem)
@@ -276,12 +263,11 @@ class DiffusionEngine:
         self._span, self._directions = span, problem.teacher.directions
         self._laws = StepLaws(problem, options.batch_size)
         self._kurtosis = excess_kurtosis(problem, options.batch_size)
-        start = np.ascontiguousarray(reduced_factor(problem.reduced_weights(), span).T)
+        start, series = np.ascontiguousarray(reduced_factor(problem.reduced_weights(), span).T), self._laws.series
+        super().__init__(options.seeds, {"weights": start}, (AXES, LENGTHS), series.name)
+        self._weights = self._state["weights"]
         weight = float(np.sum(problem.teacher.coefficients) + np.sum(start**2))
         self._law = self._laws.law(DRIFT_TOLERANCE, NOISE_TOLERANCE, BLOW_UP_FACTOR * weight)
-        self._weights = np.repeat(start[None], count, axis=0)
-        self._running = np.ones(count, dtype=bool)
-        self._generators = [generators(seed, (AXES, LENGTHS)) for seed in options.seeds]
         new_axes = min(m, self._laws.free_axes)
         # chi(s − b) is the root of twice a gamma variable of shape (s − b)/2.
         self._shapes = 0.5 * (self._laws.free_axes - np.arange(new_axes, dtype=np.float64))
@@ -293,23 +279,15 @@ class DiffusionEngine:
         self._levels = np.full((count, 2, m), -1.0)
         self._tally = np.zeros((count, 2))
         self._steps = 0
-        self._threads = RunThreads(min(count, available_cores()))
         self._scratches = [self._laws.scratch() for _ in range(self._threads.count)]
-        self._stopped = False
-        series = self._laws.series
-        self.attributes = attributes_of(series.name, self._threads.count, link_noise_ratio=series.noise_ratio)
-        self.attributes["noise_kurtosis"] = self._kurtosis
+        self.attributes |= {"link_noise_ratio": series.noise_ratio, "noise_kurtosis": self._kurtosis}
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Return a context in which the seeds share threads; they end with it, and `attributes` is complete."""
-        self._stopped = False
         with self._threads.running():
-            try:
-                yield
-            finally:
-                self._stopped = True
-                self._write_attributes()
+            yield
+        self._write_attributes()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
         """Return one sentence if steps at this learning rate are too large at the start, or too few."""
@@ -332,10 +310,6 @@ class DiffusionEngine:
             )
         return None
 
-    def advance(self, rates: Array) -> None:
-        """Take one step of SGD per learning rate."""
-        self.advance_span(rates.size, rates, lambda: False)
-
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the given rates, or at one rate; return whether they were taken to the end."""
         active = np.flatnonzero(self._running)
@@ -355,16 +329,11 @@ class DiffusionEngine:
         """Return overlaps in float64."""
         return measured(self._weights, self._span, self._directions, student=student)
 
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN and step them no more."""
-        self._weights[stopped] = np.nan
-        self._running &= ~stopped
-
     def _advance_seeds(self, seeds: Integers, scratch: Scratch, span: Span, given_up: Callable[[], bool]) -> bool:
         runs = (self._weights, self._left, self._used, self._levels, self._tally)
         pending = seeds
         while pending.size:
-            if self._stopped or given_up():
+            if given_up():
                 return False
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)
@@ -394,26 +363,22 @@ class DiffusionEngine:
 
 def _check_size(problem: Problem) -> None:
     """Refuse problems that the projected engine simulates faster, or that have too few dimensions."""
-    m, span = problem.width, problem.teacher.span
-    if m > MOST_NEURONS:
-        other, need, found = "projected", f"for more than {MOST_NEURONS} neurons", f"width {m}"
-    elif m * (span + m) > MOST_COORDINATES:
-        need = f"where width · (width + teacher axes) exceeds {MOST_COORDINATES}"
-        other, found = "projected", str(m * (span + m))
-    elif problem.dimension < span + m:
-        need = f"for a dimension below width + teacher axes = {span + m}"
-        other, found = "torch", f"dimension {problem.dimension}"
-    else:
-        return
-    msg = f"Argument `engine` must be {other!r} {need}, but is 'diffusion' with {found}."
-    raise ValueError(msg)
+    m, d, axes = problem.width, problem.dimension, problem.teacher.span + problem.width
+    most = f"where width · (width + teacher axes) exceeds {MOST_COORDINATES}"
+    few = f"for a dimension below width + teacher axes = {axes}"
+    for fits, other, where, found in (
+        (m <= MOST_NEURONS, "projected", f"for more than {MOST_NEURONS} neurons", f"width {m}"),
+        (m * axes <= MOST_COORDINATES, "projected", most, str(m * axes)),
+        (d >= axes, "torch", few, f"dimension {d}"),
+    ):
+        require(fits, f"Argument `engine` must be {other!r} {where}, but is 'diffusion' with {found}.")
 
 
 #: Largest 4 a_1 h of a step of the diffusion.
 LARGEST_GROWTH = 0.04
 
 
-class FrameDiffusion:
+class FrameDiffusion(SeededRuns, SpanEngine):
     """A batch of diffusions of a frame, one per seed and generator; see the module's docstring."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
@@ -421,9 +386,8 @@ class FrameDiffusion:
         self._n, self._dimension = float(problem.start().squared_norm[0]), problem.dimension
         self._limit = float(rate_limits(problem).max())
         start = problem.reduced_weights()[:, : problem.num_directions] / np.sqrt(self._n)
-        self._M = np.repeat(start[None], len(options.seeds), axis=0)
-        self._generators = [generators(seed, (AXES,))[0] for seed in options.seeds]
-        self.attributes = attributes_of(problem.activation.name, 1) | {"diffusion_steps": 0}
+        super().__init__(options.seeds, {"overlap": start}, (AXES,), problem.activation.name)
+        self.attributes |= {"threads": 1, "diffusion_steps": 0}
         del self.attributes["numba_version"]
 
     def running(self) -> AbstractContextManager[None]:
@@ -432,17 +396,12 @@ class FrameDiffusion:
 
     def caution(self, peak_rate: float, steps: int) -> str | None:  # noqa: ARG002
         """Refuse learning rates at which there is no diffusion."""
-        if peak_rate >= self._limit:
-            msg = (
-                f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from "
-                f"every direction and frames are no diffusion, but is {peak_rate:.4g}; use engine 'projected'."
-            )
-            raise ValueError(msg)
+        need = (
+            f"Argument `learning_rate` must be below {self._limit:.4g}, above which noise keeps the neurons from "
+            "every direction and frames are no diffusion"
+        )
+        require(peak_rate < self._limit, f"{need}, but is {peak_rate:.4g}; use engine 'projected'.")
         return None
-
-    def advance(self, rates: Array) -> None:
-        """Take one step of SGD per learning rate."""
-        self.advance_span(rates.size, rates, lambda: False)
 
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at one rate, or at rates whose mean over time is taken; return whether to the end."""
@@ -462,25 +421,19 @@ class FrameDiffusion:
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64, those among the neurons being known."""
-        runs, m, _ = self._M.shape
-        gram = np.repeat(np.eye(m)[None], runs, axis=0) if student else None
-        norms = np.where(np.isnan(self._M[:, :, 0]), np.nan, self._n)
-        return Measurement(self._M.copy(), gram, norms)
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN."""
-        self._M[stopped] = np.nan
+        overlap = self._state["overlap"].copy()
+        gram = np.repeat(np.eye(self._width)[None], len(overlap), axis=0) if student else None
+        return Measurement(overlap, gram, np.where(np.isnan(overlap[:, :, 0]), np.nan, self._n))
 
     def _step(self, wait: float, rate: float) -> None:
         """Take one step of the diffusion."""
-        M = self._M
+        M = self._state["overlap"]
         drift, noise = self._drift_and_noise(M, rate)
         middle, _ = self._drift_and_noise(M + 0.5 * wait * drift, rate)
         values, vectors = np.linalg.eigh(noise)
         half = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None]) @ vectors.transpose(0, 2, 1)
-        drawn = np.stack([stream.standard_normal(M.shape[1:]) for stream in self._generators])
-        moved = M + wait * middle + np.sqrt(2.0 * rate * wait) * half @ _within(drawn, M)
-        self._M = _bounded(moved)
+        drawn = np.stack([stream.standard_normal(M.shape[1:]) for (stream,) in self._generators])
+        M[:] = _bounded(M + wait * middle + np.sqrt(2.0 * rate * wait) * half @ _within(drawn, M))
 
     def _drift_and_noise(self, M: Array, rate: float) -> tuple[Array, Array]:
         """Return the drift and D."""
@@ -497,13 +450,11 @@ def _within(drawn: Array, M: Array) -> Array:
     values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
     factor = -1.0 / (1.0 + np.sqrt(np.clip(1.0 - values, 0.0, None)))
     along = vectors.transpose(0, 2, 1) @ M
-    taken: Array = drawn + ((drawn @ along.transpose(0, 2, 1)) * factor[:, None]) @ along
-    return taken
+    return np.asarray(drawn + ((drawn @ along.transpose(0, 2, 1)) * factor[:, None]) @ along)
 
 
 def _bounded(M: Array) -> Array:
     """Return M with singular values of at most 1."""
     values, vectors = np.linalg.eigh(M @ M.transpose(0, 2, 1))
     scale = 1.0 / np.sqrt(np.maximum(values, 1.0))
-    bounded: Array = (vectors * scale[:, None]) @ (vectors.transpose(0, 2, 1) @ M)
-    return bounded
+    return np.asarray((vectors * scale[:, None]) @ (vectors.transpose(0, 2, 1) @ M))

@@ -6,8 +6,8 @@ c_(e+n) sqrt(binom(e+n, e)), with two rows of zeros below; √j; and the nodes (
 in one and two dimensions.
 
 State of a run: W (m, D), row i the coordinates of neuron i on the r axes of the teacher and on m axes that hold the
-rest of all neurons, D = r + m. A diffusion step stands for h steps of SGD: half of their mean, noise with the exact
-covariance where that has led, the other half. One half of the mean is
+rest of all neurons. A diffusion step stands for h steps of SGD: half of their mean, noise with the exact covariance
+where that has led, the other half. One half of the mean is
 
     w ← w − ½ E_1 G(w − (¼ − 1/2h) E_1 G(w)),   G = E[e ∇],  E_1 = Σ η over the h steps,
 
@@ -50,6 +50,15 @@ LARGEST_RISE = 1.1
 
 
 @kernel
+def product(A: Matrix, i: int, B: Matrix, j: int) -> float:
+    """Return the product of two rows."""
+    total = 0.0
+    for c in range(A.shape[1]):
+        total += A[i, c] * B[j, c]
+    return total
+
+
+@kernel
 def kernel_and_slopes(squares: Vector, q: float) -> tuple[float, float, float]:
     """g, g' and g'' at q, for g(s) = Σ_j c_j² s^j."""
     value = slope = bend = 0.0
@@ -69,22 +78,15 @@ def write_mean_gradient(W: Matrix, vectors: Vectors, squares: Vector, G: Matrix)
     V, w, rho, Q = vectors
     m, D = W.shape
     for i in range(m):
-        square = 0.0
-        for c in range(D):
-            square += W[i, c] * W[i, c]
-        w[i] = square
-        rho[i] = np.sqrt(square)
+        w[i] = product(W, i, W, i)
+        rho[i] = np.sqrt(w[i])
         for c in range(D):
             V[i, c] = W[i, c] / rho[i]
     for x in range(V.shape[0]):
         for y in range(min(x, m)):
-            product = 0.0
-            for c in range(D):
-                product += V[x, c] * V[y, c]
-            Q[x, y] = Q[y, x] = min(max(product, -1.0), 1.0)
+            Q[x, y] = Q[y, x] = min(max(product(V, x, V, y), -1.0), 1.0)
+    G[:, :] = 0.0
     for i in range(m):
-        for c in range(D):
-            G[i, c] = 0.0
         kappa = 0.0
         for b in range(V.shape[0]):
             value, slope, _ = kernel_and_slopes(squares, Q[i, b])
@@ -287,10 +289,7 @@ def step_ratio(rate: float, G: Matrix, levels: Matrix, vectors: Vectors, squares
     """Largest root mean square of |Δw_i|/|w_i| in one step of SGD, or relative change of a mean gradient."""
     found = 0.0
     for i in range(G.shape[0]):
-        square = 0.0
-        for c in range(G.shape[1]):
-            square += G[i, c] * G[i, c]
-        moved = np.sqrt(levels[0, i] + square / vectors[1][i])
+        moved = np.sqrt(levels[0, i] + product(G, i, G, i) / vectors[1][i])
         found = max(found, rate * max(moved, fastest_rate(i, 0.0, vectors, squares)))
     return found
 
@@ -302,8 +301,7 @@ def choose_span(
 ) -> int:  # fmt: skip
     """Return how many steps of SGD the next diffusion step takes, from the state and the noise levels last seen."""
     drift_tolerance, noise_tolerance = settings[0], settings[1]
-    m, D = G.shape
-    span = float(remaining)
+    m, span = G.shape[0], float(remaining)
     for i in range(m):
         span = min(span, noise_tolerance / max(rate * rate * levels[0, i], 1e-300))
     # First without motion, which is a lower bound of the rates, and then as far as drift and noise may lead.
@@ -311,10 +309,8 @@ def choose_span(
     while span > 1.0:
         fastest = 0.0
         for i in range(m):
-            square = 0.0
-            for c in range(D):
-                square += G[i, c] * G[i, c]
-            reach = moving * rate * (span * np.sqrt(square) / vectors[2][i] + REACH * np.sqrt(span * levels[1, i]))
+            drift, noise = span * np.sqrt(product(G, i, G, i)) / vectors[2][i], np.sqrt(span * levels[1, i])
+            reach = moving * rate * (drift + REACH * noise)
             fastest = max(fastest, fastest_rate(i, reach, vectors, squares))
         resolved = drift_tolerance / max(rate * fastest, 1e-300)
         if moving == 0.0:
@@ -353,19 +349,13 @@ def write_triangle(W: Matrix, rows: Matrix) -> None:
     m, axes = rows.shape
     r = W.shape[1] - m
     for j in range(m):
-        square = 0.0
-        for x in range(axes):
-            square += rows[j, x] * rows[j, x]
-        length = np.sqrt(square)
+        length = np.sqrt(product(rows, j, rows, j))
         inverse = 1.0 / length if length > 0.0 else 0.0
         for i in range(j):
             W[i, r + j] = 0.0
         W[j, r + j] = length
         for i in range(j + 1, m):
-            along = 0.0
-            for x in range(axes):
-                along += rows[i, x] * rows[j, x]
-            along *= inverse
+            along = inverse * product(rows, i, rows, j)
             W[i, r + j] = along
             for x in range(axes):
                 rows[i, x] -= along * rows[j, x] * inverse
@@ -461,8 +451,7 @@ def take_diffusion_steps(seeds: Integers, runs: Runs, draws: Draws, span: Span, 
             used[seed] += 1
             square = 0.0
             for i in range(weights.shape[1]):
-                for c in range(weights.shape[2]):
-                    square += weights[seed, i, c] * weights[seed, i, c]
+                square += product(weights[seed], i, weights[seed], i)
             if not square <= law[1][5]:
                 weights[seed, :, :] = np.nan
                 left[seed] = 0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from dynamics.problem import Student, is_correlation, is_network
+from dynamics.problem import is_correlation, is_network
+from hermite.text.messages import refuse, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from dynamics.problem import Problem
+    from dynamics.problem import Problem, Student
     from hermite import HermiteExpansion
     from hermite.arrays import Array
 
@@ -31,9 +32,9 @@ def simulated_link(
 ) -> tuple[Form, str]:
     """Return the form of a link, and one phrase that names it.
 
-    Polynomials are evaluated as such, formulas as themselves. A callable, or a formula for which `formula` raises
-    NotImplementedError, is evaluated as its truncated Hermite series, or as a table if `table` is given: the neurons of
-    a network have any length and bias, and the series holds for the unit Gaussian alone.
+    A callable, or a formula for which `formula` raises NotImplementedError, is evaluated as its truncated Hermite
+    series, or as a table if `table` is given: neurons of a network have any length and bias, and the series holds for
+    the unit Gaussian alone.
     """
     if expansion.is_polynomial:
         return series(expansion.link_coefficients()), f"{expansion.name} (polynomial)"
@@ -49,23 +50,24 @@ def tabulated(expansion: HermiteExpansion) -> Array:
     """Return powers of u in [−1, 1] on each piece of [−TABLE_END, TABLE_END], shape (pieces, TABLE_DEGREE + 1).
 
     Each piece interpolates at Chebyshev nodes: to rounding for a function whose Taylor series converge over half a
-    unit; a kink is exact at a multiple of PIECE_WIDTH and blurred over a piece elsewhere. Raises ValueError if the
-    function is not finite there.
+    unit; a kink is exact at a multiple of PIECE_WIDTH and blurred over a piece elsewhere. Refuses infinite values.
     """
     from numpy.polynomial import chebyshev
 
     nodes = chebyshev.chebpts1(TABLE_DEGREE + 1)
     left = np.arange(-TABLE_END, TABLE_END, PIECE_WIDTH)[:, None]
     values = expansion.value(left + PIECE_WIDTH * (nodes + 1) / 2)
-    if not np.isfinite(values).all():
-        msg = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
-        raise ValueError(msg)
+    need = f"Links must be finite on [{-TABLE_END:g}, {TABLE_END:g}] to be simulated, but {expansion.name} is not."
+    require(np.isfinite(values).all(), need)
     series = values @ np.linalg.inv(chebyshev.chebvander(nodes, TABLE_DEGREE)).T
-    powers = np.zeros_like(series)
-    for row, piece in zip(powers, series, strict=True):
-        own = chebyshev.cheb2poly(piece)  # without the highest powers, where these are zero
-        row[: own.size] = own
-    return powers
+    pieces = [chebyshev.cheb2poly(piece) for piece in series]  # without the highest powers, where these are zero
+    return np.array([np.pad(piece, (0, nodes.size - piece.size)) for piece in pieces])
+
+
+def trimmed(coefficients: Sequence[float] | Array) -> Array:
+    """Return Hermite coefficients up to the last that is not 0, one at least."""
+    c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
+    return c if c.size > 0 else np.zeros(1)
 
 
 def derivative_series(c: Array) -> Array:
@@ -82,16 +84,11 @@ def in_powers(c: Array) -> Array:
         table[j, 1:] = table[j - 1, :-1] / np.sqrt(j)
         if j > 1:
             table[j] -= np.sqrt((j - 1) / j) * table[j - 2]
-    found: Array = c @ table
-    return found
+    return np.asarray(c @ table)
 
 
 class Network(NamedTuple):
-    """Start and motion of a network.
-
-    Weights W (m, D), second layer v (m,) and biases b (m,) at the start; the scale s, the rates ε of w, v and b, the
-    decays κ of w and v; `lengths` are the |w_i| (m,) that are kept on the sphere, or None.
-    """
+    """W (m, D), v (m,) and b (m,) at the start, s, rates ε of w, v and b, decays κ of w and v, |w_i| kept, or None."""
 
     weights: Array
     second_layer: Array
@@ -104,10 +101,7 @@ class Network(NamedTuple):
 
 def network_of(problem: Problem) -> Network:
     """Return what moves, or raise one sentence if a step is not that of the loss: the link has a jump."""
-    student, start = problem.student, problem.network_start()
-    if not isinstance(student, Student):
-        msg = f"Argument `problem` must have a Student, but has the {problem.kind} student."
-        raise TypeError(msg)
+    student, start = cast("Student", problem.student), problem.network_start()
     rates = student.learning_rates
     if rates[0] > 0 or rates[2] > 0:
         check_no_jump(problem)
@@ -122,11 +116,8 @@ def check_no_jump(problem: Problem) -> None:
     link = problem.activation
     expression = None if link.is_polynomial else link.expression
     if expression is not None and sympy.diff(expression, *expression.free_symbols).has(sympy.DiracDelta):
-        msg = (
-            f"Argument `problem` must have a link without jumps where its argument is trained, since a sample has no "
-            f"gradient at a jump, but has {link.name}."
-        )
-        raise ValueError(msg)
+        need = "Argument `problem` must have a link without jumps where its argument is trained"
+        refuse(f"{need}, since a sample has no gradient at a jump, but has {link.name}.")
 
 
 def has_callable(problem: Problem) -> bool:

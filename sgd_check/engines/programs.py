@@ -7,8 +7,10 @@ operation writes the register `to` from the registers `left` and `right` and the
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermite.text.messages import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -111,27 +113,25 @@ class Program:
 
     def data(self, *results: int) -> list[float]:
         """Return the program that writes one or two results, without what these do not need, in few registers."""
-        needed, kept = set(results), []
-        for number in reversed(range(len(self._operations))):
-            operation = self._operations[number]
-            if self._inputs + number in needed:
-                kept.append((self._inputs + number, operation))
-                needed.update(operation.reads)
-        last = {register: at for at, (_, operation) in enumerate(reversed(kept)) for register in operation.reads}
+        needed = set(results)
+        numbered = list(enumerate(self._operations, self._inputs))
+        for number, operation in reversed(numbered):
+            needed.update(operation.reads if number in needed else ())
+        kept = [each for each in numbered if each[0] in needed]
+        last = {register: at for at, (_, operation) in enumerate(kept) for register in operation.reads}
         place = {register: register for register in range(self._inputs)}
         free: list[int] = []
-        count, rows = self._inputs, []
-        for at, (number, operation) in enumerate(reversed(kept)):
+        count, rows = self._inputs, list[float]()
+        for at, (number, operation) in enumerate(kept):
             if not free:
                 free.append(count)
                 count += 1
             place[number] = free.pop()
-            left, right = (place[register] for register in (*operation.reads, 0, 0)[:2])
-            rows += [float(operation.code), float(place[number]), float(left), float(right), operation.a, operation.b]
+            read = [place[register] for register in (*operation.reads, 0, 0)[:2]]
+            rows += [*map(float, (operation.code, place[number], *read)), operation.a, operation.b]
             spent = {register for register in operation.reads if last[register] == at and register >= self._inputs}
             free += [place[register] for register in spent - set(results)]
-        first, second = place[results[0]], place[results[-1]]
-        return [float(count), float(len(kept)), float(first), float(second), *rows]
+        return [*map(float, (count, len(kept), place[results[0]], place[results[-1]])), *rows]
 
     def _made(self, register: int) -> Operation:
         """Return the operation that writes a register; of an input, one that is never folded."""
@@ -169,20 +169,20 @@ def _written(node: Any, program: Program, known: dict[Any, int]) -> int:
         return program.number(float(node))
     head = type(node).__name__
     parts = [_written(part, program, known) for part in (node.args[:1] if head == "Heaviside" else node.args)]
-    writers: dict[str, Callable[[], int]] = {
-        "Add": lambda: reduce(program.total, parts),
-        "Mul": lambda: reduce(program.product, parts),
-        "Pow": lambda: _written_power(node.exp, parts, program),
-        "Max": lambda: reduce(lambda x, y: program.apply(LARGER, x, y), parts),
-        "Min": lambda: reduce(lambda x, y: program.apply(SMALLER, x, y), parts),
-        "Heaviside": lambda: program.line(program.apply(SIGN, parts[0]), 0.5, 0.5),
+    pairs: dict[str, Callable[[int, int], int]] = {
+        "Add": program.total,
+        "Mul": program.product,
+        "Max": partial(program.apply, LARGER),
+        "Min": partial(program.apply, SMALLER),
     }
+    if head in pairs:
+        return reduce(pairs[head], parts)
     if head in FUNCTIONS:
         return program.apply(ABSOLUTE + FUNCTIONS.index(head), parts[0])
-    if head not in writers:
-        msg = f"no compiled form of {head}"
-        raise NotImplementedError(msg)
-    return writers[head]()
+    if head == "Heaviside":
+        return program.line(program.apply(SIGN, parts[0]), 0.5, 0.5)
+    require(head == "Pow", f"no compiled form of {head}", NotImplementedError)
+    return _written_power(node.exp, parts, program)
 
 
 def _written_power(exponent: Any, parts: Sequence[int], program: Program) -> int:

@@ -4,13 +4,11 @@ On Gaussian data a step uses the projections of x on the teacher's axes and on t
 its length. So a neuron is w_i = (M_i, L_i): r coordinates on the teacher's axes and the row of an m×m lower-triangular
 factor of the orthogonal complement. A step draws v ~ N(0, I_r), y ~ N(0, I_m) and χ ~ chi(d − r − m), takes the sample
 (v, y, χ) in an orthonormal basis with one new axis, and turns the basis so that the new axis is empty again:
-O(m² + m r) operations, and the law of SGD in R^d for every d ≥ m + r. A batch has the Bartlett factor of a Wishart
-matrix on its new axes.
+O(m² + m r) operations, for every d ≥ m + r. A batch has the Bartlett factor of a Wishart matrix on its new axes.
 
-*Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. In a class, the d_c
-axes of one eigenvalue s, a step uses the coordinates of g on the teacher's r_c axes and on those of the neurons, m at
-most, and of the rest its length alone: one triangular factor and one χ of d_c − r_c − m axes for every class with more
-than m axes beside the teacher's, the coordinates themselves for any other. Isotropic inputs are one class, s = 1.
+*Inputs of covariance Σ.* With x = Σ^½ g the step of ŵ = Σ^½ w is Σ times that of isotropic inputs. Axes of one
+eigenvalue s are a class, with a triangular factor and a χ of its own if it has more than m axes beside the teacher's,
+and with the coordinates of g themselves if not. Isotropic inputs are one class, s = 1.
 
 *A teacher* f* is (a, β, θ, groups, links): coefficients a (units,), biases β (units,) and directions θ (units, r) of
 units that are sorted by their links; θ has no row where unit p looks at axis p. Row l of `groups` holds the first unit
@@ -23,26 +21,25 @@ the sample in those axes and in new ones,
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   g_i = 1 − η/B Σ_b e_b (2σ_ib − z_ib σ'_ib),   h_ib = η/B e_b |w_i| σ'_ib,
 
-with s in front of h and, for homogeneous neurons, of g − 1, and turns the axes within each class so that the new ones
-are empty. A student says what g and H are, `weigh_homogeneous` or `weigh_network`, and `move` takes the step: that of
-plain SGD, whose closed form is what lets d drop out. `axes` holds the eigenvalues (D,) of the rows, the first row of
-each factor, and the numbers of new axes of the factors. Rows of `work`: z, |w|, σ, σ', g, h, and one to carry columns.
+with s in front of h and, for homogeneous neurons, of g − 1. A student says what g and H are, `weigh_homogeneous` or
+`weigh_network`, and `move` takes the step: that of plain SGD, whose closed form is what lets d drop out. `axes` holds
+the eigenvalues (D,) of the rows, the first row of each factor, and the numbers of new axes of the factors.
 
-*Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples
-of D numbers N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are
-half the squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work`
-(7, m), scratch of links, H (B, m), memory of its shape, and `stack`, see `turn_batch`. All rates are η/B. An entry
-returns how many steps were taken before W was not finite.
+*Draws* are `samples`, `gammas` and `labels` (steps, B), first their noise. A row of samples has B samples of D numbers
+N(0, 1), then for B > 1 and every factor the entries of its Bartlett factor below the diagonal; gammas are half the
+squares of those on it, for B = 1 half the squared length in all other axes of the class. `buffers` are `work` (7, m)
+with the rows z, |w|, σ, σ', g, h and one to carry columns, scratch of links, H (B, m), memory of its shape, and
+`stack`, see `turn_batch`. All rates are η/B. An entry returns how many steps were taken before W was not finite.
 
 *Turns.* A rotation of all axes beyond the teacher's brings the factor of the neurons back to lower-triangular form. One
 sample takes two sweeps of Givens rotations, O(m²) operations. The new axes of a batch carry Hᵀ N, N a B×s matrix of
-N(0, 1) with s the number of axes beyond r + m. Its Gram matrix is all that matters, and N is independent of H: for
-B ≤ m, N is replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m,
-Hᵀ N has the law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the
-triangular form; a step costs O(B m (m + r) + m³) operations.
+N(0, 1) with s the number of axes beyond r + m. Only its Gram matrix matters, and N is independent of H: for B ≤ m, N is
+replaced by its Bartlett factor, B×min(B, s) lower-trapezoidal with chi(s − b) on the diagonal; for B > m, Hᵀ N has the
+law of Tᵀ N' with T the triangular factor of H and N' of m rows. Householder reflections bring it to the triangular
+form; a step costs O(B m (m + r) + m³) operations.
 
-*Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b, e the error of a
-sample, all taken before the step, and η/B its rate, a step is
+*Networks* f = s Σ_i v_i σ(w_i·x + b_i). State: W and the rows v, b of `layers`. With λ_ib = w_i·x_b and e the error of
+a sample, all taken before the step, a step is
 
     w_i ← g_i w_i − Σ_b h_ib x_b,   h_ib = (η/B) ε_w s v_i σ'_ib e_b,   g_i = 1 − ηκ_w,
     v_i ← (1 − ηκ_v) v_i − (η/B) ε_v s Σ_b σ_ib e_b,   b_i ← b_i − (η/B) ε_b s v_i Σ_b σ'_ib e_b.
@@ -56,7 +53,7 @@ the gradient and the polar factor of what it leads to are one matrix of rank one
 
     (I + f zzᵀ)(U − b z x_⊥ᵀ) = U + z (f x_∥ − β x_⊥)ᵀ,   b = √2 η e,   β = b (1 + b² |x_⊥|² |z|²)^(−1/2),
 
-f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form: O(m² + m r) operations.
+f = (β/b − 1)/|z|², so that two sweeps of Givens rotations put W back to its form.
 """
 
 from __future__ import annotations
@@ -68,11 +65,12 @@ import numpy as np
 from dynamics.kernels.jit import entry, inlined_kernel, kernel, row_part, vector
 from dynamics.problem import is_frame, is_network
 from hermite.arrays import Array, Integers, Matrix, Vector
+from hermite.text.messages import require
 from sgd_check.engines.problem_forms import network_of
 from sgd_check.engines.programs import FIRST, REGISTERS, polynomial_program
 from sgd_check.engines.registry import EngineOptions, Measurement, measured
 from sgd_check.engines.sampled_links import both_at, run_program, sampled_link, scratch_size, write_link
-from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
+from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,10 +189,9 @@ def weigh_homogeneous(W: Matrix, rate: float, link: Vector, draws: Draws, t: int
 def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: Matrix) -> None:
     """Bring the factor of [g L − h (x | new)] back to lower-triangular form by two sweeps of Givens rotations.
 
-    L begins in row `first` of W, and x in that column of row t of `samples`. The first sweep turns (x | new) into a
-    multiple of the first axis, from the last axis on, which leaves one entry above the diagonal of L per row; the
-    second removes it. The column that both rotations share is carried along. g, h and that column are the last three
-    rows of `work`.
+    L begins in row `first` of W, x in that column of row t of `samples`. The first sweep, from the last axis on, turns
+    (x | new) into a multiple of the first axis, which leaves one entry above the diagonal of L per row; the second
+    removes it. The column that both share is carried along in the last row of `work`, after g and h.
     """
     m = W.shape[1]
     for i in range(m):
@@ -235,10 +232,7 @@ def turn_back(W: Matrix, first: int, samples: Matrix, t: int, new: float, work: 
 
 @kernel
 def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
-    """Overwrite the first m of some rows of A, at least m, by R of A = Q R, by Householder reflections.
-
-    Entries below the diagonal are left as they fall; `products` holds m numbers.
-    """
+    """Overwrite the first m of some rows of A by R of A = Q R, with anything below; `products` holds m numbers."""
     m = A.shape[1]
     for j in range(m):
         square = 0.0
@@ -267,10 +261,9 @@ def triangular_factor(A: Matrix, rows: int, products: Vector) -> None:
 def turn_batch(  # noqa: PLR0912 (loops over entries)
     W: Matrix, first: int, H: Matrix, gammas: Vector, below: Vector, stack: Matrix, products: Vector
 ) -> None:
-    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m); H is overwritten.
+    """Turn away the new axes of a batch, on which the neurons have Hᵀ N, H (B, m), which is overwritten.
 
-    The factor begins in row `first` of W. N is lower-trapezoidal with √(2 gammas) on its diagonal and `below`, row by
-    row, under it. `stack` has at least m + s' rows with s' the entries of `gammas`.
+    The factor begins in row `first` of W; N has √(2 gammas) on its diagonal and `below`, row by row, under it.
     """
     batch, m = H.shape
     count = gammas.size
@@ -312,10 +305,7 @@ def weigh_class(s: float, plain: Vector, g: Vector) -> None:
 def move(  # noqa: PLR0912 (loops over entries)
     W: Matrix, axes: Axes, draws: Draws, t: int, buffers: Buffers, decays: bool
 ) -> None:
-    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away.
-
-    g is that of weight decay, the same on all axes, if it `decays`; else g − 1 is a part of the gradient, times Σ.
-    """
+    """Take the step of batch t, W ← g W − Σ Hᵀ x, and turn its new axes away; if it `decays`, g has no Σ."""
     s, factors, new_axes = axes
     samples, gammas, _ = draws
     work, _, H, own, stack = buffers
@@ -369,10 +359,7 @@ def take_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws)
 
 @entry
 def take_lone_steps(W: Matrix, rates: Vector, link: Vector, axes: Axes, draws: Draws) -> int:
-    """Take the steps of `take_steps` for one neuron and one axis of the teacher, in a third of the time.
-
-    Studies take billions of these.
-    """
+    """Take the steps of `take_steps` for one neuron and one axis of the teacher, in a third of the time."""
     samples, gammas, labels = draws
     scratch = np.empty(scratch_size(link, 1))
     along, across = W[0, 0], W[1, 0]
@@ -470,10 +457,7 @@ def take_network_steps(W: Matrix, layers: Matrix, rates: Vector, network: Networ
 
 @entry
 def take_frame_steps(W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axes: Axes, draws: Draws) -> int:
-    """Take one step of a frame per learning rate, on one sample each, which is overwritten.
-
-    `frame` holds the coefficients a and σ0, alone in an array; `draws` have the noise of the labels.
-    """
+    """Take one step of a frame per learning rate, on a sample that is overwritten; `frame` is a and σ0 (1,)."""
     a, radius = frame
     samples, gammas, noise = draws
     m = W.shape[1]
@@ -524,11 +508,9 @@ def take_frame_steps(W: Matrix, rates: Vector, frame: tuple[Vector, Vector], axe
 
 
 class Motion(NamedTuple):
-    """The steps of one kind of student.
+    """The steps of one kind of student: `take` of the arrays of `start`, the rates, `constants`, axes and draws.
 
-    `take` moves the arrays of `start`, in their order, of one run; after them and the rates it is given `constants`,
-    the axes and the draws. `teacher` makes the labels, or is absent where the steps do. Overlaps are those with
-    `directions`, or with the axes if that is None.
+    `teacher` makes the labels, unless the steps do. Overlaps are those with `directions`, or with the axes if None.
     """
 
     start: dict[str, Array]
@@ -579,10 +561,7 @@ def reduced_factor(weights: Array, span: int) -> Array:
 
 
 class DrawnAxes:
-    """The axes on which a step draws samples, and what it draws: `drawn`.
-
-    For every triangular factor there are `left` axes beyond those of the weights, of which a step takes `new` ones.
-    """
+    """The axes on which a step draws samples, and what it draws: `drawn`."""
 
     def __init__(self, problem: Problem, batch: int) -> None:
         m, r, axes = problem.width, problem.teacher.span, problem.input_axes()
@@ -590,12 +569,8 @@ class DrawnAxes:
         self._rows: Integers | None = None
         if axes is None:
             left, first = np.array([problem.dimension - r - m]), r
-            if left[0] < 0:
-                msg = (
-                    f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}, "
-                    f"but is 'projected' with dimension {problem.dimension}."
-                )
-                raise ValueError(msg)
+            need = f"Argument `engine` must be 'torch' for a dimension below width + teacher axes = {r + m}"
+            require(left[0] >= 0, f"{need}, but is 'projected' with dimension {problem.dimension}.")
             eigenvalues = np.ones(r + m)
         else:
             beyond = axes.sizes - np.bincount(axes.kind[:r], minlength=axes.sizes.size)
@@ -630,18 +605,14 @@ class DrawnAxes:
         return np.ascontiguousarray(reduced.T[self._rows])
 
 
-class ProjectedEngine(SeededRuns):
-    """A batch of SGD runs in the law of R^d at a cost that does not depend on d; see the module's docstring.
-
-    Its state has "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b, too.
-    """
+class ProjectedEngine(SteppedRuns):
+    """Runs whose state is "weights" (seeds, D, neurons), and of a network "layers" (seeds, 2, neurons), v and b."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
         self._span = problem.teacher.span
         self._axes = DrawnAxes(problem, options.batch_size)
-        self._motion = make_motion(problem, self._axes)
-        super().__init__(options.seeds, self._motion.start, self._axes.drawn, problem.label_noise)
-        self.attributes = attributes_of(self._motion.link_name, self._threads.count)
+        self._motion = motion = make_motion(problem, self._axes)
+        super().__init__(options.seeds, motion.start, self._axes.drawn, problem.label_noise, motion.link_name)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from hermite.text.messages import not_a_choice, shown
+from hermite.text.messages import not_a_choice, refuse, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 class Measurement(NamedTuple):
     """Overlaps of every run in float64: C (seed, neuron, direction), G (seed, neuron, neuron_2), n (seed, neuron).
 
-    Of the spherical student the neurons w (seed, neuron, d) take the place of G. Both are None where only C and n were
-    asked for. The directions of a network's teacher are its axes.
+    Of the spherical student the neurons w (seed, neuron, d) take the place of G; both are only measured if asked for.
+    The directions of a network's teacher are its axes.
     """
 
     teacher_overlap: Array
@@ -38,17 +40,13 @@ def measured(weights: Array, span: int, directions: Array | None, *, student: bo
     squared_norm = np.sum(weights**2, axis=2)
     unit = weights / np.sqrt(squared_norm)[:, :, None]
     on_axes = unit[:, :, :span]
-    overlap = np.ascontiguousarray(on_axes) if directions is None else on_axes @ directions.T
+    overlap = on_axes.copy() if directions is None else on_axes @ directions.T
     return Measurement(overlap, unit @ unit.transpose(0, 2, 1) if student else None, squared_norm)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Options of an engine: how to sample and compute; "auto" leaves a choice to the engine.
-
-    `starts` are seeds of `dynamics.coupled_problem`, one per run, in place of the problem's own start, for the
-    spherical student; `training_samples` is the number of samples that a run reuses, for this and the committee.
-    """
+    """Options of an engine as `simulate` has them; "auto" leaves a choice to the engine."""
 
     seeds: tuple[int, ...]
     batch_size: int = 1
@@ -58,41 +56,53 @@ class EngineOptions:
     dtype: str = "auto"
 
 
-class Stepper(Protocol):
+class Stepper(ABC):
     """What takes steps of independent runs side by side: any engine, and models on tokens."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return the context in which steps are taken and runs measured."""
+        return nullcontext()
 
+    @abstractmethod
     def advance(self, rates: Array) -> None:
         """Take one step per entry of `rates`, the learning rates η of the steps, shape (steps,)."""
 
+    @abstractmethod
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
         """Turn the runs marked in `stopped`, shape (seeds,), to NaN for good; the others are not touched."""
 
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that the later steps depend on, bit for bit, or raise NotImplementedError."""
+        raise NotImplementedError
 
-class Engine(Stepper, Protocol):
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from a state of the same problem and options; raise KeyError or ValueError for another."""
+        raise NotImplementedError
+
+
+class Engine(Stepper):
     """A batch of independent SGD runs, one per seed, from one common start: advances them, measures their overlaps."""
 
     attributes: dict[str, str | int | float]
     """What to write down about the run: device, dtype, versions, the link that was simulated."""
 
+    @abstractmethod
     def measure(self, *, student: bool) -> Measurement:
-        """Return the overlaps of all runs; the student's own, or its neurons, only if `student`."""
-
-
-@runtime_checkable
-class NetworkEngine(Engine, Protocol):
-    """An engine that takes the steps of networks too."""
+        """Return the overlaps of all runs in float64; the student's own, or its neurons, only if `student`."""
 
     def layers(self) -> Array:
         """Return second layer v and biases b of every run of a network, in float64, shape (seeds, 2, neurons)."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class SpanEngine(Engine, Protocol):
+class SpanEngine(Engine):
     """An engine that takes many steps at once. How it is cut may change bits, so it is cut at looks alone."""
 
+    def advance(self, rates: Array) -> None:
+        """Take one step of SGD per learning rate."""
+        self.advance_span(rates.size, rates, lambda: False)
+
+    @abstractmethod
     def advance_span(self, steps: int, rates: Array | float, given_up: Callable[[], bool]) -> bool:
         """Take `steps` steps at the learning rates given, one for each or one for all.
 
@@ -100,26 +110,13 @@ class SpanEngine(Engine, Protocol):
         longer wanted; the state is then not to be used.
         """
 
+    @abstractmethod
     def caution(self, peak_rate: float, steps: int) -> str | None:
         """Return one sentence if the engine's assumptions fail at the start, for this learning rate and many steps."""
 
 
-@runtime_checkable
-class ResumableEngine(Protocol):
-    """An engine, or other runs, that go on, bit for bit, from arrays that can be kept in a file."""
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the later steps depend on, generators included."""
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state of an engine for the same problem and options."""
-
-
 class Declaration(NamedTuple):
-    """One engine: its maker, and the problems and options that it takes; the first precision is its own.
-
-    `fields` are those of a problem that it knows beyond those that all engines take.
-    """
+    """One engine: its maker, and the options, problems and further `fields` of these that it takes, its type first."""
 
     maker: str
     dtypes: tuple[str, ...] = ("float64",)
@@ -136,26 +133,14 @@ class Declaration(NamedTuple):
 
 # Modules load when asked for.
 ENGINES: dict[str, Declaration] = {
-    "projected": Declaration(
-        "sgd_check.engines.projected:ProjectedEngine",
-        students=("homogeneous", "network", "stiefel"),
-        fields=("inputs",),
-    ),
-    "torch": Declaration(
-        "sgd_check.engines.torch.engine:make_engine",
-        ("float32", "float64"),
-        ("auto", "cpu", "cuda"),
-        ("homogeneous", "committee", "spherical", "network", "stiefel"),
-        ("inputs",),
-    ),
+    "projected": Declaration("sgd_check.engines.projected:ProjectedEngine",
+                             students=("homogeneous", "network", "stiefel"), fields=("inputs",)),
+    "torch": Declaration("sgd_check.engines.torch.engine:make_engine", ("float32", "float64"), ("auto", "cpu", "cuda"),
+                         ("homogeneous", "committee", "spherical", "network", "stiefel"), ("inputs",)),
     "diffusion": Declaration("sgd_check.engines.diffusion:make_engine", students=("homogeneous", "stiefel")),
-    "scalar": Declaration(
-        "sgd_check.engines.scalar:ScalarEngine",
-        students=("spherical",),
-        fields=("objective", "smoothing"),
-        objective="correlation",
-    ),
-}
+    "scalar": Declaration("sgd_check.engines.scalar:ScalarEngine", students=("spherical",),
+                          fields=("objective", "smoothing"), objective="correlation"),
+}  # fmt: skip
 DEFAULT_ENGINE = "projected"
 
 
@@ -167,7 +152,7 @@ def engine_of(problem: Problem) -> str:
 def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine of that name, or refuse with the menu."""
     if not isinstance(name, str) or name not in ENGINES:
-        raise ValueError(not_a_choice("Argument `engine`", name, ENGINES))
+        refuse(not_a_choice("Argument `engine`", name, ENGINES))
     declared = ENGINES[name]
     if options.dtype == "auto":
         options = replace(options, dtype=declared.dtypes[0])
@@ -176,17 +161,13 @@ def make_engine(name: str, problem: Problem, options: EngineOptions) -> Engine:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        msg = f'Argument `engine` = {name!r} needs an extra package: pip install "feature-emergence[torch]".'
-        raise ImportError(msg) from error
-    for argument, given, taken in (
-        ("device", options.device, declared.devices),
-        ("dtype", options.dtype, declared.dtypes),
-    ):
-        if given not in taken:
+        need = f"Argument `engine` = {name!r} needs an extra package"
+        refuse(f'{need}: pip install "feature-emergence[torch]".', ImportError)
+    for argument, taken in (("device", declared.devices), ("dtype", declared.dtypes)):
+        if getattr(options, argument) not in taken:
             names = list(map(repr, taken))
             choice = f"one of {', '.join(names)}" if len(names) > 2 or name == "torch" else " or ".join(names)
             where = "" if name == "torch" else f" for engine {name!r}"
-            msg = f"Argument `{argument}` must be {choice}{where}, but is {shown(given)}."
-            raise ValueError(msg)
-    engine: Engine = make(problem, options)
-    return engine
+            given = shown(getattr(options, argument))
+            refuse(f"Argument `{argument}` must be {choice}{where}, but is {given}.")
+    return cast("Engine", make(problem, options))

@@ -20,7 +20,14 @@ from dynamics.kernels.jit import inlined_kernel, kernel, vector
 from hermite.arrays import Vector
 from hermite.text.formulas import FORMULAS
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, derivative_series, in_powers, simulated_link
+from sgd_check.engines.problem_forms import (
+    PIECE_WIDTH,
+    TABLE_END,
+    derivative_series,
+    in_powers,
+    simulated_link,
+    trimmed,
+)
 from sgd_check.engines.programs import formula_program, in_z
 
 if TYPE_CHECKING:
@@ -77,8 +84,7 @@ def _data(family: int, value: Sequence[float] | Array, both: Sequence[float] = (
 
 
 def _series(coefficients: Any) -> Array:
-    c = np.array(coefficients, dtype=np.float64)
-    c = np.trim_zeros(c, "b") if c.any() else np.zeros(1)
+    c = trimmed(coefficients)
     slope = derivative_series(c)
     if c.size - 1 <= HORNER_DEGREE:
         terms = LOW_TERMS if c.size <= LOW_TERMS else HIGH_TERMS

@@ -13,9 +13,8 @@ g per sample, its component along the sum of those before, and χ² of d − 3 a
 
 .. math:: T \leftarrow (\sqrt{T} + b g)^2 + b^2 \chi^2_{d-3}.
 
-In compiled steps a row of `samples` has all N(0, 1) of a step; half the squared lengths in all other axes are in
-`gammas` (steps, B), label noise in `noise` (steps, B). `constants` are the links of teacher and neuron and the table of
-a smoothed link, without rows where it is not smoothed.
+`gammas` (steps, B) are half the squared lengths in all other axes. `constants` are the links of teacher and neuron and
+the table of a smoothed link, without rows where it is not smoothed.
 """
 
 from __future__ import annotations
@@ -27,10 +26,11 @@ import numpy as np
 from dynamics.equations import gradient_table
 from dynamics.kernels.jit import entry, kernel, vector
 from hermite.arrays import Array, Matrix, Vector
+from hermite.text.messages import require
 from sgd_check.engines.problem_forms import check_no_jump
 from sgd_check.engines.registry import EngineOptions, Measurement
 from sgd_check.engines.sampled_links import sampled_link, scratch_size, value_at, write_link
-from sgd_check.engines.seeded_runs import Drawn, SeededRuns, attributes_of
+from sgd_check.engines.seeded_runs import Drawn, SteppedRuns
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -111,28 +111,21 @@ def take_steps(state: Vector, rates: Vector, a: float, constants: Constants, dra
 OPERATIONS = 64
 
 
-class ScalarEngine(SeededRuns):
-    """A batch of chains, one per seed, in the law of SGD in R^d at a cost that does not depend on d.
-
-    Its state has "overlap" (seeds, 1).
-    """
+class ScalarEngine(SteppedRuns):
+    """A batch of chains, one per seed, whose state is "overlap" (seeds, 1)."""
 
     def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        batch = options.batch_size
-        numbers = 2 if batch == 1 else 3
-        if problem.dimension < numbers:
-            msg = (
-                f"Argument `dimension` must be at least {numbers} for engine 'scalar'"
-                f"{' with batches' if batch > 1 else ''}, but is {problem.dimension}."
-            )
-            raise ValueError(msg)
+        batch, numbers = options.batch_size, 2 if options.batch_size == 1 else 3
+        which = f"engine 'scalar'{' with batches' if batch > 1 else ''}"
+        need = f"Argument `dimension` must be at least {numbers} for {which}, but is {problem.dimension}."
+        require(problem.dimension >= numbers, need)
         self._constants, link_name = _links(problem)
         self._a = float(problem.teacher.coefficients[0])
         # χ² is twice a gamma variable of half as many degrees of freedom.
         shape = 0.5 * (problem.dimension - numbers)
         drawn = Drawn(batch, numbers * batch, shape, gammas=batch, operations=OPERATIONS * batch)
-        super().__init__(options.seeds, {"overlap": problem.start().teacher_overlap[0]}, drawn, problem.label_noise)
-        self.attributes = attributes_of(link_name, self._threads.count)
+        start = {"overlap": problem.start().teacher_overlap[0]}
+        super().__init__(options.seeds, start, drawn, problem.label_noise, link_name)
 
     def measure(self, *, student: bool) -> Measurement:
         """Return overlaps in float64; the neuron's own are 1."""

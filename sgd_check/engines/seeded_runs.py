@@ -6,7 +6,7 @@ a key of its own, apart from the plain seed, which draws the start.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dynamics.cores import available_cores
+from hermite.text.messages import require
+from sgd_check.engines.registry import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from hermite.arrays import Array
 
     Share = TypeVar("Share")
-
     Result = TypeVar("Result")
 
 
@@ -64,19 +65,6 @@ def set_words(generator: np.random.Generator, words: NDArray[np.generic]) -> Non
     }
 
 
-def attributes_of(link_name: str, threads: int, **of_link: float) -> dict[str, str | int | float]:
-    """Return what to write down about runs of compiled steps."""
-    return {
-        "device": "cpu",
-        "dtype": "float64",
-        "simulated_link": link_name,
-        **of_link,
-        "numba_version": metadata.version("numba"),
-        "random_numbers": f"SFC64 of numpy {np.__version__}",
-        "threads": threads,
-    }
-
-
 class RunThreads:
     """So many threads, which live while the engine is running; one thread is the caller's own."""
 
@@ -99,9 +87,9 @@ class RunThreads:
         """How many threads there are to share work now."""
         return 1 if self._pool is None else self.count
 
-    def each(self, work: Callable[[Share], Result], shares: Iterable[Share]) -> list[Result]:
+    def each(self, work: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
         """Return the results of the work on every share, in order."""
-        return list(map(work, shares) if self._pool is None else self._pool.map(work, shares))
+        return list((map if self._pool is None or len(shares) == 1 else self._pool.map)(work, shares))
 
 
 # Numbers drawn for one seed at a time: little enough to stay in the second-level cache until they are used.
@@ -116,16 +104,12 @@ Draws = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 def check_shapes(state: Mapping[str, NDArray[np.generic]], own: Mapping[str, Any]) -> None:
     """Raise KeyError or ValueError unless a state has arrays of the names and shapes of `own`."""
     for name, array in own.items():
-        if state[name].shape != tuple(array.shape):
-            msg = f"Argument `state` must hold `{name}` of shape {tuple(array.shape)}, but has {state[name].shape}."
-            raise ValueError(msg)
+        need = f"Argument `state` must hold `{name}` of shape {tuple(array.shape)}, but has {state[name].shape}."
+        require(state[name].shape == tuple(array.shape), need)
 
 
 class Drawn(NamedTuple):
-    """What a step draws for its `batch` of samples: `numbers` N(0, 1) and so many `gammas` of the `shapes` given.
-
-    It takes about so many `operations`.
-    """
+    """What a step draws for its `batch`: `numbers` N(0, 1), `gammas` of `shapes`; about so many `operations` follow."""
 
     batch: int
     numbers: int
@@ -134,21 +118,50 @@ class Drawn(NamedTuple):
     operations: int
 
 
-class SeededRuns(ABC):
-    """What engines share whose runs are independent and resumable; a subclass says how a block of steps is taken.
+class SeededRuns(Engine):
+    """Independent runs of one seed each: their arrays, of one run those of `start`, and generators (SFC64) for `keys`.
 
-    Every seed has three generators of its own (SFC64): of coordinates, of lengths and of label noise. Each is consumed
-    in the order of the steps alone, so that the bits of a seed depend neither on the other seeds, nor on the number of
-    threads, nor on how the run is cut. `start` are the arrays of one run.
+    Generators are consumed in the order of the steps alone, so that the bits of a seed depend neither on the other
+    seeds nor on the number of threads.
     """
 
-    def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], drawn: Drawn, label_noise: float) -> None:
+    def __init__(self, seeds: Sequence[int], start: Mapping[str, Array], keys: Sequence[int], link_name: str) -> None:
         self._state = {name: np.repeat(array[None], len(seeds), axis=0) for name, array in start.items()}
         self._running = np.ones(len(seeds), dtype=bool)
-        self._generators = [generators(seed, (AXES, LENGTHS, LABEL_NOISE)) for seed in seeds]
+        self._generators = [generators(seed, keys) for seed in seeds]
+        self._threads = RunThreads(min(len(seeds), available_cores()))
+        self.attributes = {
+            "device": "cpu",
+            "dtype": "float64",
+            "simulated_link": link_name,
+            "numba_version": metadata.version("numba"),
+            "random_numbers": f"SFC64 of numpy {np.__version__}",
+            "threads": self._threads.count,
+        }
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which the seeds share threads; they end with it."""
+        return self._threads.running()
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN and step them no more."""
+        for array in self._state.values():
+            array[stopped] = np.nan
+        self._running &= ~stopped
+
+
+class SteppedRuns(SeededRuns):
+    """Runs that take every step and are resumable; a subclass says how a block of steps is taken.
+
+    Every seed has generators of coordinates, of lengths and of label noise; how runs are cut changes no bit.
+    """
+
+    def __init__(
+        self, seeds: Sequence[int], start: Mapping[str, Array], drawn: Drawn, label_noise: float, link_name: str
+    ) -> None:
+        super().__init__(seeds, start, (AXES, LENGTHS, LABEL_NOISE), link_name)
         self._drawn, self._noise = drawn, label_noise
         self._block = block = max(BLOCK_NUMBERS // drawn.numbers, 16)
-        self._threads = RunThreads(min(len(seeds), available_cores()))
         columns = drawn.numbers, drawn.gammas, drawn.batch
         #: Per thread the draws of a block of steps.
         self._benches = [[np.zeros((block, count)) for count in columns] for _ in range(self._threads.count)]
@@ -160,24 +173,12 @@ class SeededRuns(ABC):
         The third array holds the noise of the labels; steps add it to the labels.
         """
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which the seeds share threads; they end with it."""
-        return self._threads.running()
-
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate; a run that is not finite any more stays NaN and costs nothing."""
         active = np.flatnonzero(self._running).tolist()
-        if self._threads.living == 1 or rates.size * self._drawn.operations < THREADED_OPERATIONS:
-            self._advance_seeds(active, rates, self._benches[0])
-            return
-        shares = [(active[k :: self._threads.count], bench) for k, bench in enumerate(self._benches)]
+        count = self._threads.living if rates.size * self._drawn.operations >= THREADED_OPERATIONS else 1
+        shares = [(active[k::count], self._benches[k]) for k in range(count)]
         self._threads.each(lambda share: self._advance_seeds(share[0], rates, share[1]), shares)
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN and step them no more."""
-        for array in self._state.values():
-            array[stopped] = np.nan
-        self._running &= ~stopped
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the arrays of all runs, "running" (seeds,) and "generators" (seeds, streams, 6 words)."""
@@ -188,11 +189,10 @@ class SeededRuns(ABC):
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from what `state` returned; raise ValueError if an array has another shape."""
+        """Go on from what `state` returned."""
         check_shapes(state, self.state())
-        for name, array in self._state.items():
+        for name, array in {**self._state, "running": self._running}.items():
             array[:] = state[name]
-        self._running[:] = state["running"]
         for streams, stored in zip(self._generators, state["generators"], strict=True):
             for stream, words in zip(streams, stored, strict=True):
                 set_words(stream, words)

@@ -17,7 +17,7 @@ import numpy as np
 from dynamics.problem import SaveAt, checked_integer, checked_number, is_spherical
 from dynamics.problem.checks import checked_list
 from hermite.arrays import Array, Integers
-from hermite.text.messages import require, shown
+from hermite.text.messages import refuse, require, shown
 
 if TYPE_CHECKING:
     from dynamics.problem import Problem
@@ -132,11 +132,9 @@ MOST_TABULATED_STEPS = 10**9
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps, learning rates and times of one run.
+    """Steps of one run: η of each or of all (`table`), those kept as records, and those looked at, in increasing order.
 
-    `table` has the learning rates η of the steps, or the one of all. The state is kept at the increasing steps
-    `recorded`, and runs are looked at at the steps `observed`, which include these, 0 and the last. `schedule` is the
-    name of a schedule that has one, else empty.
+    The latter include the former, 0 and the last. `schedule` is the name of a schedule that has one, else empty.
     """
 
     steps: int
@@ -198,10 +196,7 @@ def make_plan(learning_rate: object, steps: object, save_at: SaveAt | None) -> P
 
 
 def stability_limit(problem: Problem, batch_size: int = 1) -> float | None:
-    """Return the limit of stability of the learning rate for steps of B samples.
-
-    None is returned where no formula gives one, and of the spherical student, which cannot blow up.
-    """
+    """Return the limit of stability of η for steps of B samples, None where no formula gives it or there is none."""
     from dynamics.theory.learning_rates import quick_limit
 
     return None if is_spherical(problem) else quick_limit(problem, batch_size)
@@ -215,8 +210,7 @@ def _tabulated(learning_rate: object, steps: int) -> Array | float:
             else:
                 table = np.fromiter((float(learning_rate(step)) for step in range(steps)), np.float64, steps)
         except (TypeError, ValueError):
-            msg = "Argument `learning_rate` must return a number for every step, but does not."
-            raise TypeError(msg) from None
+            refuse("Argument `learning_rate` must return a number for every step, but does not.", TypeError)
         at = int(np.argmin(np.isfinite(table) & (table > 0)))
         need = "Argument `learning_rate` must be finite and positive at every step"
         require(0.0 < table[at] < np.inf, f"{need}, but is {table[at]} at step {at}.")
@@ -235,8 +229,7 @@ def _geometric_steps(first: int, last: int, ratio: float) -> Integers:
 def _steps_of(save_at: object, table: Array | float, steps: int) -> Integers:
     """Return the steps nearest to the requested times."""
     if not isinstance(save_at, SaveAt):
-        msg = f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}."
-        raise TypeError(msg)
+        refuse(f"Argument `save_at` must be a SaveAt, such as SaveAt.at([...]), but is {shown(save_at)}.", TypeError)
     wanted = save_at.times
     if isinstance(table, float):
         end, nearest = table * steps, np.rint(wanted / table)

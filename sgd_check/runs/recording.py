@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from dynamics.equations import population_loss, squared_error, teacher_term
 from dynamics.problem import is_correlation, is_frame, is_homogeneous, is_network, is_spherical
-from hermite.arrays import Array
-from sgd_check.engines import NetworkEngine
+from hermite.arrays import Array, Integers
 from sgd_check.engines.problem_forms import network_of
 
 if TYPE_CHECKING:
@@ -143,9 +142,7 @@ def _of_network(problem: Problem) -> Observables:
             return np.empty((len(C), 0))
         apart = np.eye(C.shape[1])  # overlaps of two neurons are not in f_α
         states = [packed(own, apart, *rest) for own, *rest in zip(C, *others, strict=True)]
-        return np.array([system.summarise(state)["component"] / values for state in states]).reshape(
-            len(C), values.size
-        )
+        return np.array([system.summarise(state)["component"] / values for state in states]).reshape(-1, values.size)
 
     return Observables(lambda *given: system.loss(packed(*given)), learned, half, "component_learned_time")
 
@@ -194,53 +191,80 @@ def _weight(problem: Problem) -> float:
     return float(np.sum(problem.teacher.coefficients) + np.sum(problem.start().squared_norm))
 
 
-class Recorder:
-    """Collect records of all runs, the times at which directions emerge, and which runs (seeds,) have blown up."""
+class Looks:
+    """Records of runs, arrays (runs, records, …) by name, and which runs have blown up."""
+
+    def __init__(self, runs: int, recorded: Integers, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.blown_up: NDArray[np.bool_] = np.zeros(runs, dtype=bool)
+        self.records = {name: np.full((runs, recorded.size, *shape), np.nan) for name, shape in shapes.items()}
+        #: Place of the record at a step.
+        self.places = {step: place for place, step in enumerate(recorded.tolist())}
+
+    def observe(self, step: int, engine: Any) -> NDArray[np.bool_]:
+        """Measure the runs after `step` steps; return which of them have just blown up."""
+        raise NotImplementedError
+
+    def lost(self, sound: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which runs are sound no more, and count them as blown up."""
+        fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
+        self.blown_up |= fresh
+        return fresh
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return all that later looks depend on, except the records."""
+        return {"blown_up": self.blown_up.copy()}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned and from the records of a dataset."""
+        self.blown_up[:] = state["blown_up"]
+        for name, array in self.records.items():
+            array[...] = records[name]
+
+
+class Recorder(Looks):
+    """The records of all runs, and the times at which directions emerge and are learned."""
 
     #: Variables whose own dims have the seed.
     OF_RUNS = ("blown_up", "censored")
 
     def __init__(self, problem: Problem, plan: Plan, seeds: int) -> None:
-        self._observables = observables_of(problem)
-        self.blown_up: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
-        self._watch, thresholds = Watch(problem, seeds), self._observables.thresholds
+        super().__init__(seeds, plan.recorded, _shapes(problem))
+        self._observables, self._watch = observables_of(problem), Watch(problem, seeds)
+        thresholds = self._observables.thresholds
         self._learned = CrossingTracker(thresholds, (seeds, thresholds.size))
-        # The loss needs C, n, and overlaps among neurons, or the neurons themselves of the spherical student.
-        self._vectors, self._layered = keeps_vectors(problem), is_network(problem)
-        self._frame = is_frame(problem)
+        self._layered, self._frame = is_network(problem), is_frame(problem)
         self._components = np.array([component.value for component in problem.teacher.components])
-        #: Variable that the loss needs with C and n.
-        self._among = "neuron_vector" if self._vectors else "student_overlap"
-        shapes, records = _shapes(problem, self._watch.emergence.time.shape[1]), plan.recorded.size
-        self._records = {name: np.full((seeds, records, *shape), np.nan) for name, shape in shapes.items()}
+        #: Variable that the loss needs with C and n: overlaps among neurons, or the neurons of the spherical student.
+        self._among = "neuron_vector" if keeps_vectors(problem) else "student_overlap"
         # For a tabulated learning rate the times are a running sum: taken once, not at every look.
         self._time_of = dict(zip(plan.observed.tolist(), plan.times(plan.observed).tolist(), strict=True))
-        self._record_of = {step: index for index, step in enumerate(plan.recorded.tolist())}
+        #: What has something to track: a network whose teacher is units learns no components.
+        self._trackers = {"emergence_": self._watch.emergence}
+        if thresholds.size:
+            self._trackers["learned_"] = self._learned
 
     def observe(self, step: int, engine: Engine) -> NDArray[np.bool_]:
         """Measure the runs after `step` steps; return which of them have just blown up."""
-        index = self._record_of.get(step)
-        found = engine.measure(student=index is not None)
-        among = found.neuron_vector if self._vectors else found.student_overlap
+        place = self.places.get(step)
+        found = engine.measure(student=place is not None)
         seen = [found.teacher_overlap, found.squared_norm]
-        if self._layered and isinstance(engine, NetworkEngine):
+        if self._layered:
             seen += list(engine.layers().swapaxes(0, 1))
         for array in seen:
             array[self.blown_up] = np.nan
         sound = self._watch.observe(self._time_of[step], *seen)
-        fresh: NDArray[np.bool_] = ~sound & ~self.blown_up
-        self.blown_up |= ~sound
         for array in seen:
             array[~sound] = np.nan
         mass = np.full(self._learned.time.shape, np.nan)
         mass[sound] = self._observables.learned(*(array[sound] for array in seen))
         self._learned.observe(self._time_of[step], mass)
-        if index is not None and among is not None:
+        fresh, among = self.lost(sound), getattr(found, self._among)
+        if place is not None:
             among[~sound] = np.nan
-            self._keep(index, seen, among, mass)
+            self._keep(place, seen, among, mass)
         return fresh
 
-    def _keep(self, index: int, seen: list[Array], among: Array, mass: Array) -> None:
+    def _keep(self, place: int, seen: list[Array], among: Array, mass: Array) -> None:
         """Write a record; the loss of runs that blew up is NaN."""
         C, n, *layers = seen
         # Single neurons of a frame mean nothing.
@@ -249,47 +273,40 @@ class Recorder:
         record |= dict(zip(("second_layer", "bias"), layers, strict=False))
         record |= {"component": mass * self._components} if self._components.size else {}
         for name, values in record.items():
-            self._records[name][:, index] = values
+            self.records[name][:, place] = values
         for s in np.flatnonzero(~self.blown_up):
             own = (each[s] for each in (C, among, n, *layers))
-            self._records["loss"][s, index] = self._observables.loss(*own)
+            self.records["loss"][s, place] = self._observables.loss(*own)
 
     def values(self) -> dict[str, Any]:
         """Return the recorded variables by name."""
-        learned = {self._observables.learned_time: self._learned.time} if self._learned.time.size else {}
+        emergence = self._watch.emergence.time
         return {
-            **self._records,
-            "aligned_time" if self._frame else "emergence_time": self._watch.emergence.time,
-            **learned,
+            **self.records,
+            "aligned_time" if self._frame else "emergence_time": emergence,
+            **({self._observables.learned_time: self._learned.time} if "learned_" in self._trackers else {}),
             "blown_up": self.blown_up.copy(),
-            "censored": np.isnan(self._watch.emergence.time),
+            "censored": np.isnan(emergence),
         }
 
     def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that later observations depend on, except the records."""
-        states = {prefix + name: array for prefix, one in self._trackers() for name, array in one.state().items()}
-        return {"blown_up": self.blown_up.copy(), **states}
+        """Return all that later looks depend on, except the records."""
+        states = {prefix: tracker.state() for prefix, tracker in self._trackers.items()}
+        found = {prefix + name: array for prefix, one in states.items() for name, array in one.items()}
+        return super().state() | found
 
     def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
-        """Go on from what `state` and `values` returned."""
-        self.blown_up[:] = state["blown_up"]
-        for prefix, tracker in self._trackers():
-            own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-            tracker.restore(own)
-        for name, array in self._records.items():
-            array[...] = records[name]
-
-    def _trackers(self) -> list[tuple[str, CrossingTracker]]:
-        """Return the trackers that have something to track: a network whose teacher is units learns no components."""
-        learned = [("learned_", self._learned)] if self._learned.time.size else []
-        return [("emergence_", self._watch.emergence), *learned]
+        """Go on from what `state` returned and from the records of a dataset."""
+        super().restore(state, records)
+        for prefix, tracker in self._trackers.items():
+            tracker.restore({name: state[prefix + name] for name in tracker.state()})
 
 
-def _shapes(problem: Problem, directions: int) -> dict[str, tuple[int, ...]]:
+def _shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
     """Return the shape of one record of one run, for every variable."""
+    m, directions, components = problem.width, problem.num_directions, len(problem.teacher.components)
     if is_frame(problem):
         return {"alignment": (directions,), "loss": ()}
-    m, components = problem.width, len(problem.teacher.components)
     return {
         "teacher_overlap": (m, directions),
         **({"neuron_vector": (m, problem.dimension)} if keeps_vectors(problem) else {"student_overlap": (m, m)}),

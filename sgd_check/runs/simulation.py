@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time as clock
 import warnings
 from collections.abc import Sequence
 from functools import partial
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,33 +25,48 @@ from dynamics.problem import (
     is_frame,
 )
 from dynamics.problem.student import COMMITTEE, HOMOGENEOUS, SPHERICAL
-from dynamics.runs import DEFAULT_SECONDS, RunFile, StorageError, as_run_file, reopened
+from dynamics.runs import (
+    DEFAULT_SECONDS,
+    RunFile,
+    StopReason,
+    StorageError,
+    as_run_file,
+    labelled_arrays,
+    reopened,
+    uninterrupted,
+)
+from dynamics.runs.trackers import MaxRuntime, Run, StepProgress
 from dynamics.theory import check_quadratic
 from dynamics.theory.learning_rates import resolved_rate
-from hermite.text.messages import require, shown
+from dynamics.threads import in_worker
+from hermite.text.messages import refuse, require, shown
 from sgd_check.engines import ENGINES, EngineOptions, SpanEngine, engine_of, make_engine
 from sgd_check.engines.problem_forms import has_callable
 from sgd_check.runs.plan import make_plan, stability_limit
 from sgd_check.runs.recording import Recorder, keeps_vectors
-from sgd_check.runs.stepping import Reached, run_with_file
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     import xarray as xr
+    from numpy.typing import NDArray
 
     from dynamics.problem import SaveAt
+    from dynamics.runs import Begun
+    from dynamics.runs.trackers import Tracker
     from sgd_check.engines import Engine
+    from sgd_check.engines.registry import Stepper
     from sgd_check.runs.plan import LearningRate, Plan
+    from sgd_check.runs.recording import Looks
 
 RECORD_LIMIT = 16 * 2**30
 
 
 def checked_engine(problem: object, engine: str) -> str:
-    """Return the name of an engine, "auto" resolved; refuse students, fields and objectives that it does not know."""
+    """Return the name of an engine, "auto" resolved; refuse what it does not know of a problem."""
     if not isinstance(problem, Problem):
-        msg = f"Argument `problem` must be a Problem, but is {type(problem).__name__}."
-        raise TypeError(msg)
+        refuse(f"Argument `problem` must be a Problem, but is {type(problem).__name__}.", TypeError)
     name = engine_of(problem) if isinstance(engine, str) and engine == "auto" else engine
     declared = ENGINES.get(name) if isinstance(name, str) else None
     if declared is not None:
@@ -76,50 +92,37 @@ def checked_options(
     training_samples: int | None = None,
 ) -> EngineOptions:
     """Return the checked options of an engine; the engine checks names of devices and precisions itself."""
-    chosen, samples = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
+    chosen, batch = checked_seeds(seeds), checked_integer(batch_size, "batch_size", minimum=1)
     if is_frame(problem):
         check_quadratic(problem)
-        require(samples == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {samples}.")
-    check_memory("batch_size", samples, samples * (problem.width + problem.teacher.span))
+        require(batch == 1, f"Argument `batch_size` must be 1 for the stiefel student, but is {batch}.")
+    check_memory("batch_size", batch, batch * (problem.width + problem.teacher.span))
+    for name, value, kinds in (
+        ("starts", starts, (SPHERICAL,)),
+        ("training_samples", training_samples, (SPHERICAL, COMMITTEE)),
+    ):
+        need = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
+        require(value is None or problem.kind in kinds, need)
+    if starts is not None:
+        given = "Argument `starts` must be None for a problem with a given start, but is not."
+        require(problem.start_is_random, given)
+        starts = checked_integers(starts, "starts", "a sequence of integers")
+        other = f"Argument `starts` must have one entry for each of the {len(chosen)} runs, but has {len(starts)}."
+        require(len(starts) == len(chosen), other)
+    if training_samples is not None:
+        none = "Argument `training_samples` must be None for the objective 'correlation', but is not."
+        require(not is_correlation(problem), none)
+        count = checked_integer(training_samples, "training_samples", minimum=1)
+        multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch}, but is {count}."
+        require(count % batch == 0, multiple)
     return EngineOptions(
-        seeds=chosen,
-        batch_size=samples,
-        device=device,
-        dtype=dtype,
-        starts=checked_starts(starts, problem, len(chosen)),
-        training_samples=checked_training_samples(training_samples, problem, samples),
+        seeds=chosen, batch_size=batch, device=device, dtype=dtype, starts=starts, training_samples=training_samples
     )
 
 
 def checked_budget(max_runtime: object) -> float:
     """Return the seconds of a budget, infinite if there is none."""
     return float("inf") if max_runtime is None else checked_number(max_runtime, "max_runtime", positive=True)
-
-
-def checked_starts(starts: Sequence[int] | None, problem: Problem, runs: int) -> tuple[int, ...] | None:
-    """Return the seeds of the starts, one per run, or None if all runs start from the problem's own."""
-    if starts is None:
-        return None
-    _check_kind("starts", problem, (SPHERICAL,))
-    given = "Argument `starts` must be None for a problem with a given start, but is not."
-    require(problem.start_is_random, given)
-    chosen = checked_integers(starts, "starts", "a sequence of integers")
-    other = f"Argument `starts` must have one entry for each of the {runs} runs, but has {len(chosen)}."
-    require(len(chosen) == runs, other)
-    return chosen
-
-
-def checked_training_samples(training_samples: object, problem: Problem, batch_size: int) -> int | None:
-    """Return the number of samples that a run reuses, or None if every step has fresh ones."""
-    if training_samples is None:
-        return None
-    _check_kind("training_samples", problem, (SPHERICAL, COMMITTEE))
-    none = "Argument `training_samples` must be None for the objective 'correlation', but is not."
-    require(not is_correlation(problem), none)
-    count = checked_integer(training_samples, "training_samples", minimum=1)
-    multiple = f"Argument `training_samples` must be a multiple of `batch_size`, {batch_size}, but is {count}."
-    require(count % batch_size == 0, multiple)
-    return count
 
 
 def check_records(problem: Problem, runs: int, records: int) -> None:
@@ -130,9 +133,134 @@ def check_records(problem: Problem, runs: int, records: int) -> None:
     require(need <= RECORD_LIMIT, f"{most}, but {records} times of {runs} runs need {need / 2**30:.1f} GiB.")
 
 
-def _check_kind(name: str, problem: Problem, kinds: tuple[str, ...]) -> None:
-    need = f"Argument `{name}` must be None for the {problem.kind} student, but is not."
-    require(problem.kind in kinds, need)
+#: Parts of a checkpoint.
+ENGINE, RECORDER = "engine", "recorder"
+#: Why runs end that have all blown up.
+BLOWN_UP = "blown_up"
+
+
+class _SgdRun(Run):
+    """Runs of SGD side by side, from look to look: what steps them, and what looks. How they are cut changes no bit.
+
+    `look` is the step of the last look, `step` the number of steps taken.
+    """
+
+    def __init__(self, engine: Stepper, plan: Plan, records: Looks, begun: Begun | None, *, resumable: bool) -> None:
+        super().__init__()
+        self.end, self.look, self.step, self._resumable = plan.steps, -1, 0, resumable
+        self._engine, self._plan, self._records, before = engine, plan, records, 0.0
+        if begun is not None:
+            before = self._restored(begun)
+        self._looks = plan.observed[plan.observed > self.look].tolist()[::-1]
+        self._began = clock.perf_counter() - before
+
+    @property
+    def seconds(self) -> float:
+        """What the steps have cost."""
+        return clock.perf_counter() - self._began
+
+    @property
+    def time(self) -> float:
+        return self.step
+
+    @property
+    def over(self) -> bool:
+        return not self._looks
+
+    @property
+    def at_record(self) -> bool:
+        return not self.over and self.step >= self._looks[-1]
+
+    def take(self) -> StopReason | None:
+        last, engine, began = self._looks[-1], self._engine, clock.perf_counter()
+        if isinstance(engine, SpanEngine):
+            rates = self._plan.span(self.step, last)
+            if not engine.advance_span(last - self.step, rates, lambda: self.asked_to_stop() is not None):
+                return self.urgent
+        else:
+            last = min(self.step + self.steps, last)
+            engine.advance(self._plan.rates(self.step, last))
+            self.adapt(clock.perf_counter() - began, full=last - self.step == self.steps)
+        self.step = last
+        return None
+
+    def record(self) -> str | None:
+        look = self._looks.pop()
+        self.intact = False
+        self._engine.freeze(self._records.observe(look, self._engine))
+        self.intact, self.look = True, look
+        return BLOWN_UP if self._records.blown_up.all() else None
+
+    def snapshot(self) -> _SgdRun:
+        return self
+
+    def parts(self) -> dict[str, xr.Dataset]:
+        """Return the parts of a checkpoint; none amid a look, and of what cannot be resumed."""
+        import xarray as xr
+
+        try:
+            state = self._engine.state() if self._resumable and self.intact else {}
+        except NotImplementedError:
+            state = {}
+        if not state:
+            return {}
+        where = {"look": self.look, "step": self.step, "seconds": self.seconds}
+        return {
+            ENGINE: xr.Dataset(labelled_arrays(state), attrs=where),
+            RECORDER: xr.Dataset(labelled_arrays(self._records.state())),
+        }
+
+    def _restored(self, begun: Begun) -> float:
+        """Put all where a checkpoint says, and return the seconds until then; refuse one of other runs."""
+        try:
+            with self._engine.running():
+                self._engine.restore(arrays_of(begun.parts[ENGINE]))
+            self._records.restore(arrays_of(begun.parts[RECORDER]), arrays_of(begun.dataset))
+            where = begun.parts[ENGINE].attrs
+            self.look, self.step = int(where["look"]), int(where["step"])
+            return float(where["seconds"])
+        except (KeyError, TypeError, ValueError, NotImplementedError) as error:
+            refuse(f"Argument `checkpoint` must be of the same runs, but is not ({error}).")
+
+
+def arrays_of(dataset: xr.Dataset) -> dict[str, NDArray[Any]]:
+    """Return the variables of a dataset by name."""
+    return {str(name): array.to_numpy() for name, array in dataset.data_vars.items()}
+
+
+def run_with_file(
+    engine: Stepper,
+    plan: Plan,
+    records: Looks,
+    file: RunFile,
+    labelled: Callable[[Any, str], xr.Dataset],
+    *,
+    budget: float,
+    progress: bool | None,
+    resumable: bool = True,
+) -> xr.Dataset:
+    """Take the steps, from where the file says if it does, and return the dataset, which the file then holds.
+
+    They are taken in a second thread, see `in_worker`; SolveInterrupted is raised if the caller was interrupted.
+    `labelled` makes a dataset of the run, with its records so far, and of why it ends. Runs that are not `resumable`
+    leave no checkpoint.
+    """
+    run = _SgdRun(engine, plan, records, file.begun, resumable=resumable)
+
+    def followed() -> xr.Dataset:
+        trackers: list[Tracker] = [] if progress is False else [StepProgress(force=bool(progress))]
+        trackers += [] if np.isinf(budget) else [MaxRuntime(budget)]
+        if not isinstance(engine, SpanEngine):  # which is whole at its end alone
+            trackers += file.trackers(lambda _: (labelled(run, StopReason.UNFINISHED), run.parts()))
+        with engine.running():
+            reason = run.follow(trackers)
+        if run.over and reason == StopReason.MAX_RUNTIME:
+            reason = StopReason.REACHED_END
+        dataset, goes_on = labelled(run, str(reason)), reason in (StopReason.INTERRUPTED, StopReason.MAX_RUNTIME)
+        file.close(dataset, run.parts() if goes_on and file.has_path else {}, resumable=goes_on)
+        return dataset
+
+    return uninterrupted(in_worker(followed))
 
 
 def simulate(
@@ -178,38 +306,38 @@ def simulate(
         start. On one processor a seed gives the same bits alone, beside others and on any number of threads.
     engine : {"auto", "projected", "torch", "diffusion", "scalar"}
         "projected" draws only the projections of the samples that SGD sees: the law of SGD in R^d, at a cost that does
-        not depend on d, for every d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d,
-        for every student. "diffusion" is the limit of small and many steps, thousands to billions at once, for up to
-        four neurons; `attrs["small_steps"]` says whether the limit holds. Its bits, not its law, depend on `save_at`.
-        "scalar" is for the objective "correlation", exact in law by a chain in the overlap alone, for every d ≥ 2, or
-        3 with batches. "auto" is the first of them that takes the problem.
+        not depend on d, for d ≥ m + the number of axes that the teacher spans. "torch" draws the samples in R^d, for
+        every student. "diffusion" is the limit of small and many steps, thousands to billions at once, for up to four
+        neurons; `attrs["small_steps"]` says whether it holds. Its bits, not its law, depend on `save_at`. "scalar" is
+        for the objective "correlation", exact in law by a chain in the overlap alone, for d ≥ 2, or 3 with batches.
+        "auto" is the first of them that takes the problem.
     save_at : SaveAt, optional
-        Times Σ η of the records, each rounded to the nearest step. By default step 0 and, over the last four decades of
-        steps, twelve records per e-fold.
+        Times Σ η of the records, each rounded to the nearest step. By default step 0 and twelve records per e-fold over
+        the last four decades of steps.
     batch_size : int, default 1
         Fresh samples per step.
     device : {"auto", "cpu", "cuda"}
-        "projected" and "diffusion" run on the processor. For "torch", "auto" takes CUDA where there is one. The samples
-        of a seed differ between engines and between devices.
+        For "torch" alone, where "auto" takes CUDA if there is one. The samples of a seed differ between engines and
+        between devices.
     dtype : {"auto", "float32", "float64"}
-        Precision of weights and samples: float32 by default for "torch", float64 alone for the others, whose dimension
-        may be so large that a step is below the rounding of float32. Records are float64.
+        Precision of weights and samples: float32 by default for "torch", float64 alone for the others. Records are
+        float64.
     starts : sequence of int, optional
-        Spherical student only: seeds of the starts, one per run; by default all start from the problem's own start.
-        Run s starts from ``dynamics.coupled_problem(problem, problem.width, starts[s])``, so that runs of equal entries
-        share a start, and networks of other widths start from the first rows of the same matrix.
+        Spherical student only: seeds of the starts, one per run, in place of the problem's own start. Run s starts from
+        ``dynamics.coupled_problem(problem, problem.width, starts[s])``: networks of other widths start from the first
+        rows of the same matrix.
     training_samples : int, optional
         Spherical student and committee only: draw so many samples once per seed and reuse them, each once per epoch in
-        an order of its own; a multiple of `batch_size`, which gives full-batch gradient descent if equal. By default
-        every step has fresh samples. The loss is that of the population in either case.
+        an order of its own; a multiple of `batch_size`, full-batch gradient descent if equal. The loss is that of the
+        population in any case.
     progress : bool, optional
         Show a bar on stderr; by default if it is a terminal or a notebook.
     max_runtime : float, optional
         Wall-clock budget in seconds; what was recorded until then is kept.
     checkpoint : path or RunFile, optional
         File that holds the result in the end and, every 30 seconds until then, what was recorded. `sgd_check.resume`
-        goes on from it if the runs end early, for the engines "projected", "scalar" and, but for its fused kernel, the
-        spherical student and samples that are reused, "torch".
+        goes on from it if the runs end early, by "projected", "scalar" and, but for its fused kernel, the spherical
+        student and samples that are reused, "torch".
 
     Returns
     -------
@@ -221,16 +349,15 @@ def simulate(
         and those of a run that blew up, are NaN.
 
         The spherical student has `neuron_vector` (seed, time, neuron, flow_axis), the neurons in R^d, the teacher's
-        axes first, in place of `student_overlap`, and `start_seed` (seed) where `starts` are given. A `Student` also
-        has `second_layer` and `bias` (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time,
+        axes first, in place of `student_overlap`, and `start_seed` (seed) with `starts`. A `Student` also has
+        `second_layer` and `bias` (seed, time, neuron) and, of a polynomial teacher, `component` (seed, time,
         component_name), f_α, and `component_learned_time` (seed, component_name), f_α/f*_α ≥ ½, in place of
         `learned_time`; its directions are the teacher's axes, at the level of `dynamics.solve_network`. The student
         "stiefel" has `alignment` (seed, time, direction) and `aligned_time` (seed, direction), of the span of its
         neurons, in place of all that is per neuron and of `emergence_time`.
 
-        `attrs["learning_rate"]` is η, or "schedule" for a function of the step; `attrs["effective_learning_rate"]` is
-        Σ η²/Σ η for both. `attrs["stop_reason"]` is "reached_end", "interrupted", "max_runtime" or "blown_up" (every
-        run did).
+        `attrs["learning_rate"]` is η, or "schedule" for a function; `attrs["effective_learning_rate"]` is Σ η²/Σ η.
+        `attrs["stop_reason"]` is "reached_end", "interrupted", "max_runtime" or "blown_up" (every run did).
 
     Raises
     ------
@@ -244,18 +371,17 @@ def simulate(
 
     Notes
     -----
-    Emergence is looked for at steps 2 % apart and located between them in log time, whatever `save_at` says. The loss
-    is the exact population loss of the link's Hermite series, of a `Student` that of the link itself, NaN where
-    `dynamics.solve_network` refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a
-    `Student`, are not finite or sum to over a thousand times the weight of teacher and start; it is NaN from then on,
-    and the others go on. No warning says that a rate is above the limit of a `Student`: that limit takes seconds.
+    Emergence is looked for at steps 2 % apart and located between them in log time. The loss is the exact population
+    loss of the link's Hermite series, of a `Student` that of the link itself, NaN where `dynamics.solve_network`
+    refuses the problem. A run blows up when its squared norms, with v_i² and b_i² of a `Student`, are not finite or sum
+    to over a thousand times the weight of teacher and start; it is NaN from then on, and the others go on. No warning
+    says that a rate is above the limit of a `Student`: that limit takes seconds.
 
     Polynomials and formulas are simulated as they are, callables by their Hermite series, those of a `Student` by a
     table on [−32, 32] and its tangents beyond, and by "diffusion" all that is no polynomial by the series whose noise
-    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file.
-    One step of one seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches, and the
-    cores share the seeds; by "torch" all seeds together cost about twenty calls on small tensors and, every 32 steps,
-    three matrix products, O(S d (m + 32)) operations a step, O(S B m d) with minibatches.
+    is most like its own (`attrs["simulated_link"]`). Runs with a table cannot be resumed from a file. One step of one
+    seed costs O(m² + m P) operations by "projected", O(B m² + B m P + m³) with minibatches; one step of S seeds costs
+    O(S d (m + 32)) by "torch", O(S B m d) with minibatches.
     """
     engine = checked_engine(problem, engine)
     check_switch("progress", progress, optional=True)
@@ -276,41 +402,41 @@ def simulate(
     for caution in [*cautions, made.caution(peak, plan.steps) if isinstance(made, SpanEngine) else None]:
         if caution is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)
-    recorder = Recorder(problem, plan, len(options.seeds))
-    of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
-    labelled = partial(_labelled, problem, plan, options, engine, made, of_limit, recorder)
-    # No checkpoint where the problem that comes back from a file is another one.
-    resumable = not has_callable(problem)
-    return run_with_file(made, plan, recorder, file, labelled, budget=budget, progress=progress, resumable=resumable)
-
-
-def _labelled(
-    problem: Problem,
-    plan: Plan,
-    options: EngineOptions,
-    engine_name: str,
-    engine: Engine,
-    of_limit: dict[str, Any],
-    recorder: Recorder,
-    reached: Reached,
-    reason: str,
-) -> xr.Dataset:
-    """Return the records until now as a dataset."""
-    from dynamics.runs import make_dataset, prediction_values
-    from dynamics.theory import predict
-
-    times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(reached.look, 0)
-    components, recorded = problem.teacher.components, recorder.values()
-    # The prediction that needs no integration: there is none for k ≤ 2 and other students.
-    is_predicted = is_correlation(problem) or decouples(problem)
+    records = Recorder(problem, plan, len(options.seeds))
     shared = {
-        "engine": engine_name,
+        "engine": engine,
         "learning_rate": plan.table if isinstance(plan.table, float) else "schedule",
         "effective_learning_rate": plan.effective_rate,
         "steps": plan.steps,
         "batch_size": options.batch_size,
         "training_samples": options.training_samples,
     }
+    of_limit = {"learning_rate_limit": limit, "above_limit": too_large}
+    labelled = partial(_labelled, problem, plan, options, made, records, shared, of_limit)
+    # No checkpoint where the problem that comes back from a file is another one.
+    resumable = not has_callable(problem)
+    return run_with_file(made, plan, records, file, labelled, budget=budget, progress=progress, resumable=resumable)
+
+
+def _labelled(
+    problem: Problem,
+    plan: Plan,
+    options: EngineOptions,
+    engine: Engine,
+    records: Recorder,
+    shared: dict[str, Any],
+    of_limit: dict[str, Any],
+    run: _SgdRun,
+    reason: str,
+) -> xr.Dataset:
+    """Return the records until now as a dataset; `shared` are arguments of the call that are attributes too."""
+    from dynamics.runs import make_dataset, prediction_values
+    from dynamics.theory import predict
+
+    times, neurons, end = plan.times(plan.recorded), np.arange(problem.width), max(run.look, 0)
+    components, recorded, seconds = problem.teacher.components, records.values(), run.seconds
+    # The prediction that needs no integration: there is none for k ≤ 2 and other students.
+    is_predicted = is_correlation(problem) or decouples(problem)
     return make_dataset(
         {
             **recorded,
@@ -347,11 +473,11 @@ def _labelled(
             "stop_reason": reason,
             "end_step": end,
             "end_time": float(plan.times(np.array([end]))[0]),
-            "wall_seconds": reached.seconds,
-            "steps_per_second": end / max(reached.seconds, 1e-9),
+            "wall_seconds": seconds,
+            "steps_per_second": end / max(seconds, 1e-9),
         },
         leading=("seed",),
-        with_leading=[name for name in recorded if name not in recorder.OF_RUNS],
+        with_leading=[name for name in recorded if name not in records.OF_RUNS],
     )
 
 
@@ -401,8 +527,7 @@ def resume(
     begun = file.begun
     if begun is None or begun.answer != "simulation":
         answer = None if begun is None else begun.answer
-        msg = f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}."
-        raise StorageError(msg)
+        refuse(f"File {str(file.target)!r} must hold a simulation, but its answer is {answer!r}.", StorageError)
     settings = {name: value for name, value in begun.settings.items() if name not in DERIVED}
     varies = settings["learning_rate"] == "schedule"
     need = "the function given to `simulate`" if varies else "absent, since the file holds a number"
@@ -410,21 +535,18 @@ def resume(
     require(varies == (learning_rate is not None), other)
     if varies:
         plan, mean = make_plan(learning_rate, settings["steps"], None), begun.settings["effective_learning_rate"]
-        other = f"Argument `learning_rate` must have the mean {mean} over flow time, but has {plan.effective_rate}."
-        require(plan.effective_rate == mean, other)
+        need = "Argument `learning_rate` must"
+        other = f"have the mean {mean} over flow time, but has {plan.effective_rate}."
+        require(plan.effective_rate == mean, f"{need} {other}")
         same = begun.settings.get("schedule_digest", plan.digest) == plan.digest  # older files know the mean alone
-        other = (
-            "Argument `learning_rate` must be that of `simulate` at every step, but is another one of the same mean."
-        )
-        require(same, other)
+        require(same, f"{need} be that of `simulate` at every step, but is another one of the same mean.")
         settings["learning_rate"] = learning_rate
     settings |= {"progress": progress, "max_runtime": max_runtime, "checkpoint": file}
     try:
         if isinstance(begun.problem, Problem):
             return simulate(begun.problem, save_at=begun.save_at, **settings)
         # In a room above this one.
-        found: xr.Dataset = resolve_name("sgd_check.tokens.simulation:simulate")(begun.problem, **settings)
-        return found
+        return cast("xr.Dataset", resolve_name("sgd_check.tokens.simulation:simulate")(begun.problem, **settings))
     except (TypeError, ValueError) as error:
-        msg = f"File {str(file.target)!r} must hold a simulation that can be resumed, but does not: {error}"
-        raise StorageError(msg) from error
+        need = f"File {str(file.target)!r} must hold a simulation that can be resumed"
+        refuse(f"{need}, but does not: {error}", StorageError)

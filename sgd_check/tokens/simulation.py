@@ -1,8 +1,7 @@
 """Runs of the full model on sampled tokens, all seeds at once, half of them at four times the batch.
 
-Of an associative memory with Gaussian embeddings one step is drawn per seed.
-
-Models are in torch, one per kind of problem, trained by autograd on samples.
+Models are in torch, one per kind of problem, trained by autograd. Of an associative memory with Gaussian embeddings one
+step is drawn per seed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -23,10 +22,11 @@ from dynamics.runs import RunFile, as_run_file, make_dataset
 from dynamics.tokens import KINDS, LOG_FLOOR, TOKEN_VARIABLES, AssociativeMemory, TokenProblem, rank_bins, system_of
 from hermite.arrays import Array
 from hermite.text.messages import refuse, shown
+from sgd_check.engines.registry import Stepper
 from sgd_check.engines.seeded_runs import check_shapes
 from sgd_check.runs.plan import Plan
-from sgd_check.runs.simulation import checked_budget
-from sgd_check.runs.stepping import Reached, run_with_file
+from sgd_check.runs.recording import Looks
+from sgd_check.runs.simulation import checked_budget, run_with_file
 
 try:
     import torch
@@ -429,16 +429,18 @@ def simulate(
     looks = np.unique(np.linspace(0, count, min(LOOKS, count) + 1).round()).astype(np.int64)
     plan, half, components = Plan(count, rate, looks, looks), len(runs) // 2, system_of(problem).components
     sizes = [size, None if size is None else BATCH_FACTOR * size]
-    engine = TokenRuns(problem, list(zip((runs[:half], runs[half:]), sizes, strict=True)), chosen)
-    records, time = Records(len(runs), looks.tolist(), len(components)), plan.times(plan.recorded)
+    models = [model_of(problem, part, chosen) for part in (runs[:half], runs[half:])]
+    batches = [None if each is None else Draws(model, each) for model, each in zip(models, sizes, strict=True)]
+    engine = TokenRuns(list(zip(models, batches, strict=True)))
+    looked = Records(len(runs), looks, {"loss": (), "progress": (len(components),)})
+    records, time = looked.records, plan.times(plan.recorded)
 
-    def labelled(reached: Reached, reason: str) -> xr.Dataset:
+    def labelled(run: Any, reason: str) -> xr.Dataset:
         settings = {"answer": "simulation", "learning_rate": rate, "batch_size": size}
         return make_dataset(
             {
-                "loss": records.loss,
-                "progress": records.progress,
-                "learned_time": _passed(records.progress, time),
+                **records,
+                "learned_time": _passed(records["progress"], time),
                 "run_batch_size": np.repeat([each or 0 for each in sizes], half),
             },
             problem=problem,
@@ -446,13 +448,13 @@ def simulate(
             coords={"time": time, "seed": list(runs), "component": list(components)},
             solver=settings | {"steps": count, "seeds": len(runs), "first_seed": runs[0], "device": device},
             attributes=settings
-            | {"device": str(chosen), "theory": "tokens", "stop_reason": reason, "wall_seconds": reached.seconds},
+            | {"device": str(chosen), "theory": "tokens", "stop_reason": reason, "wall_seconds": run.seconds},
             leading=("seed",),
             with_leading=("loss", "progress", "learned_time"),
             variables=TOKEN_VARIABLES,
         )
 
-    return run_with_file(engine, plan, records, file, labelled, budget=budget, progress=progress)
+    return run_with_file(engine, plan, looked, file, labelled, budget=budget, progress=progress)
 
 
 def _checked_seeds(seeds: object, first_seed: object) -> range:
@@ -471,22 +473,16 @@ def _passed(progress: Array, time: Array) -> Array:
     return np.where(after >= 0.5, time[at] - (time[at] - time[low]) * share, np.nan)
 
 
-class TokenRuns:
-    """Runs of one problem, in parts of one batch size each; the bits of a run depend on its seed alone.
+class TokenRuns(Stepper):
+    """Runs of models on batches, None for the whole population; the bits of a run depend on its seed alone."""
 
-    `parts` are seeds and their batch size, None for the whole population.
-    """
-
-    def __init__(
-        self, problem: TokenProblem, parts: Sequence[tuple[Sequence[int], int | None]], device: torch.device
-    ) -> None:
-        models = [(model_of(problem, seeds, device), batch) for seeds, batch in parts]
-        self._parts = [(model, None if batch is None else Draws(model, batch)) for model, batch in models]
-        self._step = 0
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which nothing needs to be held."""
-        return nullcontext()
+    def __init__(self, parts: Sequence[tuple[Model, Draws | None]]) -> None:
+        self._parts, self._step = parts, 0
+        self._parameters = {
+            f"parameter_{at}_{number}": parameter
+            for at, (model, _) in enumerate(parts)
+            for number, parameter in enumerate(model.parameters)
+        }
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
@@ -506,89 +502,70 @@ class TokenRuns:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return step, parameters and the state of the generators."""
-        found: dict[str, NDArray[np.generic]] = {"step": np.array(self._step)}
-        for at, (model, draws) in enumerate(self._parts):
-            for number, parameter in enumerate(model.parameters):
-                found[f"parameter_{at}_{number}"] = parameter.detach().cpu().numpy().copy()
+        found = {name: parameter.detach().cpu().numpy().copy() for name, parameter in self._parameters.items()}
+        for at, (_, draws) in enumerate(self._parts):
             if draws is not None:
-                found |= {f"{name}_{at}": array for name, array in draws.state().items()}
-        return found
+                found |= {f"generators_{at}": draws.before.copy(), f"used_{at}": np.array(draws.used)}
+        return found | {"step": np.array(self._step)}
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from what `state` returned; raise KeyError or ValueError for another problem's."""
+        """Go on from what `state` returned."""
         check_shapes(state, self.state())
         self._step = int(state["step"])
-        for at, (model, draws) in enumerate(self._parts):
-            for number, parameter in enumerate(model.parameters):
-                parameter.copy_(torch.as_tensor(state[f"parameter_{at}_{number}"]))
+        for name, parameter in self._parameters.items():
+            parameter.copy_(torch.as_tensor(state[name]))
+        for at, (_, draws) in enumerate(self._parts):
             if draws is not None:
                 draws.restore(state[f"generators_{at}"], int(state[f"used_{at}"]))
 
 
 class Draws:
-    """Batches of all seeds, one generator per seed, drawn many at once."""
+    """Batches of all seeds, one generator per seed, drawn many at once.
+
+    `before` are the generators before the inputs at hand, of which `used` batches are used.
+    """
 
     def __init__(self, model: Model, batch: int) -> None:
         self._model, self._batch = model, batch
         self._generators = [torch.Generator().manual_seed(seed) for seed in model.seeds]
         self._steps = max(1, DRAWN_AT_ONCE // batch)
-        self._used, self._before = 0, self._words()
+        self.used, self.before = 0, self._words()
         self._parts: list[torch.Tensor] = []
 
     def next(self) -> list[torch.Tensor]:
         """Return the next batch, (seeds, count, …) of each part."""
-        if not self._parts or self._used == self._steps:
+        if not self._parts or self.used == self._steps:
             self._draw()
-        first = self._used * self._batch
-        self._used += 1
+        first = self.used * self._batch
+        self.used += 1
         return [part[:, first : first + self._batch] for part in self._parts]
 
     def _draw(self) -> None:
-        self._before = self._words()
+        self.before, self.used = self._words(), 0
         drawn = [self._model.draw(generator, self._steps * self._batch) for generator in self._generators]
         self._parts = [torch.stack(parts) for parts in zip(*drawn, strict=True)]
-        self._used = 0
 
     def _words(self) -> NDArray[np.uint8]:
         return np.stack([generator.get_state().numpy() for generator in self._generators])
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return the generators before the inputs at hand, and how many batches of these are used."""
-        return {"generators": self._before.copy(), "used": np.array(self._used)}
 
     def restore(self, generators: NDArray[Any], used: int) -> None:
         """Draw the inputs at hand again, and go on."""
         for generator, words in zip(self._generators, generators.astype(np.uint8), strict=True):
             generator.set_state(torch.as_tensor(words))
         self._draw()
-        self._used = used
+        self.used = used
 
 
-class Records:
-    """Loss and progress of all runs at every look, and which of them are not finite any more."""
-
-    def __init__(self, runs: int, looks: Sequence[int], components: int) -> None:
-        self.blown_up: NDArray[np.bool_] = np.zeros(runs, dtype=bool)
-        self.loss, self.progress = np.full((runs, len(looks)), np.nan), np.full((runs, len(looks), components), np.nan)
-        self._place = {step: at for at, step in enumerate(looks)}
+class Records(Looks):
+    """Loss and progress of all runs at every look."""
 
     def observe(self, step: int, runs: TokenRuns) -> NDArray[np.bool_]:
         """Measure the runs; return which of them have just left the finite numbers."""
-        at = self._place[step]
-        self.loss[:, at], self.progress[:, at] = runs.measured()
-        fresh: NDArray[np.bool_] = ~np.isfinite(self.loss[:, at]) & ~self.blown_up
-        self.blown_up |= fresh
-        return fresh
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return the state of `look`, without the records."""
-        return {"blown_up": self.blown_up.copy()}
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]], records: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned, and from loss and progress."""
-        self.blown_up[:] = state["blown_up"]
-        self.loss[...], self.progress[...] = records["loss"], records["progress"]
+        place = self.places[step]
+        loss, self.records["progress"][:, place] = runs.measured()
+        self.records["loss"][:, place] = loss
+        return self.lost(np.isfinite(loss))
 
 
 def draw_recovery(problem: AssociativeMemory, seeds: Sequence[int], device: torch.device) -> xr.Dataset:

@@ -16,18 +16,17 @@ def weights_of(engine):
     if isinstance(engine, DiffusionEngine):
         return engine._weights.copy()
     if isinstance(engine, OnlineEngine):
-        return engine._stepper.current().to(torch.float64, copy=True).cpu().numpy()
+        return engine.current().to(torch.float64, copy=True).cpu().numpy()
     return torch.cat([runs.weights for runs in engine._groups]).to(torch.float64).cpu().numpy()
 
 
 def samples_of(engine):
     """Draw samples x and labels: of the next steps (steps, seeds, batch, d), or of one spherical step (seeds, batch, d)."""
     if isinstance(engine, OnlineEngine):
-        stepper = engine._stepper
-        stepper.draw()
-        shape = (stepper._lanes, -1, engine._batch)
-        x = stepper._samples.view(*shape, stepper._samples.shape[2])[..., : stepper._dimension]
-        parts = (x.transpose(0, 1), -stepper._targets.view(shape).transpose(0, 1))
+        engine.draw()
+        shape = (engine._lanes, -1, engine._batch)
+        x = engine._samples.view(*shape, engine._samples.shape[2])[..., : engine._dimension]
+        parts = (x.transpose(0, 1), -engine._targets.view(shape).transpose(0, 1))
     else:
         batches = [runs.source.batch() for runs in engine._groups]
         parts = (torch.cat([batch[k] for batch in batches]) for k in (0, 1))

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from dynamics.problem import Problem, Teacher
-from sgd_check.engines.torch.fused import FusedStepper, KernelLink, fill_normals, fusible, kernel_link
+from sgd_check.engines import EngineOptions
+from sgd_check.engines.torch.engine import FusedEngine, KernelLink, OnlineEngine, fusible, kernel_link
+from sgd_check.engines.torch.samples import CounterStreams, fill_normals
 
 pytest.importorskip("triton", reason="the kernels need Triton, which is made for Linux alone")
 
@@ -38,33 +40,25 @@ def problem_of(link="he4", student="homogeneous", dimension=40, noise=0.0, width
 
 
 def rates():
-    return torch.linspace(3e-4, 9e-4, STEPS, dtype=torch.float64)
+    return np.linspace(3e-4, 9e-4, STEPS)
 
 
 def fused_and_plain(problem, *, cut):
     """Weights at the start, after the same steps by torch, by the kernel, and if `cut` by it in two launches."""
-    from sgd_check.engines.torch.engine import BlockStepper, aligned
-    from sgd_check.engines.torch.links import make_link
-    from sgd_check.engines.torch.samples import CounterStreams, TorchTeacher
+    options = EngineOptions(seeds=RUNS if cut else RUNS[1:], device="cpu", dtype="float64")
 
-    seeds = RUNS if cut else RUNS[1:]
-    where = torch.float64, torch.device("cpu")
-    start = torch.zeros(len(seeds), problem.width, aligned(problem.dimension), dtype=torch.float64)
-    reduced = torch.tensor(problem.reduced_weights())
-    start[:, :, : reduced.shape[1]] = reduced
-
-    def stepped(stepper, *pieces):
-        with stepper.running():
+    def stepped(engine, *pieces):
+        with engine.running():
             for piece in pieces:
-                stepper.advance(piece)
-            return stepper.current().numpy()
+                engine.advance(piece)
+            return engine.current().numpy()
 
     def fused():
-        return FusedStepper(problem, kernel_link(problem.activation), start.clone(), seeds)
+        return FusedEngine(problem, options, kernel_link(problem.activation))
 
-    link, teacher = make_link(problem.activation, *where)[0], TorchTeacher.of(problem, *where)
-    plain = BlockStepper(problem, link, teacher, 1, start.clone(), CounterStreams(seeds, where[1]))
-    found = [start[..., : problem.dimension].numpy(), stepped(plain, rates()), stepped(fused(), rates())]
+    plain = OnlineEngine(problem, options)
+    plain._streams = CounterStreams(options.seeds, torch.device("cpu"))
+    found = [plain.current().clone().numpy(), stepped(plain, rates()), stepped(fused(), rates())]
     if cut:
         found.append(stepped(fused(), rates()[:CUT], rates()[CUT:]))
     return np.stack(found)

@@ -7,10 +7,8 @@ One step on a batch of B fresh samples is
 
 with ρ_i = |w_i|, u_i = w_i/ρ_i, z_ib = u_i·x_b: the gradient of half the squared error in closed form, no autograd. For
 a committee, f = Σ_i σ(w_i·x), it is w_i ← w_i − (η/B) Σ_b e_b σ'(w_i·x_b) x_b; for networks it is that of
-`sgd_check.engines.projected`. Steps are taken in blocks, or on a CUDA device by one Triton kernel,
-`sgd_check.engines.torch.fused`, where that can (`attributes["step_kernel"]`). `sgd_check.engines.torch.weights` takes
-others one by one: of the spherical student, of frames, of homogeneous neurons on inputs that are not isotropic, on
-samples used again.
+`sgd_check.engines.projected`. `make_engine` says which problems have their steps taken in blocks, which by one Triton
+kernel (`fused_kernels`), and which one by one (`weights`), where an optimizer is an object of its own.
 
 *Blocks.* Samples are drawn ahead, and weights are read and written once a block. On the processor, groups of seeds are
 drawn and multiplied side by side in threads; on a CUDA device the whole block but the drawing is one CUDA graph. With
@@ -28,72 +26,49 @@ a block.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
+import hermite
 from dynamics.integrators.device import Replay
 from dynamics.problem import is_frame, is_homogeneous, is_network, is_spherical
 from sgd_check.engines.problem_forms import network_of
-from sgd_check.engines.registry import EngineOptions, Measurement
-from sgd_check.engines.seeded_runs import RunThreads, check_shapes
-from sgd_check.engines.torch.fused import FusedStepper, fusible
-from sgd_check.engines.torch.links import make_link
-from sgd_check.engines.torch.samples import TorchTeacher, make_streams
-from sgd_check.engines.torch.weights import (
-    DTYPES,
-    THREADED_NUMBERS,
-    WeightEngine,
-    check_runs_fit,
-    checked_device,
-    measured,
-    run_attributes,
-    shared_by,
-)
+from sgd_check.engines.registry import Engine, EngineOptions
+from sgd_check.engines.seeded_runs import check_shapes
+from sgd_check.engines.torch.samples import aligned, kernels, make_streams, triton_version
+from sgd_check.engines.torch.weights import DTYPES, THREADED_NUMBERS, TorchRuns, WeightEngine, checked_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
 
     from numpy.typing import NDArray
 
     from dynamics.problem import Problem
+    from hermite import HermiteExpansion
     from hermite.arrays import Array
-    from sgd_check.engines.problem_forms import Network
-    from sgd_check.engines.registry import Engine
     from sgd_check.engines.torch.links import TorchLink
     from sgd_check.engines.torch.samples import Streams
 
 
 #: Elements are rounded one way in vectors of this many and another in the rest at an array's end.
 VECTOR = 32
-#: Rows of a multiple of so many numbers begin at a cache line, which matrix products need for equal roundings of lanes.
-ALIGNED = 16
-
-
-def aligned(count: int) -> int:
-    """Return the least multiple of `ALIGNED` that is not below `count`."""
-    return -(-count // ALIGNED) * ALIGNED
 
 
 class Recursion:
-    """The steps of one block, for all lanes (runs side by side) at once; lanes are the last axis but the samples.
-
-    A block has K steps of B samples, K > 1 only with B = 1. Neurons enter as |w|² σ(w·x/|w|), or if `free`, as in a
-    committee, as σ(w·x). `like` has the device and the type of all numbers.
+    """The K steps of one block of a committee, for all lanes (runs side by side) at once; K > 1 only with B = 1.
 
     Before a block `projections` are filled with Z (K, m, lanes, B), `gram` with G (K, K, lanes; None for blocks of one
     step), `squared_norm` with n (m, lanes) and `targets` with minus the labels (K, lanes, B); before a step `rates`
-    with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere.
-
-    `layers` (rows, m, lanes) are what moves beside the weights, none here; `opened` is what they were before the block.
+    with η/B (K, 1, 1). Then `coefficients` (K, m, lanes, B) are the c of the steps taken, zero elsewhere. `layers`
+    (rows, m, lanes) are what moves beside the weights, none here; `opened` is what they were before the block.
     """
 
     def __init__(
-        self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, free: bool, like: torch.Tensor
+        self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
     ) -> None:
-        self._free, self._fill, self._single = free, link.fill, batch == 1
+        self._fill, self._batch, width = link.fill, batch, problem.width
         every = lanes  # so many that those that are read fill whole vectors
         while every * batch % VECTOR and (every - lanes) * batch < VECTOR - 1:
             every += 1
@@ -118,99 +93,106 @@ class Recursion:
         self._parts = self._functions.unbind(0)
         self._z, self._slope = zeros(width, every, batch), zeros(width, every, batch)
         self._sum, self._error = zeros(every, batch), zeros(every, batch)
-        self._ratio, self._shrink = zeros(width, every, 1), zeros(width, every, 1)
-        self._growth = zeros(width, every, 1)
+        self._ratio, self._shrink, self._growth = zeros(3, width, every, 1).unbind(0)
         self.layers = self.opened = zeros(0, width, lanes)
-        self._one = torch.ones(1, 1, 1, dtype=like.dtype, device=like.device)
+        self._one = zeros(1, 1, 1).fill_(1.0)
 
     def begin(self) -> None:
         """Start a block, whose arrays have been filled in."""
         self._all_c.zero_()
-        if not self._free:
-            torch.rsqrt(self._norm, out=self._ratio)
 
     def take(self, k: int) -> None:
-        """Take step k of the block: about twenty calls, whose number is the cost."""
-        (self._step_free if self._free else self._step)(k)
+        """Take step k of the block, w' = w − η e σ'(w·x) x: few calls, whose number is the cost."""
+        sigma, _, derivative = self._parts
+        self._fill(self._z_of[k], self._functions)
+        torch.sum(sigma, dim=0, out=self._sum)
+        torch.add(self._sum, self._target_of[k], out=self._error).mul_(self._rate_of[k])
+        torch.mul(derivative, self._error, out=self._c_of[k])
+        self._pass_on(k)
 
     def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:  # noqa: ARG002
         """Return s of the weights after the steps taken, shape (lanes, m), or None if it is one.
 
         `moved` (lanes, m, d) are the sums V_i − Σ c_ij x_j of the lanes `at`.
         """
-        if self._free:
-            return None
-        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[at]
+        return None
 
-    def _step(self, k: int) -> None:
-        """Take step k; the running ratio is s_i/|w_i|."""
+    def _pass_on(self, k: int) -> None:
+        """Bring the projections of the later steps up to date with step k."""
+        if self._length_of:
+            self._z_later[k].addcmul_(self._c_of[k], self._gram_later[k], value=-1)
+
+
+class HomogeneousRecursion(Recursion):
+    """The same of neurons that enter as |w|² σ(w·x/|w|); the running ratio is s_i/|w_i|."""
+
+    def begin(self) -> None:
+        """Start a block."""
+        super().begin()
+        torch.rsqrt(self._norm, out=self._ratio)
+
+    def take(self, k: int) -> None:
+        """Take step k."""
         z, slope, ratio, shrink, growth = self._z, self._slope, self._ratio, self._shrink, self._growth
         sigma, double, derivative = self._parts
-        error, norm, coefficient = self._error, self._norm, self._c_of[k]
+        error, norm = self._error, self._norm
         torch.mul(self._z_of[k], ratio, out=z)
         self._fill(z, self._functions)
         torch.sum(sigma.mul_(norm), dim=0, out=self._sum)
         torch.add(self._sum, self._target_of[k], out=error).mul_(self._rate_of[k])  # η e / B
         torch.mul(derivative, error, out=slope)  # g
-        if self._single:
+        if self._batch == 1:
             torch.addcmul(self._one, double, error, value=-1, out=shrink)  # h
         else:
-            torch.sum(double.mul_(error), dim=2, keepdim=True, out=shrink)
-            torch.sub(self._one, shrink, out=shrink)
+            torch.sub(self._one, torch.sum(double.mul_(error), dim=2, keepdim=True, out=shrink), out=shrink)
         ratio.mul_(shrink)
-        torch.div(slope, ratio, out=coefficient)
-        if not self._length_of:  # a block of one step: nothing follows that would need its projections and lengths
-            return
-        self._z_later[k].addcmul_(coefficient, self._gram_later[k], value=-1)
-        torch.addcmul(shrink, slope, z, value=-2, out=growth).mul_(shrink)
-        growth.addcmul_(slope.mul_(slope), self._length_of[k])  # |w'|² / |w|²
-        norm.mul_(growth)
-        ratio.div_(growth.sqrt_())
+        torch.div(slope, ratio, out=self._c_of[k])
+        self._pass_on(k)
+        if self._length_of:  # not in a block of one step, after which nothing needs lengths
+            torch.addcmul(shrink, slope, z, value=-2, out=growth).mul_(shrink)
+            growth.addcmul_(slope.mul_(slope), self._length_of[k])  # |w'|² / |w|²
+            norm.mul_(growth)
+            ratio.div_(growth.sqrt_())
 
-    def _step_free(self, k: int) -> None:
-        """Take step k of a committee: w' = w − η e σ'(w·x) x, with f = Σ_i σ(w_i·x)."""
-        sigma, _, derivative = self._parts
-        self._fill(self._z_of[k], self._functions)
-        torch.sum(sigma, dim=0, out=self._sum)
-        torch.add(self._sum, self._target_of[k], out=self._error).mul_(self._rate_of[k])
-        torch.mul(derivative, self._error, out=self._c_of[k])
-        if self._length_of:
-            self._z_later[k].addcmul_(self._c_of[k], self._gram_later[k], value=-1)
+    def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor:  # noqa: ARG002
+        """Return s."""
+        return (self._ratio * torch.sqrt(self._norm))[:, : self.squared_norm.shape[1], 0].T[at]
 
 
 class NetworkRecursion(Recursion):
-    """The steps of one block of networks, whose `layers` (2, m, lanes) are v and b."""
+    """The same of networks, whose `layers` (2, m, lanes) are v and b.
+
+    The running ratio is g of the steps before, and on the sphere what brought w_i back.
+    """
 
     def __init__(
-        self, lanes: int, width: int, steps: int, batch: int, *, link: TorchLink, network: Network, like: torch.Tensor
+        self, problem: Problem, link: TorchLink, lanes: int, steps: int, batch: int, like: torch.Tensor
     ) -> None:
-        super().__init__(lanes, width, steps, batch, link=link, free=True, like=like)
-        self._batch, self._network = batch, network
-        self._sphere = network.lengths is not None
-        every = self._norm.shape[1]
+        super().__init__(problem, link, lanes, steps, batch, like)
+        self._network = network = network_of(problem)
         start = torch.from_numpy(np.array([network.second_layer, network.bias])).to(like)
-        both = start[:, :, None, None].expand(2, width, every, 1).contiguous()
-        self._second, self._bias = both.unbind(0)
-        self._all_opened, self._both = both.clone(), both
-        self.layers, self.opened = both[:, :, :lanes, 0], self._all_opened[:, :, :lanes, 0]
-        self._lengths = like.new_empty(0) if network.lengths is None else torch.from_numpy(network.lengths).to(like)
+        self._both = start[:, :, None, None].expand(2, problem.width, self._norm.shape[1], 1).contiguous()
+        self._second, self._bias = self._both.unbind(0)
+        self._all_opened = self._both.clone()
+        self.layers, self.opened = self._both[:, :, :lanes, 0], self._all_opened[:, :, :lanes, 0]
+        self._lengths = None if network.lengths is None else torch.from_numpy(network.lengths).to(like)
         self._slopes, self._values = torch.zeros_like(self._norm), torch.zeros_like(self._norm)
 
     def begin(self) -> None:
-        """Start a block, whose arrays have been filled in."""
+        """Start a block."""
         super().begin()
         self._ratio.fill_(1.0)
         self._all_opened.copy_(self._both)
 
     def scale(self, moved: torch.Tensor, at: slice) -> torch.Tensor | None:
-        """Return the factors of the weights `moved` (lanes, m, d) after the steps taken, shape (lanes, m), or None."""
+        """Return the factors that weight decay gives, or that bring neurons back to the sphere."""
         ratio = self._ratio[:, : self.squared_norm.shape[1], 0].T[at]
-        if not self._sphere:
+        if self._lengths is None:
             return ratio if self._network.decay[0] else None
         return torch.sign(ratio).mul_(self._lengths).div_(torch.linalg.vector_norm(moved, dim=2))
 
     def take(self, k: int) -> None:
-        """Take step k; the running ratio is g of the steps before, and on the sphere what brought w_i back."""
+        """Take step k."""
         network, rate, error = self._network, self._rate_of[k], self._error
         along, slope, second = self._z, self._slope, self._second
         sigma, product, derivative = self._parts
@@ -236,19 +218,17 @@ class NetworkRecursion(Recursion):
 
     def _move_neurons(self, k: int, rate: torch.Tensor) -> None:
         """Write the coefficients of step k, and the projections and lengths of the later steps."""
-        network, coefficient, slope, along = self._network, self._c_of[k], self._slope, self._z
+        slope, along, on_sphere = self._slope, self._z, self._lengths is not None
         ratio, shrink, growth, product = self._ratio, self._shrink, self._growth, self._parts[1]
-        if self._sphere:
+        if on_sphere:
             torch.sum(torch.mul(slope, along, out=product), dim=2, keepdim=True, out=growth)  # Σ h λ
             torch.div(growth, self._norm, out=shrink).add_(1.0)
             ratio.mul_(shrink)
-        elif network.decay[0]:
-            ratio.addcmul_(ratio, rate, value=-network.decay[0] * self._batch)
-        torch.div(slope, ratio, out=coefficient)
-        if not self._length_of:
-            return
-        self._z_later[k].addcmul_(coefficient, self._gram_later[k], value=-1)
-        if self._sphere:
+        elif self._network.decay[0]:
+            ratio.addcmul_(ratio, rate, value=-self._network.decay[0] * self._batch)
+        torch.div(slope, ratio, out=self._c_of[k])
+        self._pass_on(k)
+        if on_sphere and self._length_of:
             # |w'|²/|w|², which the ratio brings back to one
             torch.addcmul(torch.mul(shrink, self._norm), slope, along, value=-2, out=growth).mul_(shrink)
             growth.addcmul_(slope.mul_(slope), self._length_of[k]).div_(self._norm)
@@ -282,69 +262,52 @@ def drawn_steps(width: int, dimension: int, batch: int, device: torch.device) ->
     return block * min(max(DRAWN_NUMBERS // (aligned(dimension) * batch * block), 1), DRAWN_STEPS // block)
 
 
-class BlockStepper:
-    """Runs of a problem side by side, B samples a step, one run per lane of the streams.
+class OnlineEngine(TorchRuns):
+    """Runs whose steps are taken in blocks; see the module's docstring."""
 
-    It moves the weights (lanes, m, aligned(d)), zero from d on.
-    """
-
-    def __init__(
-        self,
-        problem: Problem,
-        link: TorchLink,
-        teacher: TorchTeacher,
-        batch: int,
-        weights: torch.Tensor,
-        streams: Streams,
-    ) -> None:
-        self._teacher, self._weights, self._streams = teacher, weights, streams
-        self._lanes, width, columns = weights.shape
-        self._dimension = d = problem.dimension
-        self._cuda = weights.device.type == "cuda"
-        #: How steps are taken: as a CUDA graph of torch's kernels, or plainly.
-        self.kernel = "graph" if self._cuda else "plain"
-        self._steps = block_steps(width, d, batch)
-        drawn = drawn_steps(width, d, batch, weights.device)
-        self._samples = weights.new_empty(self._lanes, drawn * batch, columns)
-        self._targets = weights.new_zeros(self._lanes, drawn * batch)
-        sizes = self._lanes, width, self._steps, batch
-        if is_network(problem):
-            self._recursion: Recursion = NetworkRecursion(*sizes, link=link, network=network_of(problem), like=weights)
-        else:
-            self._recursion = Recursion(*sizes, link=link, free=not is_homogeneous(problem), like=weights)
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        self._batch, width, d = options.batch_size, problem.width, problem.dimension
+        drawn = drawn_steps(width, d, self._batch, checked_device(options.device))
+        super().__init__(problem, options, drawn * self._batch, aligned(d))
+        weights = self._weights
+        self._lanes, _, columns = weights.shape
+        self._cuda = self._device.type == "cuda"
+        self._streams: Streams = make_streams(options.seeds, self._dtype, self._device)
+        self._steps = block_steps(width, d, self._batch)
+        self._samples = weights.new_empty(self._lanes, drawn * self._batch, columns)
+        self._targets = weights.new_zeros(self._lanes, drawn * self._batch)
+        kind = HomogeneousRecursion if is_homogeneous(problem) else Recursion
+        kind = NetworkRecursion if is_network(problem) else kind
+        self._recursion = kind(problem, self._link, self._lanes, self._steps, self._batch, weights)
         #: Eigenvalues of Σ, where they are not all 1.
         self._eigenvalues: torch.Tensor | None = None
         if problem.inputs is not None:
             self._eigenvalues = weights.new_ones(columns)
             self._eigenvalues[:d] = torch.from_numpy(problem.inputs.eigenvalues_of_axes(d))
-        rows = self._steps * batch
+        rows = self._steps * self._batch
         # What matrix products write and read, with lanes first; the recursion has them last.
         self._products = weights.new_zeros(self._lanes, width, aligned(rows))[..., :rows]
         self._gram = weights.new_zeros(self._lanes, rows, rows) if self._steps > 1 else None
         self._blocks = drawn // self._steps
         self._block = self._blocks - 1  # index of the open block among the drawn ones
         self._taken = 0  # steps taken of the open block; zero if none is open
-        self._before_draw = streams.state()
+        self._before_draw = self._streams.state()
         self._rows = [slice(index * rows, (index + 1) * rows) for index in range(self._blocks)]
-        group = self._lanes if self._cuda else max(GROUP_NUMBERS // (columns * (width + rows)), 1)
+        work = columns * (width + rows)
+        shared = self._lanes * work >= THREADED_NUMBERS and not self._cuda
+        threads = min(torch.get_num_threads(), self._lanes) if shared else 1
+        group = self._lanes if self._cuda else max(GROUP_NUMBERS // work, 1)
+        if threads > 1:
+            group = -(-self._lanes // max(threads, -(-self._lanes // group)))
         self._groups = [range(first, min(first + group, self._lanes)) for first in range(0, self._lanes, group)]
-        work = self._lanes * columns * (width + rows)
-        self.threads = min(torch.get_num_threads(), self._lanes) if work >= THREADED_NUMBERS and not self._cuda else 1
-        if self.threads > 1:
-            share = -(-self._lanes // max(self.threads, len(self._groups)))
-            self._groups = [range(first, min(first + share, self._lanes)) for first in range(0, self._lanes, share)]
-        self._shared = RunThreads(self.threads)
+        self._use(threads, "graph" if self._cuda else "plain")
         moving = (weights, self._recursion.layers)
-        self._whole_block = Replay(torch, weights.device, lambda: self._take(0, self._steps), moving)
+        self._whole_block = Replay(torch, self._device, lambda: self._take(0, self._steps), moving)
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which groups of seeds share threads."""
-        return shared_by(self._shared, single=not self._cuda)
-
-    def advance(self, rates: torch.Tensor) -> None:
-        """Take one step per learning rate; `rates` are η/B on the processor, shape (steps,)."""
-        rates = rates.to(self._weights)
-        done, count = 0, rates.shape[0]
+    def advance(self, rates: Array) -> None:
+        """Take one step per learning rate."""
+        own = torch.from_numpy(rates / self._batch).to(self._weights)
+        done, count = 0, rates.size
         while done < count:
             first = self._taken
             if first == 0:
@@ -352,7 +315,7 @@ class BlockStepper:
                     self.draw()
                 self._block += 1
             last = min(self._steps, first + count - done)
-            self._recursion.rates[first:last, 0, 0] = rates[done : done + last - first]
+            self._recursion.rates[first:last, 0, 0] = own[done : done + last - first]
             if self._cuda and last - first == self._steps:
                 self._whole_block()
             else:
@@ -360,21 +323,22 @@ class BlockStepper:
             done += last - first
 
     def current(self) -> torch.Tensor:
-        """Return the weights of the moment, shape (lanes, m, d), without ending the open block."""
+        """Return the weights of the moment, shape (seeds, m, d), without ending the open block."""
         weights = self._weights
         if self._taken:
             weights = torch.empty_like(weights)
             self._moved(range(self._lanes), weights)
         return weights[..., : self._dimension]
 
-    def layers(self) -> torch.Tensor:
-        """Return v and b of a network at the moment, shape (lanes, 2, m); nothing of other students."""
-        return self._recursion.layers.permute(2, 0, 1)
+    def layers(self) -> Array:
+        """Return v and b of a network."""
+        layers = self._recursion.layers.permute(2, 0, 1)
+        return np.asarray(layers.to("cpu", torch.float64, copy=True).numpy())
 
-    def freeze(self, lanes: list[int]) -> None:
-        """Turn runs to NaN; every operation keeps the lanes apart, so the others do not notice."""
-        self._weights[lanes] = torch.nan
-        self._recursion.layers[..., lanes] = torch.nan
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN."""
+        super().freeze(stopped)
+        self._recursion.layers[..., np.flatnonzero(stopped).tolist()] = torch.nan
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return all that the later steps depend on; samples that were drawn are drawn again from it."""
@@ -388,19 +352,19 @@ class BlockStepper:
             "rates": self._recursion.rates.cpu().numpy().copy(),
         }
 
+    @torch.inference_mode()
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state that `state` returned; raise ValueError if it is of other runs."""
+        """Go on from a state on the same device."""
         check_shapes(state, {"weights": self._weights})
-        self._weights.copy_(torch.from_numpy(np.array(state["weights"])))
-        if self._recursion.layers.numel():
-            self._recursion.layers.copy_(torch.from_numpy(np.array(state["layers"])))
+        layers, (drawn, self._block, taken) = self._recursion.layers, np.asarray(state["position"]).tolist()
+        restored = {"weights": self._weights, "rates": self._recursion.rates}
+        for name, array in (restored | ({"layers": layers} if layers.numel() else {})).items():
+            array.copy_(torch.from_numpy(np.array(state[name])))
         self._streams.restore(state["streams"])
-        drawn, self._block, taken = np.asarray(state["position"]).tolist()
         if drawn:
             self._before_draw = np.array(state["streams"])
             self._each(self._draw)
         if taken > 0:
-            self._recursion.rates.copy_(torch.from_numpy(np.array(state["rates"])))
             self._take(0, taken)
 
     def draw(self) -> None:
@@ -413,11 +377,12 @@ class BlockStepper:
         """Fill the buffers of some lanes with fresh samples and minus their labels."""
         teacher, at = self._teacher, slice(lanes.start, lanes.stop)
         samples, targets = self._samples[at], self._targets[at]
-        self._streams.fill(lanes, samples, targets if teacher.noise > 0 else None)
+        noise = targets if teacher.noise > 0 else None
+        self._streams.fill(lanes, samples, noise)
         samples[..., self._dimension :] = 0.0
         # On the processor lane by lane: the roundings of a lane must not depend on how many there are.
         for part, target in [(samples, targets)] if self._cuda else zip(samples, targets, strict=True):
-            torch.neg(teacher.label(part, target if teacher.noise > 0 else None), out=target)
+            torch.neg(teacher.label(part, None if noise is None else target), out=target)
 
     def _take(self, first: int, last: int) -> None:
         """Take steps of a block, which opens with the first and ends with the last."""
@@ -468,75 +433,95 @@ class BlockStepper:
 
     def _each(self, work: Callable[[range], None]) -> None:
         """Do the work of all groups of lanes."""
-        self._shared.each(torch.inference_mode()(work), self._groups)
+        self._threads.each(torch.inference_mode()(work), self._groups)
+
+
+#: Steps of a block of the Triton kernel; with twice as many it runs out of registers.
+FUSED_STEPS = 16
+#: Smallest side of a matrix product in Triton.
+LEAST_SIDE = 16
+#: Largest m for which the kernel's tensors fit the registers, and largest degree for which its link is unrolled.
+LARGEST_WIDTH, LARGEST_DEGREE = 64, 64
+#: A program takes four warps below so many neurons, eight otherwise.
+WIDE = 33
+NAMED_LINKS = ("relu", "tanh", "erf", "gelu")
+
+
+class KernelLink(NamedTuple):
+    """A link as the kernels know it: a name, or the coefficients c_j of its Hermite polynomials."""
+
+    name: str
+    hermite: tuple[float, ...] = ()
+
+
+def kernel_link(expansion: HermiteExpansion) -> KernelLink | None:
+    """Return the link for the kernels, or None if they cannot evaluate it as the other engines do."""
+    if expansion.is_polynomial:
+        c = np.trim_zeros(np.asarray(expansion.coefficients, dtype=np.float64), "b")
+        return KernelLink("hermite", tuple(c.tolist())) if 0 < c.size <= LARGEST_DEGREE + 1 else None
+    for name in NAMED_LINKS:
+        if expansion.expression is not None and expansion.expression == hermite.expand(name).expression:
+            return KernelLink(name)
+    return None
+
+
+def fusible(problem: Problem, batch: int, dtype: torch.dtype) -> KernelLink | None:
+    """Return the kernels' link if they can run the problem, else None.
+
+    They take single samples per step in single precision, teachers along the first axes, and up to 64 neurons, of
+    polynomial links up to degree 64, "relu", "tanh", "erf" and "gelu". Matrix products split every factor into two
+    numbers of TF32, which keeps all but the last three bits of single precision.
+    """
+    fits = batch == 1 and dtype == torch.float32 and problem.width <= LARGEST_WIDTH
+    if not fits or problem.teacher.directions is not None or triton_version() is None:
+        return None
+    return kernel_link(problem.activation)
+
+
+class FusedEngine(TorchRuns):
+    """Runs on a CUDA device, many steps per launch; where they are in their samples is no state that can be kept."""
+
+    def __init__(self, problem: Problem, options: EngineOptions, link: KernelLink) -> None:
+        super().__init__(problem, options, FUSED_STEPS, aligned(problem.dimension))
+        self._problem, self._kernel_link, self._taken = problem, link, 0
+        self._coefficients = torch.tensor(problem.teacher.coefficients).to(self._weights)
+        self._seeds = torch.tensor(options.seeds, dtype=torch.int64, device=self._device)
+        self._use(1, "fused")
+
+    def advance(self, rates: Array) -> None:
+        """Take one step per learning rate."""
+        lanes, width, columns = self._weights.shape
+        kernels().advance[(lanes,)](
+            self._weights,
+            torch.from_numpy(rates).to(self._weights),
+            self._seeds,
+            self._coefficients,
+            self._taken,
+            rates.size,
+            width,
+            self._dimension,
+            columns,
+            self._coefficients.shape[0],
+            self._problem.label_noise,
+            K=FUSED_STEPS,
+            M=max(LEAST_SIDE, 1 << (width - 1).bit_length()),
+            LINK=self._kernel_link.name,
+            HERMITE=self._kernel_link.hermite,
+            FREE=not is_homogeneous(self._problem),
+            NOISY=self._problem.label_noise > 0,
+            PRECISION="tf32x3" if self._dtype == torch.float32 else "ieee",
+            num_warps=4 if width < WIDE else 8,
+            num_stages=1,
+            enable_fp_fusion=True,
+        )
+        self._taken += rates.size
 
 
 def make_engine(problem: Problem, options: EngineOptions) -> Engine:
     """Return the engine that draws the samples x in R^d; it takes blocks of steps if the problem allows them."""
-    reuses = options.training_samples is not None
     covariant = problem.inputs is not None and not is_network(problem)
-    one_by_one = covariant or is_frame(problem) or is_spherical(problem) or reuses
-    return (WeightEngine if one_by_one else OnlineEngine)(problem, options)
-
-
-class OnlineEngine:
-    """A batch of online SGD runs in R^d; see the module's docstring for the step."""
-
-    def __init__(self, problem: Problem, options: EngineOptions) -> None:
-        self._device = checked_device(options.device)
-        self._dtype, self._batch = DTYPES[options.dtype], options.batch_size
-        m, d, seeds = problem.width, problem.dimension, len(options.seeds)
-        drawn = drawn_steps(m, d, self._batch, self._device) * self._batch
-        check_runs_fit(d * seeds * (2 * m + drawn), problem, seeds, self._dtype)
-        network, where = is_network(problem), (self._dtype, self._device)
-        self._teacher = TorchTeacher.of(problem, *where)
-        link, link_name = make_link(problem.activation, *where, anywhere=network)
-        reduced, axes = problem.reduced_weights(), problem.input_axes()
-        start = np.zeros((m, aligned(d)))
-        start[:, slice(reduced.shape[1]) if axes is None else axes.places] = reduced
-        weights = torch.tensor(start, dtype=self._dtype, device=self._device).repeat(seeds, 1, 1)
-        on_device = self._device.type == "cuda" and not network
-        fused = fusible(problem, self._batch, self._dtype) if on_device else None
-        self._stepper: BlockStepper | FusedStepper
-        if fused is None:
-            streams = make_streams(options.seeds, *where)
-            self._stepper = BlockStepper(problem, link, self._teacher, self._batch, weights, streams)
-        else:
-            self._stepper = FusedStepper(problem, fused, weights, options.seeds)
-        self.attributes = run_attributes(self._device, options, link_name, self._stepper.kernel, self._stepper.threads)
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context without autograd, in which runs share threads."""
-        return self._stepper.running()
-
-    def advance(self, rates: Array) -> None:
-        """Take one step per learning rate."""
-        self._stepper.advance(torch.from_numpy(rates / self._batch))
-
-    def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
-        return measured(self._stepper.current(), self._teacher, student=student)
-
-    def layers(self) -> Array:
-        """Return v and b of a network."""
-        found: Array = self._resumable().layers().to("cpu", torch.float64, copy=True).numpy()
-        return found
-
-    def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
-        self._stepper.freeze(np.flatnonzero(stopped).tolist())
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return all that the further steps depend on; raise NotImplementedError for the fused kernel."""
-        return self._resumable().state()
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from a state of an engine for the same problem and options, on the same device."""
-        with torch.inference_mode():
-            self._resumable().restore(state)
-
-    def _resumable(self) -> BlockStepper:
-        if not isinstance(self._stepper, BlockStepper):
-            msg = "Steps that are taken by the fused kernel cannot be continued from a checkpoint."
-            raise NotImplementedError(msg)
-        return self._stepper
+    if covariant or is_frame(problem) or is_spherical(problem) or options.training_samples is not None:
+        return WeightEngine(problem, options)
+    on_cuda = checked_device(options.device).type == "cuda" and not is_network(problem)
+    link = fusible(problem, options.batch_size, DTYPES[options.dtype]) if on_cuda else None
+    return OnlineEngine(problem, options) if link is None else FusedEngine(problem, options, link)

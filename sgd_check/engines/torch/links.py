@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from sgd_check.engines import programs as p
-from sgd_check.engines.problem_forms import PIECE_WIDTH, TABLE_END, derivative_series, in_powers, simulated_link
+from sgd_check.engines.problem_forms import (
+    PIECE_WIDTH,
+    TABLE_END,
+    derivative_series,
+    in_powers,
+    simulated_link,
+    trimmed,
+)
 from sgd_check.engines.programs import formula_program, series_program
 
 if TYPE_CHECKING:
@@ -21,14 +28,23 @@ NAMES = {p.INVERSE: "reciprocal", p.ROOT: "sqrt", p.POWER: "pow", p.LARGER: "max
 MONOMIAL_DEGREE = 8
 
 
-class TorchLink(Protocol):
+class TorchLink:
     """A link σ on tensors."""
+
+    def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return σ(z) and σ'(z)."""
+        raise NotImplementedError
 
     def value(self, z: torch.Tensor) -> torch.Tensor:
         """Return σ(z)."""
+        return self.both(z)[0]
 
     def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
         """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to out[0], out[1] and out[2]."""
+        sigma, double, slope = out.unbind(0)
+        for found, row in zip(self.both(z), (sigma, slope), strict=True):
+            row.copy_(found)
+        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
 
 
 def make_link(
@@ -47,8 +63,7 @@ def make_link(
 
 
 def _series_link(coefficients: Any, dtype: torch.dtype, device: torch.device) -> TorchLink:
-    c = np.trim_zeros(np.array(coefficients, dtype=np.float64), "b")
-    c = c if c.size > 0 else np.zeros(1)
+    c = trimmed(coefficients)
     if c.size - 1 <= MONOMIAL_DEGREE:
         return _MonomialLink(in_powers(c), dtype, device)
     return _ProgramLink(series_program(c), series_program(c, derivative_series(c)))
@@ -75,26 +90,7 @@ class _MonomialLink(TorchLink):
             torch.addcmul(coefficient, out, z, out=out)
 
 
-class _PairLink(TorchLink):
-    """A link that gives σ and σ' together."""
-
-    def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return σ(z) and σ'(z)."""
-        raise NotImplementedError
-
-    def value(self, z: torch.Tensor) -> torch.Tensor:
-        """Return σ(z)."""
-        return self.both(z)[0]
-
-    def fill(self, z: torch.Tensor, out: torch.Tensor) -> None:
-        """Write σ(z), 2σ(z) − zσ'(z) and σ'(z) to the rows of `out`."""
-        sigma, double, slope = out.unbind(0)
-        for found, row in zip(self.both(z), (sigma, slope), strict=True):
-            row.copy_(found)
-        torch.mul(z, slope, out=double).neg_().add_(sigma, alpha=2)
-
-
-class _ProgramLink(_PairLink):
+class _ProgramLink(TorchLink):
     """A link by two programs, of σ, and of σ and σ', see `sgd_check.engines.programs`."""
 
     def __init__(self, value: list[float], both: list[float]) -> None:
@@ -133,14 +129,13 @@ def _operated(code: int, x: torch.Tensor, y: torch.Tensor, a: float, b: float) -
     return found.add_(b) if b else found
 
 
-class _TableLink(_PairLink):
+class _TableLink(TorchLink):
     """A link by its table, see `tabulated`; beyond its ends the tangent there."""
 
     def __init__(self, table: torch.Tensor) -> None:
         self._columns = table.T.contiguous().unbind(0)
 
     def both(self, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return σ(z) and σ'(z)."""
         inside = z.clamp(-TABLE_END, TABLE_END)
         scaled = (inside + TABLE_END) / PIECE_WIDTH
         piece = scaled.long().clamp_(0, self._columns[0].numel() - 1)

@@ -3,17 +3,17 @@
 A source serves some lanes (runs) and gives batches x (lanes, B, d) with labels y = f*(x) + τξ (lanes, B).
 
 On the processor the numbers of a seed are its generator's, in the order of its steps: torch's generator in single
-precision, numpy's SFC64 in double precision, where it takes less than half the time (7.5 against 17 ns a number on one
-core). On a CUDA device with Triton they are a function of seed, sample and coordinate
-(`sgd_check.engines.torch.fused_kernels`), the same ones whichever kernel takes the steps.
+precision, numpy's SFC64 in double precision, where it takes less than half the time. On a CUDA device with Triton they
+are a function of seed, sample and coordinate (`fused_kernels`), the same ones whichever kernel takes the steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import cache, partial
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from dynamics.problem import is_network
 from sgd_check.engines.seeded_runs import ORDER, SAMPLES, generators, set_words, words_of
-from sgd_check.engines.torch.fused import fill_normals, triton_version
 from sgd_check.engines.torch.links import make_link
 
 if TYPE_CHECKING:
@@ -32,20 +31,7 @@ if TYPE_CHECKING:
     Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-class Streams(Protocol):
-    """Standard normal numbers of all seeds."""
-
-    def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-        """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
-
-    def state(self) -> NDArray[np.generic]:
-        """Return where all streams are, as integers."""
-
-    def restore(self, state: NDArray[np.generic]) -> None:
-        """Go on from where `state` says."""
-
-
-class _GeneratorStreams(NamedTuple):
+class GeneratorStreams(NamedTuple):
     """A generator per seed, and functions that draw from one, return its state as integers, and put it there."""
 
     generators: Sequence[Any]
@@ -54,28 +40,67 @@ class _GeneratorStreams(NamedTuple):
     set_words: Callable[[Any, NDArray[np.generic]], object]
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
+        """Draw the next numbers of some seeds: samples (lanes, rows, columns) and label noise (lanes, rows)."""
         for row, lane in enumerate(lanes):
             self.draw(self.generators[lane], samples[row])
             if noise is not None:
                 self.draw(self.generators[lane], noise[row])
 
     def state(self) -> NDArray[np.generic]:
+        """Return where all streams are, as integers."""
         return np.stack([self.words_of(generator) for generator in self.generators])
 
     def restore(self, state: NDArray[np.generic]) -> None:
+        """Go on from where `state` says."""
         for generator, words in zip(self.generators, state, strict=True):
             self.set_words(generator, words)
 
 
+@cache
+def triton_version() -> str | None:
+    """Return the version of Triton, or None if it is not installed."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def kernels() -> Any:
+    """Return the module of Triton kernels; with TRITON_INTERPRET=1 in the environment they run on the processor."""
+    return import_module("sgd_check.engines.torch.fused_kernels")
+
+
+FILLED_ROWS = 16
+COORDINATES_PER_COUNTER = 4
+
+
+def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
+    """Write samples from `first` on of seeds (lanes,) to `samples` (lanes, rows, columns), label noise to `noise`."""
+    lanes, rows, columns = samples.shape
+    groups = -(-columns // (COORDINATES_PER_COUNTER * int(kernels().CHUNK.value)))
+    kernels().fill[(lanes, -(-rows // FILLED_ROWS), groups)](
+        samples,
+        samples if noise is None else noise,
+        seeds,
+        first,
+        rows,
+        columns,
+        columns,
+        ROWS=FILLED_ROWS,
+        NOISY=noise is not None,
+        enable_fp_fusion=True,
+    )
+
+
 class CounterStreams:
-    """Numbers on a CUDA device as a function of seed, sample and coordinate."""
+    """Numbers on a CUDA device as a function of seed, sample and coordinate; the state is how many are drawn."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self._seeds = torch.tensor(seeds, dtype=torch.int64, device=device)
         self._drawn = 0
 
     def fill(self, lanes: range, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
-        """Draw the next numbers of all seeds at once."""
+        """Draw the next numbers of some seeds at once."""
         fill_normals(self._seeds[lanes.start : lanes.stop], self._drawn, samples, noise)
         self._drawn += samples.shape[1]
 
@@ -88,14 +113,17 @@ class CounterStreams:
         self._drawn = int(state[0])
 
 
+Streams = GeneratorStreams | CounterStreams
+
+
 def make_streams(seeds: Sequence[int], dtype: torch.dtype, device: torch.device) -> Streams:
     """Return the fastest streams for a precision and a device."""
     if device.type == "cpu" and dtype == torch.float64:
         own = [generators(seed, [SAMPLES])[0] for seed in seeds]
-        return _GeneratorStreams(own, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words)
+        return GeneratorStreams(own, lambda source, out: source.standard_normal(out=out.numpy()), words_of, set_words)
     if device.type != "cpu" and triton_version() is not None:
         return CounterStreams(seeds, device)
-    return _GeneratorStreams(
+    return GeneratorStreams(
         [torch.Generator(device=device).manual_seed(seed) for seed in seeds],
         lambda source, out: out.normal_(generator=source),
         lambda source: np.asarray(source.get_state().numpy()),
@@ -122,22 +150,23 @@ class TorchTeacher:
     @classmethod
     def of(cls, problem: Problem, dtype: torch.dtype, device: torch.device) -> TorchTeacher:
         """Return the teacher of a problem; the spherical student's may have another link than the student."""
-        teacher, span, noise, network = problem.teacher, problem.teacher.span, problem.label_noise, is_network(problem)
+        teacher, network, directions = problem.teacher, is_network(problem), None
         where: Any = {"dtype": dtype, "device": device}
 
         def made(link: HermiteExpansion) -> TorchLink:
             return make_link(link, dtype, device, anywhere=network, slope=not network)[0]
 
         if teacher.target is not None:
-            target = teacher.target
-            return cls(partial(_polynomial, target.powers.tolist(), target.exponents.tolist()), span, noise)
-        if teacher.directions is None and not network:
-            coefficients = torch.tensor(teacher.coefficients, **where)
-            return cls(partial(_along_axes, made(problem.teacher_link), coefficients), span, noise)
-        given = teacher.units(problem.teacher_link)
-        links = {unit.link: made(unit.link) for unit in given}
-        units = [(a, links[link], torch.tensor(direction, **where), bias) for a, link, direction, bias in given]
-        return cls(partial(_units, units), span, noise, None if network else torch.tensor(teacher.directions, **where))
+            value = partial(_polynomial, teacher.target.powers.tolist(), teacher.target.exponents.tolist())
+        elif teacher.directions is None and not network:
+            value = partial(_along_axes, made(problem.teacher_link), torch.tensor(teacher.coefficients, **where))
+        else:
+            given = teacher.units(problem.teacher_link)
+            links = {unit.link: made(unit.link) for unit in given}
+            units = [(a, links[link], torch.tensor(direction, **where), bias) for a, link, direction, bias in given]
+            value = partial(_units, units)
+            directions = None if network else torch.tensor(teacher.directions, **where)
+        return cls(value, teacher.span, problem.label_noise, directions)
 
     def label(self, x: torch.Tensor, noise: torch.Tensor | None) -> torch.Tensor:
         """Return f*(x) + τξ of samples x (…, d), elementwise, so that no rounding depends on other samples."""
@@ -171,6 +200,15 @@ def _polynomial(powers: list[float], exponents: list[list[int]], axes: torch.Ten
     return total
 
 
+#: Rows of a multiple of so many numbers begin at a cache line, which matrix products need for equal roundings of lanes.
+ALIGNED = 16
+
+
+def aligned(count: int) -> int:
+    """Return the least multiple of `ALIGNED` that is not below `count`."""
+    return -(-count // ALIGNED) * ALIGNED
+
+
 def steps_ahead(dimension: int, batch: int) -> int:
     """Return how many steps are drawn at a time: of d and B alone, so that no seed depends on other seeds."""
     return max(DRAWN_NUMBERS // (dimension * batch), 1)
@@ -184,8 +222,8 @@ class FreshSamples:
         dimension = like.shape[-1]
         self._steps = self._step = steps_ahead(dimension, batch)
         self._x = like.new_empty(len(lanes), self._steps * batch, dimension)
-        self._noise = like.new_empty(self._x.shape[:2]) if teacher.noise > 0 else None
-        self._y = like.new_empty(0)
+        self._y = like.new_empty(self._x.shape[:2])
+        self._noise = torch.empty_like(self._y) if teacher.noise > 0 else None
 
     def batch(self) -> Batch:
         """Return the next samples of the streams, drawn many steps ahead."""

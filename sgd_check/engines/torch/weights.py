@@ -13,12 +13,8 @@ e_b = f(x_b) − y_b the students are
   then the polar factor of where it leads, U ← (YYᵀ)^(−½) Y, by an eigendecomposition.
 
 On the processor every run has tensors of its own, so that none sees the rounding of another; runs are stepped together
-on a CUDA device.
-
-An optimizer is a class that takes a step along a gradient; a further one is a further class. Where steps are taken in
-closed form, that of plain SGD is part of it: blocks of steps in the span of their samples (`engine`), the Triton kernel
-(`fused_kernels`), and the engines that draw projections alone (`sgd_check.engines.projected`), which never hold a
-gradient in R^d.
+on a CUDA device. Where steps are taken in closed form, that of plain SGD is part of it: blocks of steps in the span of
+their samples (`engine`), the Triton kernel, and the engines that draw projections alone and hold no gradient in R^d.
 """
 
 from __future__ import annotations
@@ -26,20 +22,20 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from dynamics.problem import is_frame, is_spherical
-from sgd_check.engines.registry import EngineOptions, Measurement
+from dynamics.problem import is_frame, is_network, is_spherical
+from hermite.text.messages import require
+from sgd_check.engines.registry import Engine, EngineOptions, Measurement
 from sgd_check.engines.seeded_runs import RunThreads
 from sgd_check.engines.torch.links import make_link
 from sgd_check.engines.torch.samples import FixedSamples, FreshSamples, TorchTeacher, make_streams, steps_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -50,18 +46,11 @@ if TYPE_CHECKING:
     Source = FreshSamples | FixedSamples
 
 
-class Optimizer(Protocol):
-    """Moves the weights of runs side by side; it may keep arrays between steps, such as a momentum."""
+class PlainSgd:
+    """w ← w − η g. Another optimizer is a class with this method, which may keep arrays, such as a momentum."""
 
     def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
         """Take one step at the learning rate η along a gradient of the weights, both of shape (lanes, m, d)."""
-
-
-class PlainSgd(Optimizer):
-    """w ← w − η g."""
-
-    def move(self, weights: torch.Tensor, gradient: torch.Tensor, rate: float) -> None:
-        """Take one step at the learning rate η."""
         weights.sub_(gradient, alpha=rate)
 
 
@@ -73,73 +62,109 @@ THREADED_NUMBERS = 2**18
 PASS_NUMBERS = 2**18
 
 
-def check_runs_fit(numbers: int, problem: Problem, seeds: int, dtype: torch.dtype) -> None:
-    """Refuse runs that keep so many numbers of this type that they do not fit."""
-    need = numbers * torch.empty(0, dtype=dtype).element_size()
-    if need > MEMORY_LIMIT:
-        msg = (
-            f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {seeds} seeds "
-            f"of {problem.width} neurons in dimension {problem.dimension} need {need / 2**30:.1f} GiB."
-        )
-        raise ValueError(msg)
-
-
-@contextmanager
-def shared_by(threads: RunThreads, *, single: bool) -> Iterator[None]:
-    """Return a context without autograd in which runs share threads, each with one of torch's own if `single`."""
-    before = torch.get_num_threads()
-    if single:
-        torch.set_num_threads(1)
-    try:
-        with torch.inference_mode(), threads.running():
-            yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def checked_device(device: str) -> torch.device:
     """Return the device of a name; "auto" is CUDA if the machine has it."""
     available = torch.cuda.is_available()
-    if device == "cuda" and not available:
-        msg = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."
-        raise ValueError(msg)
+    need = "Argument `device` must be 'auto' or 'cpu' on this machine, but is 'cuda' and torch finds no CUDA device."
+    require(available or device != "cuda", need)
     return torch.device("cuda" if device != "cpu" and available else "cpu")
 
 
-def run_attributes(
-    device: torch.device, options: EngineOptions, link_name: str, kernel: str, threads: int
-) -> dict[str, str | int | float]:
-    """Return what to write down about runs in torch."""
-    return {
-        "device": f"cuda ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else "cpu",
-        "dtype": options.dtype,
-        "simulated_link": link_name,
-        "torch_version": str(torch.__version__),
-        "step_kernel": kernel,
-        "threads": threads,
-    }
+class TorchRuns(Engine):
+    """Runs in R^d in torch side by side: device, link, teacher, and weights (seeds, m, columns), zero from d on.
+
+    So many samples of every run are `drawn` at a time.
+    """
+
+    def __init__(self, problem: Problem, options: EngineOptions, drawn: int, columns: int) -> None:
+        self._device, self._dtype = checked_device(options.device), DTYPES[options.dtype]
+        runs, m, self._dimension = len(options.seeds), problem.width, problem.dimension
+        need = self._dimension * runs * (2 * m + drawn) * self._dtype.itemsize
+        most = f"Arguments `problem` and `seeds` must fit in {MEMORY_LIMIT / 2**30:.0f} GiB, but {runs} seeds"
+        found = f"of {m} neurons in dimension {self._dimension} need {need / 2**30:.1f} GiB."
+        require(need <= MEMORY_LIMIT, f"{most} {found}")
+        where = self._dtype, self._device
+        self._teacher = TorchTeacher.of(problem, *where)
+        self._link, link_name = make_link(problem.activation, *where, anywhere=is_network(problem))
+        reduced, axes = _reduced_starts(problem, options), problem.input_axes()
+        self._weights = torch.zeros(runs, m, columns, dtype=self._dtype, device=self._device)
+        places = np.arange(reduced.shape[2]) if axes is None else axes.places
+        self._weights[:, :, torch.as_tensor(places)] = torch.tensor(reduced).to(self._weights)
+        self._threads = RunThreads(1)
+        on_cuda = self._device.type == "cuda"
+        self.attributes = {
+            "device": f"cuda ({torch.cuda.get_device_name(self._device)})" if on_cuda else "cpu",
+            "dtype": options.dtype,
+            "simulated_link": link_name,
+            "torch_version": str(torch.__version__),
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Return a context without autograd in which runs share threads, each with one of torch's own."""
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with torch.inference_mode(), self._threads.running():
+                yield
+        finally:
+            torch.set_num_threads(before)
+
+    def current(self) -> torch.Tensor:
+        """Return the weights of the moment, shape (seeds, m, d)."""
+        return self._weights[..., : self._dimension]
+
+    def measure(self, *, student: bool) -> Measurement:
+        """Return overlaps."""
+        return measured(self.current(), self._teacher, student=student)
+
+    def freeze(self, stopped: NDArray[np.bool_]) -> None:
+        """Turn the marked runs to NaN; every operation keeps the seeds apart, so the others do not notice."""
+        self._weights[np.flatnonzero(stopped).tolist()] = torch.nan
+
+    def _use(self, threads: int, kernel: str) -> None:
+        """Have runs share threads, and say so and by which kernel steps are taken."""
+        self._threads = RunThreads(threads)
+        self.attributes |= {"step_kernel": kernel, "threads": threads}
 
 
-def measured(weights: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
-    """Return the overlaps of weights (lanes, m, d), in float64."""
-    weights = weights.to(torch.float64)
-    squared_norm = torch.sum(weights * weights, dim=2)
-    unit = weights / torch.sqrt(squared_norm)[:, :, None]
-    gram = torch.bmm(unit, unit.transpose(1, 2)).cpu().numpy() if student else None
-    return Measurement(_on_directions(unit, teacher), gram, squared_norm.cpu().numpy())
+def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
+    """Return the weights of each run at the start, or of all, on the axes that they reduce to, shape (…, m, axes)."""
+    from dynamics.solve import coupled_problem
+
+    seeds = options.starts
+    starts = [problem] if seeds is None else [coupled_problem(problem, problem.width, seed) for seed in seeds]
+    reduced = np.array([each.reduced_weights() for each in starts])
+    if is_frame(problem):
+        reduced /= math.sqrt(float(problem.start().squared_norm[0]))
+    elif is_spherical(problem):
+        reduced /= np.linalg.norm(reduced, axis=2, keepdims=True)
+    return reduced
 
 
-def _on_directions(vectors: torch.Tensor, teacher: TorchTeacher) -> Array:
-    """Return the products with the directions of the teacher, (lanes, m, P)."""
-    overlap = vectors[:, :, : teacher.span]
-    if teacher.directions is not None:
-        overlap = overlap @ teacher.directions.to(torch.float64).T
-    found: Array = overlap.cpu().numpy()
-    return found
+def measured(
+    weights: torch.Tensor, teacher: TorchTeacher, *, student: bool, squared: float | None = None, vectors: bool = False
+) -> Measurement:
+    """Return overlaps of weights (lanes, m, d) in float64, or if `squared` is given of unit vectors of that |w|².
+
+    Of the student are the neurons themselves if `vectors`.
+    """
+    w, directions = weights.to(torch.float64), teacher.directions
+    squared_norm = torch.sum(w * w, dim=2)
+    unit = w / torch.sqrt(squared_norm)[:, :, None] if squared is None else w
+    overlap = unit[:, :, : teacher.span]
+    overlap = overlap if directions is None else overlap @ directions.to(torch.float64).T
+    gram = torch.bmm(unit, unit.transpose(1, 2)) if student and not vectors else None
+    found = (overlap, gram, squared_norm * (squared or 1.0), unit if student and vectors else None)
+    arrays: list[Any] = [None if each is None else each.cpu().numpy() for each in found]
+    return Measurement(*arrays)
 
 
 class Neurons(ABC):
-    """A kind of student: its gradient, the set on which its weights must lie, and its overlaps."""
+    """A kind of student: its gradient, and the set on which its weights must lie."""
+
+    #: Squared norm of the neurons whose directions are the weights, None where these are the neurons.
+    squared: float | None = None
 
     def __init__(self, link: TorchLink) -> None:
         self._link = link
@@ -154,10 +179,6 @@ class Neurons(ABC):
 
     def put_back(self, w: torch.Tensor) -> None:  # noqa: B027
         """Bring the weights back to where they must lie."""
-
-    def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
-        return measured(w, teacher, student=student)
 
     def _link_at(self, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return σ, 2σ − zσ' and σ' at z, in memory that the next call takes."""
@@ -184,6 +205,8 @@ class Committee(Neurons):
 class Spherical(Committee):
     """f = (1/m) Σ_i σ(w_i·x) with |w_i| = 1."""
 
+    squared = 1.0
+
     def output(self, value: torch.Tensor) -> torch.Tensor:
         """Return f."""
         return torch.mean(value, dim=1)
@@ -196,12 +219,6 @@ class Spherical(Committee):
         """Return to the sphere."""
         w.div_(torch.linalg.vector_norm(w, dim=2, keepdim=True))
 
-    def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
-        """Return overlaps, and the neurons if asked for."""
-        w = w.to(torch.float64)
-        norms = torch.sum(w * w, dim=2).cpu().numpy()
-        return Measurement(_on_directions(w, teacher), None, norms, w.cpu().numpy() if student else None)
-
 
 class Covariant(Neurons):
     """f = Σ_i |w_i|² σ(w_i·x/|w_i|) in whitened weights; `eigenvalues` (d,) are those of Σ."""
@@ -211,7 +228,7 @@ class Covariant(Neurons):
         self._eigenvalues = eigenvalues
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
-        """Add what isotropic inputs give."""
+        """Add the sum of isotropic inputs."""
         rho = torch.linalg.vector_norm(w, dim=2, keepdim=True)
         value, double, slope = self._link_at(torch.bmm(w, x.transpose(1, 2)) / rho)
         error = (torch.sum(rho * rho * value, dim=1) - labels)[:, None]
@@ -228,7 +245,7 @@ class Frame(Neurons):
 
     def __init__(self, link: TorchLink, squared_norm: float) -> None:
         super().__init__(link)
-        self._squared_norm = squared_norm
+        self._squared_norm = self.squared = squared_norm
 
     def add_gradient(self, w: torch.Tensor, x: torch.Tensor, labels: torch.Tensor, out: torch.Tensor) -> None:
         """Add √2 Σ_b e_b z_b x_bᵀ, less its part in the span of the frame."""
@@ -242,19 +259,12 @@ class Frame(Neurons):
         values, vectors = torch.linalg.eigh(torch.nan_to_num(torch.bmm(w, w.transpose(1, 2))))
         w.copy_(torch.bmm((vectors / torch.sqrt(values)[:, None]) @ vectors.transpose(1, 2), w))
 
-    def measure(self, w: torch.Tensor, teacher: TorchTeacher, *, student: bool) -> Measurement:
-        """Return overlaps."""
-        w = w.to(torch.float64)
-        gram = torch.bmm(w, w.transpose(1, 2)).cpu().numpy() if student else None
-        norms = self._squared_norm * torch.sum(w * w, dim=2)
-        return Measurement(_on_directions(w, teacher), gram, norms.cpu().numpy())
-
 
 class WeightRuns:
     """Runs side by side in one tensor: weights (lanes, m, d), moved on batches of B samples of a source."""
 
     def __init__(
-        self, neurons: Neurons, weights: torch.Tensor, source: Source, batch: int, optimizer: Optimizer
+        self, neurons: Neurons, weights: torch.Tensor, source: Source, batch: int, optimizer: PlainSgd
     ) -> None:
         self.weights, self.source = weights, source
         self._neurons, self._optimizer, self._batch = neurons, optimizer, batch
@@ -278,74 +288,49 @@ class WeightRuns:
             self._neurons.put_back(w)
 
 
-class WeightEngine:
+class WeightEngine(TorchRuns):
     """A batch of runs that are stepped one step at a time; see the module's docstring for the students."""
 
-    def __init__(self, problem: Problem, options: EngineOptions, optimizer: Callable[[], Optimizer] = PlainSgd) -> None:
-        device, dtype, seeds = checked_device(options.device), DTYPES[options.dtype], options.seeds
-        d, batch, reused = problem.dimension, options.batch_size, options.training_samples
-        held = steps_ahead(d, batch) * batch if reused is None else 2 * reused
-        check_runs_fit(d * len(seeds) * (2 * problem.width + held), problem, len(seeds), dtype)
-        link, link_name = make_link(problem.activation, dtype, device)
-        self._teacher, streams = TorchTeacher.of(problem, dtype, device), make_streams(seeds, dtype, device)
-        start = torch.tensor(_starts(problem, options), dtype=dtype, device=device)
+    def __init__(self, problem: Problem, options: EngineOptions) -> None:
+        d, batch, reused, seeds = problem.dimension, options.batch_size, options.training_samples, options.seeds
+        super().__init__(problem, options, steps_ahead(d, batch) * batch if reused is None else 2 * reused, d)
+        streams, on_cpu = make_streams(seeds, self._dtype, self._device), self._device.type == "cpu"
         self._groups: list[WeightRuns] = []
-        size = 1 if device.type == "cpu" else len(seeds)
+        size = 1 if on_cpu else len(seeds)
         for first in range(0, len(seeds), size):
-            lanes = range(first, min(first + size, len(seeds)))
-            source: Source = FreshSamples(self._teacher, streams, lanes, reused or batch, start[:0])
+            lanes = range(first, first + size)
+            source: Source = FreshSamples(self._teacher, streams, lanes, reused or batch, self._weights[:0])
             if reused is not None:
-                source = FixedSamples(source.batch(), batch, seeds[lanes.start : lanes.stop])
-            self._neurons = _neurons(problem, link, dtype, device)
-            own = start[lanes.start : lanes.stop].clone()
-            self._groups.append(WeightRuns(self._neurons, own, source, batch, optimizer()))
-        many = device.type == "cpu" and problem.width * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
-        self._threads = RunThreads(min(torch.get_num_threads(), len(self._groups)) if many else 1)
-        self.attributes = run_attributes(device, options, link_name, "plain", self._threads.count)
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which runs share threads."""
-        return shared_by(self._threads, single=True)
+                source = FixedSamples(source.batch(), batch, seeds[first : first + size])
+            self._neurons = _neurons(problem, self._link, self._weights)
+            own = self._weights[first : first + size].clone()
+            self._groups.append(WeightRuns(self._neurons, own, source, batch, PlainSgd()))
+        many = on_cpu and problem.width * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
+        self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
 
     def advance(self, rates: Array) -> None:
         """Take one step per learning rate."""
-        steps = rates.tolist()
-        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(steps)), self._groups)
+        self._threads.each(torch.inference_mode()(lambda runs: runs.advance(rates.tolist())), self._groups)
+
+    def current(self) -> torch.Tensor:
+        """Return the weights of the moment."""
+        return torch.cat([runs.weights for runs in self._groups])
 
     def measure(self, *, student: bool) -> Measurement:
-        """Return overlaps in float64."""
-        weights = torch.cat([runs.weights for runs in self._groups])
-        return self._neurons.measure(weights, self._teacher, student=student)
+        """Return overlaps, and the neurons of the spherical student."""
+        own, vectors = self._neurons, isinstance(self._neurons, Spherical)
+        return measured(self.current(), self._teacher, student=student, squared=own.squared, vectors=vectors)
 
     def freeze(self, stopped: NDArray[np.bool_]) -> None:
-        """Turn the marked runs to NaN; every operation keeps the runs apart, so the others do not notice."""
+        """Turn the marked runs to NaN."""
         lanes = [lane for runs in self._groups for lane in runs.weights]
         for index in np.flatnonzero(stopped).tolist():
             lanes[index].fill_(torch.nan)
 
 
-def _neurons(problem: Problem, link: TorchLink, dtype: torch.dtype, device: torch.device) -> Neurons:
+def _neurons(problem: Problem, link: TorchLink, like: torch.Tensor) -> Neurons:
     if problem.inputs is not None:
-        eigenvalues = problem.inputs.eigenvalues_of_axes(problem.dimension)
-        return Covariant(link, torch.tensor(eigenvalues, dtype=dtype, device=device))
+        return Covariant(link, torch.tensor(problem.inputs.eigenvalues_of_axes(problem.dimension)).to(like))
     if is_frame(problem):
         return Frame(link, float(problem.start().squared_norm[0]))
     return (Spherical if is_spherical(problem) else Committee)(link)
-
-
-def _starts(problem: Problem, options: EngineOptions) -> Array:
-    """Return the weights of all runs at the start, shape (seeds, m, d)."""
-    from dynamics.solve import coupled_problem
-
-    chosen = (
-        [problem] if options.starts is None else [coupled_problem(problem, problem.width, s) for s in options.starts]
-    )
-    reduced = np.array([each.reduced_weights() for each in chosen])
-    start = np.zeros((len(options.seeds), problem.width, problem.dimension))
-    axes = problem.input_axes()
-    start[:, :, slice(reduced.shape[2]) if axes is None else axes.places] = reduced
-    if is_frame(problem):
-        start /= math.sqrt(float(problem.start().squared_norm[0]))
-    elif is_spherical(problem):
-        start /= np.linalg.norm(start, axis=2, keepdims=True)
-    return start
