@@ -48,112 +48,72 @@ SEED = START_SEED._replace(help="first seed of the samples", group="answer")
 STUDIES = {
     "sample-complexity": StudyCommand(
         "sgd_check.studies.complexity:sample_complexity.prepare",
-        "steps to escape against the dimension at a step size ~ d^(-k/2)",
-        (
-            Option("k", integers, "information exponents, at least 3", "K,K", "3,4", argument="information_exponents"),
-            Option(
-                "smoothing-exponent",
-                numbers,
-                "exponents e from 0 to 1/4: one spherical neuron, in a landscape smoothed by d^e [the squared error]",
-                "E,E",
-                argument="smoothing_exponents",
-            ),
-            Option("dimensions", integers, "[32,64,128,256,512,1024; smoothed: 64,128,256,512]", "D,D,..."),
-            Option(
-                "rate",
-                positive,
-                "step size in units of d^(-k/2), smoothed: of d^(-k/2+(2k-2)e) [0.1; smoothed: 0.05]",
-                "C",
-                group="answer",
-            ),
-            START,
-            SEEDS,
-            SEED,
-        ),
-    ),
+        "steps to escape against the dimension at a step size ~ d^(-k/2)", (
+        Option("k", integers, "information exponents, at least 3", "K,K", "3,4", argument="information_exponents"),
+        Option("smoothing-exponent", numbers,
+            "exponents e from 0 to 1/4: one spherical neuron, in a landscape smoothed by d^e [the squared error]",
+            "E,E", argument="smoothing_exponents"),
+        Option("dimensions", integers, "[32,64,128,256,512,1024; smoothed: 64,128,256,512]", "D,D,..."),
+        Option("rate", positive, "step size in units of d^(-k/2), smoothed: of d^(-k/2+(2k-2)e) [0.1; smoothed: 0.05]",
+            "C", group="answer"),
+        START, SEEDS, SEED,
+    )),
     "unstable-discretisation": StudyCommand(
         "sgd_check.studies.discretisation:unstable_discretisation.prepare",
-        "loss against samples at a step size tuned to the last wanted direction",
-        (
-            EXPONENT,
-            BETA._replace(help="decay of the teacher's coefficients, above 1/2"),
-            DIRECTIONS._replace(help="directions and neurons of SGD", default="16"),
-            DIMENSION._replace(help="dimension of SGD", default="48"),
-            Option("targets", integers, "numbers of wanted directions [up to six to P^0.75]", "P,P", group="answer"),
-            Option("rate", positive, "step size in units of the last wanted a_p d^(-k/2)", "C", "0.5", group="answer"),
-            START,
-            Option(
-                "initial-norm", positive, "norm of the starting weights of SGD", "S0", "0.1", group="problem details"
-            ),
-            SEEDS,
-            SEED,
-            Option("large-directions", positive_integer, "P of theory alone", "P", "4096", group="answer details"),
-            Option("large-dimension", positive_integer, "d of theory alone", "D", "16384", group="answer details"),
-        ),
-    ),
+        "loss against samples at a step size tuned to the last wanted direction", (
+        EXPONENT, BETA._replace(help="decay of the teacher's coefficients, above 1/2"),
+        DIRECTIONS._replace(help="directions and neurons of SGD", default="16"),
+        DIMENSION._replace(help="dimension of SGD", default="48"),
+        Option("targets", integers, "numbers of wanted directions [up to six to P^0.75]", "P,P", group="answer"),
+        Option("rate", positive, "step size in units of the last wanted a_p d^(-k/2)", "C", "0.5", group="answer"),
+        START,
+        Option("initial-norm", positive, "norm of the starting weights of SGD", "S0", "0.1", group="problem details"),
+        SEEDS, SEED,
+        Option("large-directions", positive_integer, "P of theory alone", "P", "4096", group="answer details"),
+        Option("large-dimension", positive_integer, "d of theory alone", "D", "16384", group="answer details"),
+    )),
     "step-size": StudyCommand(
         "sgd_check.studies.step_sizes:step_size_phases.prepare",
-        "emergence and blow-up against the step size, for one problem",
-        (
-            Option("problem", plain, "dataset whose problem is studied, instead of --k", "FILE"),
-            EXPONENT,
-            DIMENSION._replace(help="", default="64"),
-            START,
-            Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA", group="answer"),
-            SEEDS,
-            SEED,
-        ),
-    ),
+        "emergence and blow-up against the step size, for one problem", (
+        Option("problem", plain, "dataset whose problem is studied, instead of --k", "FILE"),
+        EXPONENT, DIMENSION._replace(help="", default="64"), START,
+        Option("learning-rates", numbers, "[13, 1/16 to 16 times the limit]", "ETA,ETA", group="answer"),
+        SEEDS, SEED,
+    )),
     "full-batch": StudyCommand(
         "sgd_check.studies.full_batch:full_batch_recovery.prepare",
-        "one direction of y = min(z^2, M) from samples that are reused, and by online SGD",
-        (
-            Option("cut", positive, "M", "M", "4"),
-            Option("dimensions", integers, "d of samples that are reused", "D,D,...", "200,400"),
-            Option("ratios", numbers, "samples over d", "R,R,...", "0.5,1,2,3,4,5,6"),
-            Option("rate", positive, "step size of descent on all samples", "ETA", "0.1", group="answer"),
-            Option("steps", positive_integer, "steps of descent", "N", "1200", group="answer"),
-            Option(
-                "online-dimensions", integers, "d of online SGD", "D,D,...", "100,1000,10000", group="answer details"
-            ),
-            Option(
-                "online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02", group="answer details"
-            ),
-            SEEDS,
-            SEED,
-        ),
-    ),
+        "one direction of y = min(z^2, M) from samples that are reused, and by online SGD", (
+        Option("cut", positive, "M", "M", "4"),
+        Option("dimensions", integers, "d of samples that are reused", "D,D,...", "200,400"),
+        Option("ratios", numbers, "samples over d", "R,R,...", "0.5,1,2,3,4,5,6"),
+        Option("rate", positive, "step size of descent on all samples", "ETA", "0.1", group="answer"),
+        Option("steps", positive_integer, "steps of descent", "N", "1200", group="answer"),
+        Option("online-dimensions", integers, "d of online SGD", "D,D,...", "100,1000,10000", group="answer details"),
+        Option("online-rate", positive, "step size of online SGD in units of 1/d", "C", "0.02", group="answer details"),
+        SEEDS, SEED,
+    )),
     "calibration": StudyCommand(
         "sgd_check.studies.calibration:calibration.prepare",
-        "how often the verdict refutes right theories and wrong ones",
-        (
-            EXPONENT._replace(default="3"),
-            DIMENSION._replace(help="", default="16"),
-            Option(
-                "rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3", group="answer"
-            ),
-            Option("repetitions", positive_integer, "comparisons of each case", "N", "20", group="answer"),
-            SEEDS._replace(help="runs of each comparison, at least 4", default="32"),
-            Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01", group="answer details"),
-            SEED,
-        ),
-    ),
+        "how often the verdict refutes right theories and wrong ones", (
+        EXPONENT._replace(default="3"), DIMENSION._replace(help="", default="16"),
+        Option("rates", numbers, "learning rates in units of the limit of stability", "R,R", "0.05,0.3",
+            group="answer"),
+        Option("repetitions", positive_integer, "comparisons of each case", "N", "20", group="answer"),
+        SEEDS._replace(help="runs of each comparison, at least 4", default="32"),
+        Option("false-alarm-rate", positive, "level of the verdict", "A", "0.01", group="answer details"),
+        SEED,
+    )),
     "transfer": StudyCommand(
         "sgd_check.studies.step_sizes:sgd_transfer.prepare",
-        "loss over step sizes and widths: does the best step transfer?",
-        (
-            EXPONENT,
-            BETA,
-            DIRECTIONS._replace(default="8"),
-            DIMENSION._replace(default="48"),
-            WIDTHS._replace(help="widths, at least four, increasing", default="2,4,8,16,32"),
-            Option("samples", positive_integer, "samples of every run", "N", "100000", group="answer"),
-            STARTS_OF_WIDTHS._replace(default="6"),
-            SEEDS._replace(help="runs of each start", default="4"),
-            START_SEED._replace(help="first seed of starts and samples", group="answer"),
-        ),
-    ),
-}
+        "loss over step sizes and widths: does the best step transfer?", (
+        EXPONENT, BETA, DIRECTIONS._replace(default="8"), DIMENSION._replace(default="48"),
+        WIDTHS._replace(help="widths, at least four, increasing", default="2,4,8,16,32"),
+        Option("samples", positive_integer, "samples of every run", "N", "100000", group="answer"),
+        STARTS_OF_WIDTHS._replace(default="6"), SEEDS._replace(help="runs of each start", default="4"),
+        START_SEED._replace(help="first seed of starts and samples", group="answer"),
+    )),
+}  # fmt: skip
+
 
 CATALOGUE = Catalogue(
     prog="sgd_check.study",

@@ -100,15 +100,13 @@ def _simulate(
         if not settings["quiet"]:
             say(line)
 
-    def announce(steps: int) -> None:
-        tell(f"Then {steps} steps at half of the learning rate, so that the effect of the step size is known.")
-
-    def asked(*names: str) -> dict[str, Any]:
-        return {name: settings[name] for name in names}
+    def asked(names: str) -> dict[str, Any]:
+        return {name: settings[name] for name in names.split()}
 
     engine, progress = settings["engine"], shown_progress(settings)
-    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size", "device", "dtype"))
-    choice = asked("directions", "theory", "learning_rate", "steps", "t_max", "false_alarm_rate")
+    options = EngineOptions(seeds=tuple(range(settings["seeds"])), **asked("batch_size device dtype"))
+    choice = asked("directions theory learning_rate steps t_max false_alarm_rate")
+    halved = "Then {} steps at half of the learning rate, so that the effect of the step size is known."
     # This refuses what cannot be run; an error after it is a fault of the program, not of its usage.
     try:
         plan, seconds = plan_check(prediction, engine, options, progress=progress, **choice)
@@ -127,10 +125,9 @@ def _simulate(
                 say=tell,
                 words=("the file", "--theory finite-step", "--t-max"),
                 checkpoint=file,
-                announce=announce,
+                announce=lambda steps: tell(halved.format(steps)),
                 progress=progress,
-                **asked("theory", "false_alarm_rate", "max_runtime"),
-                **asked("seeds", "engine", "batch_size", "device", "dtype"),
+                **asked("theory false_alarm_rate max_runtime seeds engine batch_size device dtype"),
             )
             return finish_check(tree, output, figure, settings, ended, file)
     except NoFiniteStepError as error:
@@ -177,16 +174,15 @@ def _completed(asked: Mapping[str, Any], prediction: xr.Dataset) -> Mapping[str,
 
     need = "Option --widths must be absent for a prediction that is no mean field, but is given."
     require_usage(asked["widths"] is None, need)
-    of_step = ("learning_rate", "batch_size") if has_step(prediction) else ()
-    carried = {name: prediction.attrs[name] for name in of_step}
+    carried = {name: prediction.attrs[name] for name in ("learning_rate", "batch_size") if has_step(prediction)}
     need = "Option --theory must not be flow for a prediction of finite steps, but is."
     require_usage(not carried or asked["theory"] != "flow", need)
     for key, value in carried.items():
         need = f"Option --{key.replace('_', '-')} must be that of the prediction, {value:g}"
         require_usage(asked[key] in (None, value), f"{need}, but is {asked[key]}.")
     engine = asked["engine"] if asked["engine"] not in (None, "auto") else engine_of(Problem.from_dataset(prediction))
-    defaults = {"seeds": DEFAULT_SEEDS, "batch_size": 1}
-    return {**asked, **{key: asked[key] or default for key, default in defaults.items()}, **carried, "engine": engine}
+    defaults = {"seeds": asked["seeds"] or DEFAULT_SEEDS, "batch_size": asked["batch_size"] or 1}
+    return {**asked, **defaults, **carried, "engine": engine}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,8 @@ from dynamics.commands import (
     command_parser,
     completed,
     plain,
+    positive,
+    positive_integer,
     rate_or_share,
     refuse_word,
     require,
@@ -50,22 +52,13 @@ kept and named), 2 usage, 130 interrupted (what was computed is kept and named)
 """
 
 
-def _number(kind: Callable[[float], float]) -> Callable[[str], Any]:
-    """Return a reader of positive numbers; 1e6 is an integer too."""
-
-    def read(text: str) -> Any:
-        try:
-            value = float(text)
-        except ValueError:
-            value = float("nan")
-        is_good = 0 < value < float("inf") and kind(value) == value
-        require(is_good, f"must be a positive {'integer' if kind is int else 'number'}, but is {shown(text)}")
-        return kind(value)
-
-    return read
-
-
-_count, _amount = _number(int), _number(float)
+def _count(text: str) -> int:
+    """Read a positive integer; 1e6 is one too."""
+    try:
+        return positive_integer(text)
+    except ValueError:
+        msg = f"must be a positive integer, but is {shown(text)}"
+        raise ValueError(msg) from None
 
 
 def _widths(text: str) -> tuple[int, ...]:
@@ -76,7 +69,7 @@ def _widths(text: str) -> tuple[int, ...]:
 
 
 def _rate(text: str) -> float:
-    value: float = _amount(text)
+    value = positive(text)
     require(value < 1, f"must lie between 0 and 1, but is {shown(text)}")
     return value
 
@@ -88,93 +81,41 @@ def _theory(text: str) -> str:
 
 
 OPTIONS = (
-    Option(
-        "engine",
-        plain,
+    Option("engine", plain,
         "how to simulate: projected (exact in law, its cost does not depend on d), torch (in R^d), diffusion "
         "(many small steps at once, for up to four neurons) or scalar (the objective correlation, exact in law) "
-        "[auto: the first that takes the problem; torch for a mean field]",
-        "NAME",
-        group="answer details",
-    ),
-    Option(
-        "theory",
-        _theory,
+        "[auto: the first that takes the problem; torch for a mean field]", "NAME", group="answer details"),
+    Option("theory", _theory,
         "what to test: flow (the times in the file), finite-step (the equation of the mean step at the learning "
         "rate of the runs, sharper since it has the delay) or auto (finite-step where it can be solved and is no "
-        "farther from the file than the step size explains)",
-        f"{{{','.join(THEORIES)}}}",
-        "auto",
-        group="answer",
-    ),
-    Option(
-        "seeds",
-        _count,
-        "number of runs [32]; for a mean field runs of each width, in pairs of one start [64]",
-        "N",
-        group="answer",
-    ),
-    Option(
-        "widths",
-        _widths,
-        "widths of the networks that a mean field is tested with [16,32,64]",
-        "M,M",
-        group="answer details",
-    ),
-    Option(
-        "learning-rate",
-        rate_or_share,
+        "farther from the file than the step size explains)", f"{{{','.join(THEORIES)}}}", "auto", group="answer"),
+    Option("seeds", _count, "number of runs [32]; for a mean field runs of each width, in pairs of one start [64]", "N",
+        group="answer"),
+    Option("widths", _widths, "widths of the networks that a mean field is tested with [16,32,64]", "M,M",
+        group="answer details"),
+    Option("learning-rate", rate_or_share,
         "step size, or 0.1x for a tenth of the limit of stability [up to that, so that a 30 percent error shows]",
-        "ETA",
-        group="answer",
-    ),
+        "ETA", group="answer"),
     Option("steps", _count, "SGD steps [up to 2.5 times the last checked emergence]", "N", group="answer"),
-    Option(
-        "t-max",
-        _amount,
-        "time until which the runs last, whatever it costs, in place of steps",
-        "T",
-        group="answer details",
-    ),
-    Option(
-        "directions",
-        _count,
-        "choose learning rate and steps for the first N directions to emerge [as many as ten minutes allow]",
-        "N",
-        group="answer",
-    ),
+    Option("t-max", positive, "time until which the runs last, whatever it costs, in place of steps", "T",
+        group="answer details"),
+    Option("directions", _count,
+        "choose learning rate and steps for the first N directions to emerge [as many as ten minutes allow]", "N",
+        group="answer"),
     Option("batch-size", _count, "samples per step [1]", "B", group="answer details"),
     Option("device", plain, "auto, cpu or, for torch, cuda", "NAME", "auto", group="running"),
-    Option(
-        "dtype",
-        plain,
-        "float32 (torch alone) or float64 [auto: the engine's own]",
-        "NAME",
-        "auto",
-        group="answer details",
-    ),
-    Option("max-runtime", _amount, "wall-clock budget of the simulation", "SECONDS", group="running"),
+    Option("dtype", plain, "float32 (torch alone) or float64 [auto: the engine's own]", "NAME", "auto",
+        group="answer details"),
+    Option("max-runtime", positive, "wall-clock budget of the simulation", "SECONDS", group="running"),
     Option("resume", plain, "go on with the runs that this command left in a file", "FILE", group="running"),
-    Option(
-        "checkpoint-every",
-        _amount,
-        "seconds between two versions of the file that runs are resumed from",
-        "SECONDS",
-        "30",
-        group="running",
-    ),
+    Option("checkpoint-every", positive, "seconds between two versions of the file that runs are resumed from",
+        "SECONDS", "30", group="running"),
     Option("false-alarm-rate", _rate, "of the verdict", "RATE", "0.01", group="answer details"),
     CONFIG,
     Option("output", plain, "dataset tree to write [beside the prediction, ending in -sgd.nc]", "FILE", group="output"),
     PLOT._replace(help="figure to write [beside the output, ending in .png]"),
-    NO_PLOT,
-    STYLE,
-    CSV,
-    OVERWRITE,
-    JSON,
-    QUIET,
-    NO_PROGRESS,
-)
+    NO_PLOT, STYLE, CSV, OVERWRITE, JSON, QUIET, NO_PROGRESS,
+)  # fmt: skip
 
 
 def build_parser() -> Parser:

@@ -30,6 +30,7 @@ def finish_check(
     settings: Mapping[str, Any],
     stop_reason: str,
     file: RunFile | None = None,
+    command: str = "sgd_check.run",
 ) -> int:
     """Write tree and figure, print the comparison, remove the file of runs that have ended; return the exit code."""
 
@@ -41,7 +42,7 @@ def finish_check(
     written = end_with(tree, find, output, figure, settings, dpi=FIGURE_DPI)
     code = written.exit_code(stop_reason)
     if file is not None and written.output is not None:
-        remove_ended_runs(file, settings)
+        remove_ended_runs(file, settings, command)
     return code
 
 

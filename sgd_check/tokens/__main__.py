@@ -25,7 +25,6 @@ from dynamics.commands import (
     chosen_figure,
     command_parser,
     completed,
-    end_with,
     exit_code_of,
     plain,
     positive,
@@ -40,7 +39,6 @@ from hermite.text.command_line import run_program
 if TYPE_CHECKING:
     import xarray as xr
 
-    from dynamics.report import Findings
     from dynamics.runs import RunFile
 
 EXAMPLES = """\
@@ -92,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check(values: Mapping[str, Any]) -> int:
     from dynamics.runs import StorageError, load_answer
-    from sgd_check.run.run_files import remove_ended_runs, reopened_runs
+    from sgd_check.run.run_files import finish_check, reopened_runs
     from sgd_check.tokens import compare
 
     asked = {option.key: value for option in OPTIONS if (value := value_of(option, values)) is not None}
@@ -105,11 +103,6 @@ def _check(values: Mapping[str, Any]) -> int:
     settings = {**values, "false_alarm_rate": level, "checkpoint_every": every, "overwrite": overwrite}
     check_targets(settings, output, figure)
 
-    def find(tree: xr.DataTree) -> Findings | None:
-        from sgd_check.report.findings import comparison_findings
-
-        return comparison_findings(tree) if "comparison" in tree else None
-
     try:
         prediction = load_answer(source)
         runs, file = _trained(prediction, asked, settings, output, begun)
@@ -120,13 +113,9 @@ def _check(values: Mapping[str, Any]) -> int:
             import xarray as xr
 
             tree, ended = xr.DataTree.from_dict({"/prediction": prediction, "/simulation": runs}), "interrupted"
-        written = end_with(tree, find, output, figure, settings)
-        code = written.exit_code(ended, "The runs were")
-        if file is not None:
-            remove_ended_runs(file, settings, "sgd_check.tokens")
+        return finish_check(tree, output, figure, settings, ended, file, "sgd_check.tokens")
     except (StorageError, ValueError, TypeError) as error:
         raise UsageError(as_typed(error, OPTIONS, path="FILE", prediction="FILE")) from None
-    return code
 
 
 def _trained(
