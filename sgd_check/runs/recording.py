@@ -111,15 +111,17 @@ def _of_committee(problem: Problem, half: Array) -> Observables:
     except ValueError:
         return _unknown(half)
 
-    def loss(C: Array, G: Array, n: Array) -> float:
-        length = np.sqrt(n)
-        return system.loss(C * length[:, None], G * np.outer(length, length))
-
     def learned(C: Array, n: Array) -> Array:
         found = [system.learned_mass(c * np.sqrt(k)[:, None], k) for c, k in zip(C, n, strict=True)]
         return np.array(found).reshape(len(C), half.size)
 
-    return Observables(loss, learned, half)
+    return Observables(lambda *given: system.loss(*_scaled(*given)), learned, half)
+
+
+def _scaled(C: Array, G: Array, n: Array) -> tuple[Array, Array]:
+    """Return the products of neurons, given those of their directions."""
+    length = np.sqrt(n)
+    return C * length[:, None], G * np.outer(length, length)
 
 
 def _of_network(problem: Problem) -> Observables:
@@ -134,8 +136,7 @@ def _of_network(problem: Problem) -> Observables:
         return _unknown(half)._replace(learned_time="component_learned_time")
 
     def packed(C: Array, G: Array, n: Array, v: Array, b: Array) -> Array:
-        length = np.sqrt(n)
-        return system.pack(v, b, C * length[:, None], G * np.outer(length, length))
+        return system.pack(v, b, *_scaled(C, G, n))
 
     def learned(C: Array, *others: Array) -> Array:
         if not values.size:
@@ -163,12 +164,10 @@ class Watch:
     """
 
     def __init__(self, problem: Problem, runs: int) -> None:
-        network = is_network(problem)
-        self._odd = not network and bool(problem.information_exponent % 2)
+        self._odd = not is_network(problem) and bool(problem.information_exponent % 2)
         self._cap = BLOW_UP_FACTOR * _weight(problem)
         self._total: Callable[..., Array] = np.sum if is_frame(problem) else np.max
-        level = np.array(problem.teacher.emergence_level)
-        self.emergence = CrossingTracker(level, (runs, problem.num_directions))
+        self.emergence = CrossingTracker(np.array(problem.teacher.emergence_level), (runs, problem.num_directions))
 
     def observe(self, time: float, overlap: Array, norm: Array, *layers: Array) -> NDArray[np.bool_]:
         """Return which runs have not blown up, by C (runs, m, P), n (runs, m) and a network's v and b (runs, m)."""

@@ -70,8 +70,7 @@ def kernels() -> Any:
     return import_module("sgd_check.engines.torch.fused_kernels")
 
 
-FILLED_ROWS = 16
-COORDINATES_PER_COUNTER = 4
+FILLED_ROWS, COORDINATES_PER_COUNTER = 16, 4
 
 
 def fill_normals(seeds: torch.Tensor, first: int, samples: torch.Tensor, noise: torch.Tensor | None) -> None:
