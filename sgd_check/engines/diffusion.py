@@ -278,16 +278,20 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         self._used = np.full(count, BLOCK_STEPS, dtype=np.int64)
         self._levels = np.full((count, 2, m), -1.0)
         self._tally = np.zeros((count, 2))
-        self._steps = 0
+        self._steps, self._stopped = 0, False
         self._scratches = [self._laws.scratch() for _ in range(self._threads.count)]
         self.attributes |= {"link_noise_ratio": series.noise_ratio, "noise_kurtosis": self._kurtosis}
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Return a context in which the seeds share threads; they end with it, and `attributes` is complete."""
+        self._stopped = False
         with self._threads.running():
-            yield
-        self._write_attributes()
+            try:
+                yield
+            finally:
+                self._stopped = True
+                self._write_attributes()
 
     def caution(self, peak_rate: float, steps: int) -> str | None:
         """Return one sentence if steps at this learning rate are too large at the start, or too few."""
@@ -333,7 +337,7 @@ class DiffusionEngine(SeededRuns, SpanEngine):
         runs = (self._weights, self._left, self._used, self._levels, self._tally)
         pending = seeds
         while pending.size:
-            if given_up():
+            if self._stopped or given_up():
                 return False
             for seed in pending[self._used[pending] == BLOCK_STEPS].tolist():
                 self._draw(seed)

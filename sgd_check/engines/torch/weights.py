@@ -305,6 +305,7 @@ class WeightEngine(TorchRuns):
             self._neurons = _neurons(problem, self._link, self._weights)
             own = self._weights[first : first + size].clone()
             self._groups.append(WeightRuns(self._neurons, own, source, batch, PlainSgd()))
+        self._weights = self._weights.new_empty(0)  # the groups have theirs
         many = on_cpu and problem.width * max(d, batch) >= THREADED_NUMBERS and not is_frame(problem)
         self._use(min(torch.get_num_threads(), len(self._groups)) if many else 1, "plain")
 
