@@ -6,7 +6,7 @@ block to come; the K steps themselves are then recursions on m×K numbers (`sgd_
 equations). So weights are read and written once in K steps, and samples, a function of seed, sample and coordinate,
 never leave the registers: made twice, for the block to come and for the block before.
 
-Triton is imported here alone; `sgd_check.engines.torch.fused` launches.
+Triton is imported here alone; `engine` and `samples` launch.
 """
 # What these functions take and return has types of Triton's own, and a branch on constants needs its `else`.
 # ruff: noqa: ANN001, ANN201, RET505

@@ -130,10 +130,11 @@ class TorchRuns(Engine):
 
 def _reduced_starts(problem: Problem, options: EngineOptions) -> Array:
     """Return the weights of each run at the start, or of all, on the axes that they reduce to, shape (…, m, axes)."""
-    from dynamics.solve import coupled_problem
+    starts = [problem]
+    if options.starts is not None:
+        from dynamics.solve import coupled_problem  # loads Numba
 
-    seeds = options.starts
-    starts = [problem] if seeds is None else [coupled_problem(problem, problem.width, seed) for seed in seeds]
+        starts = [coupled_problem(problem, problem.width, seed) for seed in options.starts]
     reduced = np.array([each.reduced_weights() for each in starts])
     if is_frame(problem):
         reduced /= math.sqrt(float(problem.start().squared_norm[0]))
