@@ -15,7 +15,8 @@ from __future__ import annotations
 import sys
 import time as clock
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from dynamics.commands.studies import duration
 from dynamics.equations.mean_field import MeanFieldSystem, checked_particles
+from dynamics.laws.study import PreparedStudy
 from dynamics.problem import Problem, check_problem
 from dynamics.problem.checks import MOST_RUNS, check_switch, checked_increasing, checked_integer, checked_tolerances
 from dynamics.problem.named_teachers import spherical_problem
@@ -37,6 +39,7 @@ from dynamics.solve.spherical import coupled_problem, solve_spherical
 from dynamics.theory.fits import widening
 from hermite.arrays import Array, Integers, as_integer
 
+TITLE = "Distance of spherical networks from their mean field"
 #: Saved times by default, over the span of the default schedule of the mean field.
 DEFAULT_TIMES = 40
 #: Particles of the mean field by default, for one axis and for more. Random ones add an error of order m/particles to
@@ -114,7 +117,6 @@ def propagation_of_chaos(
     >>> chaos.function_gap.shape, bool(abs(chaos.function_gap_exponent[1] + 1) < 0.5)
     ((3, 4, 2), True)
     """
-    # === check
     check_problem(problem, SPHERICAL)
     counts = checked_increasing(widths, "widths", minimum=1)
     if isinstance(seeds, bool) or as_integer(seeds) is not None:
@@ -129,23 +131,20 @@ def propagation_of_chaos(
     checked_particles(problem, particles, "random")
     asked = replace(problem, initial_weights=None, initial_overlaps=None)
 
-    # === run
     solver: dict[str, Any] = {"save_at": schedule, "rtol": rtol, "atol": atol, "progress": False}
     tracers = coupled_tracers(asked, counts[-1], numbers)
     field = solve_mean_field(asked, particles=particles, tracers=tracers, keep="summary", **solver)
     values, reason = _distances_of_starts(asked, counts, numbers, field, solver, progress=progress)
 
-    # === return
-    exponents = {}
     for name, scaled in (("function_gap", values["function_gap"]), ("coupling", values["coupling_error"] ** 2)):
-        exponents[f"{name}_exponent"], error = width_exponents(scaled, np.array(counts))
-        exponents[f"{name}_exponent_error"] = widening(scaled.shape[1]) * error
-    of_field = {"mean_field_loss": field["loss"].values, "loss_level_time": field["loss_level_time"].values}
+        exponent, error = width_exponents(scaled, np.array(counts))
+        values |= {f"{name}_exponent": exponent, f"{name}_exponent_error": widening(scaled.shape[1]) * error}
+    values |= {"mean_field_loss": field["loss"].values, "loss_level_time": field["loss_level_time"].values}
     settings = {"particles": particles, "rtol": rtol, "atol": atol}
     dataset = make_dataset(
-        {**values, **of_field, **exponents},
+        values,
         problem=asked,
-        title="Distance of spherical networks from their mean field",
+        title=TITLE,
         coords={
             "time": field["time"].values,
             "width": np.array(counts),
@@ -170,7 +169,7 @@ def _distances_of_starts(
 ) -> tuple[dict[str, Array], StopReason]:
     """Return the distances (width, seed, time) by name, of the seeds that were finished, and why it ended.
 
-    `field` is the mean field with the neurons of all starts as tracers, which every network is held against.
+    `field` has the neurons of all starts as tracers.
     """
     from dynamics.equations.spherical import make_particle_system
 
@@ -255,42 +254,6 @@ def default_chaos_schedule(problem: Problem) -> SaveAt:
     return SaveAt.geometric(float(times[0]), float(times[-1]), DEFAULT_TIMES)
 
 
-@dataclass(frozen=True)
-class ChaosStudy:
-    """The propagation of chaos as a study, prepared."""
-
-    problem: Problem
-    widths: tuple[int, ...]
-    seeds: range
-    save_at: SaveAt
-    progress: bool | None
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        last, d = float(self.save_at.times[-1]), self.problem.dimension
-        operations = sum(4.0 * m**2 * min(d, self.problem.teacher.span + m) for m in self.widths)
-        seconds = EVALUATIONS * last * len(self.seeds) * operations / SPEED
-        asked = f"{len(self.widths)} widths, {len(self.seeds)} starts each, to t = {last:.4g}"
-        return f"About {duration(seconds)} for {asked}."
-
-    def run(self) -> xr.Dataset:
-        """Return the dataset of `propagation_of_chaos`, with the seconds it took."""
-        began = clock.perf_counter()
-        dataset = also_interrupted(
-            lambda: propagation_of_chaos(
-                self.problem,
-                widths=self.widths,
-                seeds=self.seeds,
-                save_at=self.save_at,
-                rtol=RTOL,
-                atol=ATOL,
-                progress=not bar_settings(self.progress)["disable"],
-            )
-        )
-        dataset.attrs["wall_seconds"] = clock.perf_counter() - began
-        return dataset
-
-
 def prepare(
     *,
     teacher: str = "he4",
@@ -300,7 +263,7 @@ def prepare(
     seed: int = 0,
     last: float | None = None,
     progress: bool | None = None,
-) -> ChaosStudy:
+) -> PreparedStudy:
     """Return the study of a teacher of `SPHERICAL_TEACHERS`, widths, at least two starts, and the last saved time."""
     problem = spherical_problem(teacher, dimension=dimension)
     counts = checked_increasing(widths, "widths", minimum=1)
@@ -309,4 +272,16 @@ def prepare(
     if last is not None:
         first = min(float(schedule.times[0]), last / 100.0)
         schedule = SaveAt.geometric(first, last, len(schedule))
-    return ChaosStudy(problem, tuple(counts), range(seed, seed + number), schedule, progress)
+    end = float(schedule.times[-1])
+    operations = sum(4.0 * m**2 * min(problem.dimension, problem.teacher.span + m) for m in counts)
+    seconds = duration(EVALUATIONS * end * number * operations / SPEED)
+    work = f"About {seconds} for {len(counts)} widths, {number} starts each, to t = {end:.4g}."
+    seen = not bar_settings(progress)["disable"]
+    chaos = partial(propagation_of_chaos, problem, widths=counts, seeds=range(seed, seed + number), save_at=schedule)
+
+    def solve(_: PreparedStudy) -> xr.Dataset:
+        began = clock.perf_counter()
+        dataset = also_interrupted(partial(chaos, rtol=RTOL, atol=ATOL, progress=seen))
+        return dataset.assign_attrs(wall_seconds=clock.perf_counter() - began)
+
+    return PreparedStudy("chaos", TITLE, {}, problem, progress, solve, work)

@@ -8,8 +8,8 @@ frames, whose step is the one that needs fewest to align a direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ import xarray as xr
 
 from dynamics.commands.studies import study_function
 from dynamics.laws.scaling_laws import ScalingLaw, fitted_law, law_coordinates, law_values
-from dynamics.laws.study import PreparedStudy, answer_all, checked_starts
+from dynamics.laws.study import PreparedStudy, checked_starts, under_way
 from dynamics.problem import Problem, Teacher
 from dynamics.problem.checks import checked_increasing, checked_integer, checked_number
 from dynamics.problem.schedule import SaveAt
@@ -25,6 +25,7 @@ from dynamics.solve.quadratic import solve_quadratic
 from dynamics.theory.quadratic import FIRST_RANK, QuadraticExponents, power_window, quadratic_exponents
 from hermite.arrays import Array, Integers
 
+TITLE = "Scaling laws of quadratic networks beside sums and asymptotic exponents"
 #: Least width whose window of the law in time is wide enough, from direction 3 to 5.
 LEAST_WIDTH = 15
 #: Times of a curve, how much later than its window it ends, and when the loss is taken for its end, in alignments of
@@ -36,84 +37,50 @@ TARGETS = 12
 FEWER_WIDTHS = 8
 
 
-@dataclass(frozen=True)
-class QuadraticLaws(PreparedStudy):
-    """The study, prepared: problems that differ in their starts, by dimension, and by width at the largest one."""
+def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[int], seeds: range) -> xr.Dataset:
+    """Solve all problems and fit the laws; an interruption keeps nothing."""
+    problem, laws, wide = study.problem, list[ScalingLaw](), []
+    limits = quadratic_exponents(problem.teacher.beta)
+    with under_way(len(seeds) * (len(dimensions) + 1 + len(widths)), study.progress) as meter:
 
-    answer = "quadratic-scaling"
-    title = "Scaling laws of quadratic networks beside sums and asymptotic exponents"
+        def solved(first: Problem, times: Array) -> list[xr.Dataset]:
+            starts, save_at = [replace(first, seed=seed) for seed in seeds], SaveAt.at(times)
+            tasks = [partial(solve_quadratic, one, save_at=save_at, progress=False) for one in starts]
+            return [answer for answer, _ in meter.answers(tasks)]
 
-    #: The first start by dimension, and by width.
-    dimensions: dict[int, Problem]
-    widths: dict[int, Problem]
-    seeds: range
-
-    def work(self) -> str:
-        """Return the expected work, in words."""
-        count = self.settings["starts"] * (len(self.dimensions) + 1 + len(self.widths))
-        sizes = f"{self.problem.num_directions} directions by at most {self.problem.width} neurons"
-        return f"{count} exact solutions: {sizes}."
-
-    def run(self) -> xr.Dataset:
-        """Solve all problems and fit the laws; an interruption keeps nothing."""
-        curves = [(one, _curve_times(one)) for first in self.dimensions.values() for one in self._starts(first)]
-        frames = [replace(one, student="stiefel") for one in self._starts(self.problem)]
-        aligned = [(one, SaveAt.at(_unit(one) / one.teacher.coefficients[_targets(one) - 1])) for one in frames]
-        wide = [one for first in self.widths.values() for one in self._starts(first)]
-        ends = [(one, SaveAt.at([END * _unit(one) / one.teacher.coefficients[one.width - 1]])) for one in wide]
-        family = curves + aligned + ends
-        tasks = [partial(solve_quadratic, problem, save_at=save_at, progress=False) for problem, save_at in family]
-        answers = answer_all(tasks, progress=self.progress)
-        if answers.stop_reason == "interrupted":
-            raise KeyboardInterrupt
-        found, at, runs = answers.datasets, len(curves), self.settings["starts"]
-        laws = [
-            *(self._loss_against_time(d, found[i * runs : (i + 1) * runs]) for i, d in enumerate(self.dimensions)),
-            self._loss_against_samples(found[at : at + runs]),
-            self._loss_against_width(found[at + runs :]),
-        ]
-        return self.dataset(
-            law_values(laws, self.problem),
-            law_coordinates(laws),
-            stop_reason="reached_end",
-            wall_seconds=sum(answers.seconds),
-            scaling_notes=self._limits.note,
-            **self.settings,
-        )
-
-    def _starts(self, first: Problem) -> list[Problem]:
-        return [replace(first, seed=seed) for seed in self.seeds]
-
-    @property
-    def _limits(self) -> QuadraticExponents:
-        """Asymptotic exponents."""
-        return quadratic_exponents(self.problem.teacher.beta)
-
-    def _loss_against_time(self, dimension: int, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-        """Fit L ∝ x^s, x = 4 a_1 t/ln(d/m), by one dataset per start."""
-        problem = Problem.from_dataset(answers[0])
-        a, scale = problem.teacher.coefficients, _unit(problem) / problem.teacher.coefficients[0]
-        low, high = power_window(problem.teacher, problem.width, dimension)
-        ends = (low / scale * (1.0 - 1e-12), high / scale * (1.0 + 1e-12))
-        ranks, time = (FIRST_RANK, float(min(problem.width, a.size) // FIRST_RANK)), answers[0]["time"].values / scale
-        loss, alone = _losses(answers)
-        name = f"loss-time, d = {dimension:.4g}"
-        return fitted_law(name, time, loss, alone, ends, self._limits.loss_time, ranks=ranks)
-
-    def _loss_against_samples(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-        """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples of SGD until then."""
-        targets = _targets(self.problem)
-        samples = answers[0]["fewest_steps"].values[targets - 1]
-        loss, alone = _losses(answers, "fine_tuned_loss")
-        ends, ranks = ((float(values[0]), float(values[-1])) for values in (samples, targets))
-        return fitted_law("loss-samples-tuned", samples, loss, alone, ends, self._limits.loss_samples, ranks=ranks)
-
-    def _loss_against_width(self, answers: Sequence[xr.Dataset]) -> ScalingLaw:
-        """Fit L ∝ m^s at a late time, predicted for directions that align alone."""
-        widths, shape = np.array(list(self.widths), float), (len(self.widths), self.settings["starts"])
-        loss, alone = (values[:, -1].reshape(shape).T for values in _losses(answers))
+        for d in dimensions:
+            one = replace(problem, dimension=d)
+            laws.append(_loss_against_time(one, solved(one, _curve_times(one)), limits))
+        aligned = _unit(problem) / problem.teacher.coefficients[_targets(problem) - 1]
+        laws.append(_loss_against_samples(problem, solved(replace(problem, student="stiefel"), aligned), limits))
+        for m in widths:
+            one = of_width(problem, m)
+            wide.append(_losses(solved(one, END * _unit(one) / one.teacher.coefficients[m - 1 : m])))
         ends = (float(widths[0]), float(widths[-1]))
-        return fitted_law("loss-width", widths, loss, alone, ends, self._limits.loss_width, ranks=ends)
+        losses = np.concatenate(wide, axis=2)
+        laws.append(fitted_law("loss-width", np.array(widths, float), losses, ends, limits.loss_width, ranks=ends))
+    if meter.stop_reason == "interrupted":
+        raise KeyboardInterrupt
+    values, coords = law_values(laws, problem), law_coordinates(laws)
+    return study.dataset(meter, values, coords, scaling_notes=limits.note, **study.settings)
+
+
+def _loss_against_time(problem: Problem, answers: Sequence[xr.Dataset], limits: QuadraticExponents) -> ScalingLaw:
+    """Fit L ∝ x^s, x = 4 a_1 t/ln(d/m), by one dataset per start."""
+    scale = _unit(problem) / problem.teacher.coefficients[0]
+    low, high = power_window(problem.teacher, problem.width, problem.dimension)
+    ends, time = (low / scale * (1.0 - 1e-12), high / scale * (1.0 + 1e-12)), answers[0]["time"].values / scale
+    ranks = (FIRST_RANK, float(min(problem.width, problem.num_directions) // FIRST_RANK))
+    name = f"loss-time, d = {problem.dimension:.4g}"
+    return fitted_law(name, time, _losses(answers), ends, limits.loss_time, ranks=ranks)
+
+
+def _loss_against_samples(problem: Problem, answers: Sequence[xr.Dataset], limits: QuadraticExponents) -> ScalingLaw:
+    """Fit L ∝ n^s of frames: the loss as a direction aligns, against the fewest samples of SGD until then."""
+    targets = _targets(problem)
+    samples, losses = answers[0]["fewest_steps"].values[targets - 1], _losses(answers, "fine_tuned_loss")
+    ends, ranks = ((float(values[0]), float(values[-1])) for values in (samples, targets))
+    return fitted_law("loss-samples-tuned", samples, losses, ends, limits.loss_samples, ranks=ranks)
 
 
 @study_function
@@ -126,7 +93,7 @@ def quadratic_laws(
     starts: int = 2,
     seed: int = 0,
     progress: bool | None = None,
-) -> QuadraticLaws:
+) -> PreparedStudy:
     r"""Measure the scaling laws of quadratic networks, a_j ∝ j^(−α), without time stepping.
 
     .. math:: L \sim t^{(1-2\alpha)/\alpha} + m^{1-2\alpha}, \qquad L \sim n^{(1-2\alpha)/(2\alpha)}
@@ -164,22 +131,18 @@ def quadratic_laws(
     seeds = checked_starts(starts, seed)
     teacher = Teacher.power_law(count, checked_number(alpha, "alpha", positive=True))
 
-    def of_size(width: int, dimension: int) -> Problem:
-        norm = width**-0.25
-        return Problem(
-            activation="he2", teacher=teacher, width=width, dimension=dimension, initial_norm=norm, seed=seeds[0]
-        )
-
-    by_dimension = {d: of_size(m, d) for d in sizes}
+    problem = Problem(activation="he2", teacher=teacher, width=m, dimension=sizes[-1], seed=seeds[0])
     widths = sorted({round(m * 2.0 ** (-i / 2)) for i in range(FEWER_WIDTHS)})
-    return QuadraticLaws(
-        {"alpha": teacher.beta, "width": m, "starts": len(seeds)},
-        by_dimension[sizes[-1]],
-        progress,
-        by_dimension,
-        {w: of_size(w, sizes[-1]) for w in widths},
-        seeds,
-    )
+    settings = {"alpha": teacher.beta, "width": m, "starts": len(seeds)}
+    number = len(seeds) * (len(sizes) + 1 + len(widths))
+    work = f"{number} exact solutions: {count} directions by at most {m} neurons."
+    solve = partial(_quadratic_laws, dimensions=sizes, widths=widths, seeds=seeds)
+    return PreparedStudy("quadratic-scaling", TITLE, settings, of_width(problem, m), progress, solve, work)
+
+
+def of_width(problem: Problem, width: int) -> Problem:
+    """Return the problem at another width, whose start has |w_i| = m^(−1/4)."""
+    return replace(problem, width=width, initial_norm=width**-0.25)
 
 
 def _targets(problem: Problem) -> Integers:
@@ -192,12 +155,12 @@ def _unit(problem: Problem) -> float:
     return float(np.log(problem.dimension / problem.width)) / 4.0
 
 
-def _curve_times(problem: Problem) -> SaveAt:
+def _curve_times(problem: Problem) -> Array:
     """Return times from well before the first alignment to beyond the window of the power law."""
     low, high = power_window(problem.teacher, problem.width, problem.dimension)
-    return SaveAt.geometric(0.05 * low, LATER * high, TIMES)
+    return SaveAt.geometric(0.05 * low, LATER * high, TIMES).times
 
 
-def _losses(answers: Sequence[xr.Dataset], measured: str = "loss") -> Iterator[Array]:
-    """Return losses as measured, and of directions that align alone, (starts, times)."""
-    return (np.stack([one[name].values for one in answers]) for name in (measured, "sigmoid_loss"))
+def _losses(answers: Sequence[xr.Dataset], measured: str = "loss") -> Array:
+    """Return losses as measured, and of directions that align alone, (2, starts, times)."""
+    return np.array([[one[name].values for one in answers] for name in (measured, "sigmoid_loss")])

@@ -7,9 +7,9 @@ exact coupled flow.
 
 from __future__ import annotations
 
-import time as clock
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -38,7 +38,8 @@ from dynamics.laws.study import (
     checked_problem,
     checked_starts,
     common_times,
-    solve_family,
+    family_tasks,
+    under_way,
 )
 from dynamics.problem import Inputs, Problem, Teacher
 from dynamics.problem.checks import (
@@ -49,7 +50,6 @@ from dynamics.problem.checks import (
     checked_number,
     require,
 )
-from dynamics.problem.schedule import SaveAt
 from dynamics.sweeps.workers import checked_workers
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, ideal_exponent
 from dynamics.theory.learning_rates import descent_limit, warn_descent_limit
@@ -72,15 +72,15 @@ FEWEST_WIDTHS = 3
 
 
 class Sizes(NamedTuple):
-    """How large the problems of the study are."""
+    """How large the problems are: directions by default, of the coupled flow and at most, and dimensions per direction.
 
-    #: Directions by default: of pairs, and of the coupled flow; and at most.
+    In the family over dimensions, each twice the one before, there are `dimensions` and at most `few` directions.
+    """
+
     directions: int
     coupled: int
     most: int
-    #: Input dimensions per direction, where the dimension is not varied.
     dimension_factor: int
-    #: Number of dimensions, each twice the one before, in the family over dimensions, and its directions at most.
     dimensions: int
     few: int
 
@@ -90,83 +90,50 @@ ISOTROPIC = Sizes(directions=1024, coupled=32, most=LARGEST_INTEGER, dimension_f
 SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimensions=6, few=16)
 
 
-@dataclass(frozen=True)
-class ScalingStudy(PreparedStudy):
-    """The study, prepared: three families of problems with their times."""
+def _scaling(study: PreparedStudy, families: tuple[list[Problem], ...], workers: int) -> xr.Dataset:
+    """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
+    rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
+    readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
+        lambda found: [
+            loss_against_time(found),
+            loss_against_samples(found, rate),
+            loss_against_tuned_samples(found, TUNED_RATE),
+            times_against_direction(found),
+        ],
+        lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
+        lambda found: [times_against_dimension(found)],
+    ]
+    starts, *others = families
+    # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
+    known = study.problem.inputs is None
+    shared = common_times(starts if known else starts[:1], TIMES)
+    timed: list[Family] = [
+        [(one, shared) for one in starts],
+        *([(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family] for family in others),
+    ]
+    with under_way(sum(map(len, timed)), study.progress) as meter:
+        for family, read in zip(timed, readings, strict=True):
+            tasks = family_tasks(family, coupled=study.settings["coupled"])
+            laws += read([found for found, _ in meter.answers(tasks, workers)])
+    if not laws:
+        raise KeyboardInterrupt
+    return study.dataset(meter, law_values(laws, study.problem), law_coordinates(laws), **study.settings)
 
-    answer = "scaling"
-    title = "Scaling laws beside the sum formula and the asymptotic exponents"
 
-    #: Teacher of the family over dimensions.
-    few: Teacher
-    sizes: Sizes
-    seeds: range
-    workers: int
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        P, few = self.problem.num_directions, self.few.num_directions
-        pairs = [P, *(min(width, P) for width in self._widths()), *[few] * self.sizes.dimensions]
-        how = "problems by matched pairs, without time stepping"
-        if self.settings["coupled"]:
-            how = "coupled flows"
-        elif self.problem.inputs is not None:
-            count = sum(pairs) * len(self.seeds)
-            how = f"problems by {count} matched pairs, about {duration(SPECTRUM_SECONDS * count)}"
-        number = len(pairs) * len(self.seeds)
-        return f"{number} {how}: P = {self.problem.num_directions}, {len(self.seeds)} starts each."
-
-    def run(self) -> xr.Dataset:
-        """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
-        rate, laws, seconds, reason = self.settings["learning_rate"], list[ScalingLaw](), 0.0, "reached_end"
-        readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
-            lambda found: [
-                loss_against_time(found),
-                loss_against_samples(found, rate),
-                loss_against_tuned_samples(found, TUNED_RATE),
-                times_against_direction(found),
-            ],
-            lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
-            lambda found: [times_against_dimension(found)],
-        ]
-        for family, read in zip(self._families(), readings, strict=True):
-            coupled = self.settings["coupled"]
-            answers = solve_family(family, coupled=coupled, progress=self.progress, workers=self.workers)
-            seconds, reason = seconds + sum(answers.seconds), answers.stop_reason
-            if reason == "interrupted":
-                break
-            laws += read(answers.datasets)
-        if not laws:
-            raise KeyboardInterrupt
-        values, coords = law_values(laws, self.problem), law_coordinates(laws)
-        return self.dataset(values, coords, stop_reason=reason, wall_seconds=seconds, **self.settings)
-
-    def _widths(self) -> list[int]:
-        """Return the widths of the law in the width, from P^0.25/2 to P."""
-        count = self.problem.num_directions
-        begin, _ = middle_ranks(count)
-        powers = np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)
-        widths: list[int] = np.unique(np.rint(begin * 2.0**powers).astype(int)).tolist()
-        return widths
-
-    def _families(self) -> tuple[Family, Family, Family]:
-        """Return three families: the problem, the same at several widths, and a smaller one at several dimensions."""
-        few = self.few.num_directions
-        smallest = self.sizes.dimension_factor // 2 * few
-        fewer = replace(self.problem, teacher=self.few, width=WIDTH_FACTOR * few, dimension=smallest)
-        starts = [replace(self.problem, seed=s) for s in self.seeds]
-        wider = [replace(self.problem, width=m, seed=s) for s in self.seeds for m in self._widths()]
-        larger = [
-            replace(fewer, dimension=2**i * smallest, seed=s) for s in self.seeds for i in range(self.sizes.dimensions)
-        ]
-        # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
-        known = self.problem.inputs is None
-        shared = common_times(starts if known else starts[:1], TIMES)
-        of_widths, of_dimensions = (
-            [(one, common_times([one], TIMES, reach=2.0) if known else None) for one in family]
-            for family in (wider, larger)
-        )
-        return [(one, shared) for one in starts], of_widths, of_dimensions
+def _families(problem: Problem, seeds: range, sizes: Sizes) -> tuple[list[Problem], list[Problem], list[Problem]]:
+    """Return the problem, the same at widths from P^0.25/2 to P, and of fewer directions at several dimensions."""
+    count, few = problem.num_directions, min(problem.num_directions, sizes.few)
+    begin, _ = middle_ranks(count)
+    powers = np.arange(-1.0, np.log2(count / begin) + 0.25, 0.5)
+    widths = np.unique(np.rint(begin * 2.0**powers).astype(int)).tolist()
+    teacher, d = Teacher.power_law(few, problem.teacher.beta or 0.0), sizes.dimension_factor // 2 * few
+    dimensions = [2**i * d for i in range(sizes.dimensions)]
+    fewer = replace(problem, teacher=teacher, width=WIDTH_FACTOR * few, dimension=d)
+    return (
+        [replace(problem, seed=seed) for seed in seeds],
+        [replace(problem, width=m, seed=seed) for seed in seeds for m in widths],
+        [replace(fewer, dimension=d, seed=seed) for seed in seeds for d in dimensions],
+    )
 
 
 @study_function
@@ -182,7 +149,7 @@ def scaling_study(
     coupled: bool = False,
     workers: int | None = None,
     progress: bool | None = None,
-) -> ScalingStudy:
+) -> PreparedStudy:
     r"""Measure all scaling laws of the teacher a_p ∝ p^(−β).
 
     .. math:: L \propto t^{(1-2\beta)/\beta},\; n^{(1-2\beta)/\beta} \text{ at a fixed step},\;
@@ -232,7 +199,6 @@ def scaling_study(
     widest = WIDTH_FACTOR * count
     problem = checked_problem(information_exponent, beta, count, d, widest=widest, seed=seed, inputs=inputs)
     seeds = checked_starts(starts, problem.seed)
-    few = Teacher.power_law(min(count, sizes.few), beta)
     settings: dict[str, Any] = {
         "starts": len(seeds),
         "coupled": coupled,
@@ -240,68 +206,49 @@ def scaling_study(
         "tuned_rate": TUNED_RATE,
     }
     processes = checked_workers(workers, alone=1) if coupled else 1  # matched pairs use all cores by themselves
-    return ScalingStudy(settings, problem, progress, few, sizes, seeds, processes)
+    families = _families(problem, seeds, sizes)
+    how = "coupled flows" if coupled else "problems by matched pairs, without time stepping"
+    if inputs is not None and not coupled:
+        pairs = sum(min(one.width, one.num_directions) for family in families for one in family)
+        how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
+    work = f"{sum(map(len, families))} {how}: P = {count}, {len(seeds)} starts each."
+    title = "Scaling laws beside the sum formula and the asymptotic exponents"
+    solve = partial(_scaling, families=families, workers=processes)
+    return PreparedStudy("scaling", title, settings, problem, progress, solve, work)
 
 
 # --- compute frontier -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Frontier(PreparedStudy):
-    """The study, prepared: `problem` is of the largest width and the first start."""
-
-    answer = "compute-frontier"
-    title = "Loss against compute over widths"
-
-    widths: list[int]
-    seeds: range
-
-    def _family(self, widths: Sequence[int], seeds: Sequence[int], save_at: SaveAt | None) -> Family:
-        """Return the problems of some widths and starts, the narrow ones first, with their times."""
-        return [(replace(self.problem, width=m, seed=seed), save_at) for m in widths for seed in seeds]
-
-    @property
-    def coupled_widths(self) -> list[int]:
-        """Widths that the coupled flow is solved for."""
-        return [m for m in self.widths if self.settings["coupled"] and m <= self.settings["largest_width"]]
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        pairs = sum(min(m, self.problem.num_directions) for m in self.widths) * len(self.seeds)
-        text = f"{len(self.widths)} widths of {len(self.seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
-        if self.coupled_widths:
-            seconds = sum(1.5 * max(m / 16.0, 1.0) ** 1.45 for m in self.coupled_widths)
-            text += f" Coupled flow of {len(self.coupled_widths)} widths: about {duration(seconds)} on two cores."
-        return text
-
-    def run(self) -> xr.Dataset:
-        """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
-        started, rate, first = clock.perf_counter(), self.settings["learning_rate"], self.seeds[:1]
-        save_at = common_times([one for one, _ in self._family(self.widths, first, None)], FRONTIER_TIMES)
-        pairs = solve_family(self._family(self.widths, self.seeds, save_at), progress=self.progress)
-        if pairs.stop_reason == "interrupted":
-            raise KeyboardInterrupt
-        laws = list(frontier_laws(pairs.datasets, rate))
-        pair_seconds = clock.perf_counter() - started
-        flows = solve_family(self._family(self.coupled_widths, first, save_at), coupled=True, progress=self.progress)
-        if len(flows.datasets) >= FEWEST_WIDTHS:
-            laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows.datasets, rate)]
+def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled: list[Problem]) -> xr.Dataset:
+    """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
+    rate, widths = study.settings["learning_rate"], np.array([one.width for one in family])
+    save_at, laws, flows = common_times(family, FRONTIER_TIMES), list[ScalingLaw](), list[xr.Dataset]()
+    loss, spent = np.full((len(ROUTES), widths.size, len(save_at)), np.nan), np.full(widths.size, np.nan)
+    starts: Family = [(replace(one, seed=seed), save_at) for one in family for seed in seeds]
+    with under_way(len(starts) + len(coupled), study.progress) as meter:
+        timed = list(meter.answers(family_tasks(starts)))
+        pairs = [one for one, _ in timed]
+        laws += frontier_laws(pairs, rate)
         # Loss curves are those of the first start.
-        loss, spent = np.full((len(ROUTES), len(self.widths), len(save_at)), np.nan), np.full(len(self.widths), np.nan)
-        of_first = pairs.datasets[:: len(self.seeds)]
+        of_first = pairs[:: len(seeds)]
         loss[1], loss[2] = ([one[name] for one in of_first] for name in ("loss", "predicted_loss"))
-        for at, one in enumerate(flows.datasets):
-            loss[0, at], spent[at] = one["loss"], flows.seconds[at]
-        own = {"width": np.array(self.widths), "time": save_at.times, "curve_of": np.array(ROUTES)}
-        return self.dataset(
-            law_values(laws, self.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
-            law_coordinates(laws) | own,
-            beta=self.problem.teacher.beta,
-            **self.settings,
-            stop_reason=flows.stop_reason,
-            pair_seconds=pair_seconds,
-            wall_seconds=clock.perf_counter() - started,
-        )
+        tasks = family_tasks([(one, save_at) for one in coupled], coupled=True)
+        for at, (one, seconds) in enumerate(meter.answers(tasks)):
+            loss[0, at], spent[at] = one["loss"], seconds
+            flows.append(one)
+    if not laws:
+        raise KeyboardInterrupt
+    if len(flows) >= FEWEST_WIDTHS:
+        laws += [replace(law, name=f"{law.name}, coupled") for law in frontier_laws(flows, rate)]
+    return study.dataset(
+        meter,
+        law_values(laws, study.problem) | {"loss": (("curve_of", "width"), loss), "solve_time": (("width",), spent)},
+        law_coordinates(laws) | {"width": widths, "time": save_at.times, "curve_of": np.array(ROUTES)},
+        beta=study.problem.teacher.beta,
+        **study.settings,
+        pair_seconds=sum(seconds for _, seconds in timed),
+    )
 
 
 @study_function
@@ -318,7 +265,7 @@ def compute_frontier(
     coupled: bool = False,
     largest_width: int | None = None,
     progress: bool | None = None,
-) -> Frontier:
+) -> PreparedStudy:
     r"""Measure loss against compute over widths, and its frontier.
 
     .. math:: L^*(c) = \min_m L_m(\eta c / m) \propto c^{(1-2\beta)/(1+\beta)}, \qquad m^*(c) \propto c^{1/(1+\beta)}
@@ -365,54 +312,42 @@ def compute_frontier(
         "coupled": coupled,
         "largest_width": checked_integer(largest, "largest_width", minimum=1),
     }
-    return Frontier(settings, problem, progress, chosen, seeds)
+    family = [replace(problem, width=m) for m in chosen]
+    flows = [one for one in family if coupled and one.width <= settings["largest_width"]]
+    pairs = sum(min(m, problem.num_directions) for m in chosen) * len(seeds)
+    work = f"{len(chosen)} widths of {len(seeds)} starts by matched pairs: {pairs:.2g} pairs, seconds."
+    if flows:
+        seconds = sum(1.5 * max(one.width / 16.0, 1.0) ** 1.45 for one in flows)
+        work += f" Coupled flow of {len(flows)} widths: about {duration(seconds)} on two cores."
+    solve = partial(_frontier, family=family, seeds=seeds, coupled=flows)
+    title = "Loss against compute over widths"
+    return PreparedStudy("compute-frontier", title, settings, problem, progress, solve, work)
 
 
 # --- number of directions ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FiniteSize(PreparedStudy):
-    """The study, prepared: the problems of every β and P, of which the smallest stands for all in the dataset."""
-
-    answer = "finite-size"
-    title = "Exponent of the loss in time against the number of directions"
-
-    #: The first start by β and P.
-    problems: dict[tuple[float, int], Problem]
-    seeds: range
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        pairs = len(self.seeds) * sum(first.num_directions for first in self.problems.values())
-        seconds = pairs * (PAIR_SECONDS + SIZE_TIMES * PAIR_TIME_SECONDS)
-        return f"{pairs:.2g} matched pairs at {SIZE_TIMES} times, without time stepping: about {duration(seconds)}."
-
-    def run(self) -> xr.Dataset:
-        """Solve all problems and fit each size; the rest after an interruption is NaN."""
-        betas, sizes = self.settings["betas"], self.settings["sizes"]
-        exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
-        reason, started = "reached_end", clock.perf_counter()
-        for (beta, count), first in self.problems.items():
-            starts = [replace(first, seed=seed) for seed in self.seeds]
-            shared = common_times(starts[:1], SIZE_TIMES)
-            answers = solve_family([(one, shared) for one in starts], progress=self.progress)
-            if answers.stop_reason == "interrupted":
-                reason = "interrupted"
-                break
-            law, at = loss_against_time(answers.datasets), (betas.index(beta), sizes.index(count))
-            fits = (law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time"))
+def _finite_size(study: PreparedStudy, problems: dict[tuple[float, int], Problem], seeds: range) -> xr.Dataset:
+    """Solve all problems and fit each size; the rest after an interruption is NaN."""
+    betas, sizes = study.settings["betas"], study.settings["sizes"]
+    exponent, error = np.full((2, len(betas), len(sizes), len(SOURCES)), np.nan)
+    with under_way(len(problems) * len(seeds), study.progress) as meter:
+        for (beta, count), first in problems.items():
+            shared = common_times([first], SIZE_TIMES)
+            tasks = family_tasks([(replace(first, seed=seed), shared) for seed in seeds])
+            law = loss_against_time([found for found, _ in meter.answers(tasks)])
+            at = betas.index(beta), sizes.index(count)
+            fits = law.fit, law.finite_size, ideal_exponent(count, beta, "loss-time")
             exponent[at] = [*(fit.exponent for fit in fits), law.asymptotic]
             error[at] = [*(fit.standard_error for fit in fits), 0.0]
-        where = ("beta", "num_directions")
-        return self.dataset(
-            {"exponent": (where, exponent), "exponent_error": (where, error)},
-            {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
-            stop_reason=reason,
-            wall_seconds=clock.perf_counter() - started,
-            dimension=self.problem.dimension,
-            starts=self.settings["starts"],
-        )
+    where = ("beta", "num_directions")
+    return study.dataset(
+        meter,
+        {"exponent": (where, exponent), "exponent_error": (where, error)},
+        {"beta": betas, "num_directions": sizes, "source": np.array(SOURCES)},
+        dimension=study.problem.dimension,
+        starts=len(seeds),
+    )
 
 
 @study_function
@@ -425,7 +360,7 @@ def finite_size(
     starts: int = 4,
     seed: int = 0,
     progress: bool | None = None,
-) -> FiniteSize:
+) -> PreparedStudy:
     r"""Fit L ∝ t^x at a growing number of directions P, to see how x nears (1−2β)/β.
 
     Parameters
@@ -445,16 +380,22 @@ def finite_size(
         `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
         of the sum formula, of the idealised sum (`dynamics.theory.asymptotics`), and asymptotic.
     """
-    k = checked_integer(information_exponent, "information_exponent", minimum=3)
     decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
         need = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
         require(beta > 0.5, need)
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
-    problems = {}
-    for count, beta in product(counts, decays):
-        teacher, m = Teacher.power_law(count, beta), WIDTH_FACTOR * count
-        problems[beta, count] = Problem(activation=f"he{k}", teacher=teacher, width=m, dimension=d, seed=seeds[0])
+    problems = {
+        (beta, count): checked_problem(
+            information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seeds.start
+        )
+        for count, beta in product(counts, decays)
+    }
     settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}
-    return FiniteSize(settings, next(iter(problems.values())), progress, problems, seeds)
+    pairs = len(seeds) * len(decays) * sum(counts)
+    seconds = duration(pairs * (PAIR_SECONDS + SIZE_TIMES * PAIR_TIME_SECONDS))
+    work = f"{pairs:.2g} matched pairs at {SIZE_TIMES} times, without time stepping: about {seconds}."
+    title, smallest = "Exponent of the loss in time against the number of directions", problems[decays[0], counts[0]]
+    solve = partial(_finite_size, problems=problems, seeds=seeds)
+    return PreparedStudy("finite-size", title, settings, smallest, progress, solve, work)

@@ -25,23 +25,31 @@ from dynamics.problem import Problem
 from dynamics.problem.checks import checked_number, require
 from dynamics.runs.dataset import Values, stored_exponents
 from dynamics.theory.asymptotics import FEWEST_DIRECTIONS, IDEAL_LAWS, ideal_exponent, spectral_decay
-from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, default_window, first_crossing, fit_runs, widening
+from dynamics.theory.fits import (
+    WINDOW_POWER,
+    PowerLawFit,
+    default_window,
+    first_crossing,
+    fit_runs,
+    inverse_fit,
+    widening,
+)
 from dynamics.theory.learning_rates import target_losses, tuned_rates
 from hermite.arrays import Array
 
 #: Datasets, and for some a rate -> a law.
 Reading = Callable[..., "ScalingLaw"]
-
-
 #: Power of the number of directions at which windows in direction and width begin.
 FIRST_POWER = 0.25
 TUNED_TARGETS = 20
 FRONTIER_POINTS = 200
 CURVES = ("measured", "sum formula")
+TIMES = ("emergence_time", "predicted_emergence_time")
 SOURCES = (*CURVES, "ideal sum", "asymptotic")
+FITTED = ("exponent", "exponent_error", "prefactor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ScalingLaw:
     """One law y ∝ x^s: its points, and its exponent as measured, by the sum formula, and asymptotically."""
 
@@ -90,22 +98,14 @@ def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
     return replace(law, **wider)
 
 
-def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) -> Callable[[Reading], Reading]:
-    """Let a reading of one law have its errors by `over_starts`, of the starts into which datasets fall."""
+def _law(read: Reading) -> Reading:
+    """Let a reading of one law have its errors by `over_starts`."""
 
-    def decorated(read: Reading) -> Reading:
-        @wraps(read)
-        def law(datasets: Sequence[xr.Dataset], *rate: float, **named: float) -> ScalingLaw:
-            return over_starts(lambda found: (read(found, *rate, **named),), starts(datasets))[0]
+    @wraps(read)
+    def law(datasets: Sequence[xr.Dataset], *rate: float) -> ScalingLaw:
+        return over_starts(lambda found: (read(found, *rate),), _by_start(datasets))[0]
 
-        return law
-
-    return decorated
-
-
-def _one_each(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
-    """Return every dataset as a start."""
-    return [[one] for one in datasets]
+    return law
 
 
 def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
@@ -114,12 +114,12 @@ def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
     return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
-@_law_of(_one_each)
-def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
+@_law
+def loss_against_time(datasets: Sequence[xr.Dataset], rate: float | None = None) -> ScalingLaw:
     """Fit L ∝ t^s ("loss-time") by one dataset with `loss(time)` per start, all at the same times.
 
-    The window goes from the geometric mean of the starts' first ends to that of the last. `predicted_loss` is compared
-    where there is one.
+    With a rate η it is L ∝ n^s, n = t/η. The window goes from the geometric mean of the starts' first ends to that of
+    the last. `predicted_loss` is compared where there is one.
 
     Examples
     --------
@@ -138,27 +138,19 @@ def loss_against_time(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     windows = [found for one in datasets if (found := default_window(one)) is not None]
     low, high = _log_mean(np.array(windows)).tolist() if windows else (np.nan, np.nan)
     positive = time > 0.0
-    loss = np.stack([one["loss"].values for one in datasets])[:, positive]
-    predicted = np.stack([sum_formula_of(one) for one in datasets])[:, positive]
+    losses = np.stack([_losses(one) for one in datasets], axis=1)[..., positive]
     ranks = (1.0, float(round(datasets[0].sizes["direction"] ** WINDOW_POWER)))
-    limit = stored_exponents(datasets[0]).loss_time
-    return fitted_law("loss-time", time[positive], loss, predicted, (low, high), limit, ranks=ranks)
+    name, step = ("loss-time", 1.0) if rate is None else ("loss-samples", rate)
+    limit, window = stored_exponents(datasets[0]).loss_time, (low / step, high / step)
+    return fitted_law(name, time[positive] / step, losses, window, limit, ranks=ranks)
 
 
 def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -> ScalingLaw:
-    """Fit L ∝ n^s at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
-    rate = checked_number(learning_rate, "learning_rate", positive=True)
-    law = loss_against_time(datasets)
-    fit, finite_size = (
-        replace(
-            each, prefactor=each.prefactor * rate**each.exponent, window=(each.window[0] / rate, each.window[1] / rate)
-        )
-        for each in (law.fit, law.finite_size)
-    )
-    return replace(law, name="loss-samples", x=law.x / rate, fit=fit, finite_size=finite_size)
+    """Fit L ∝ n^s ("loss-samples") at a fixed step size, n = t/η samples, one per step; see `loss_against_time`."""
+    return loss_against_time(datasets, checked_number(learning_rate, "learning_rate", positive=True))
 
 
-@_law_of(_one_each)
+@_law
 def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
     r"""Fit L ∝ n^s ("loss-samples-tuned") at a step size tuned to the last wanted direction p̄, by a dataset per start.
 
@@ -175,58 +167,48 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     targets = np.unique(np.geomspace(first, last, TUNED_TARGETS).round().astype(np.int64))
     levels, rates = target_losses(problem, targets), tuned_rates(problem, targets, rate)
 
-    def samples(loss_of: Callable[[xr.Dataset], Array]) -> Array:
-        needed = [[first_crossing(one["time"], loss_of(one), level) for level in levels.tolist()] for one in datasets]
-        return np.array(needed) / rates
-
-    found, predicted = samples(lambda one: one["loss"].values), samples(sum_formula_of)
+    needed = [
+        [[first_crossing(one["time"], loss, level) for level in levels.tolist()] for loss in _losses(one)]
+        for one in datasets
+    ]
+    found, predicted = np.swapaxes(needed, 0, 1) / rates
     x = _log_mean(found)
     return ScalingLaw(
-        name="loss-samples-tuned",
-        x=x,
-        measured=levels[None, :],
-        predicted=_resampled(x, _log_mean(predicted), levels)[None, :],
-        fit=_inverse(levels, found, x),
-        finite_size=_inverse(levels, predicted, x),
-        asymptotic=stored_exponents(datasets[0]).loss_samples,
-        ranks=(float(targets[0]), float(targets[-1])),
+        "loss-samples-tuned",
+        x,
+        levels[None, :],
+        _resampled(x, _log_mean(predicted), levels)[None, :],
+        inverse_fit(levels, found),
+        inverse_fit(levels, predicted),
+        stored_exponents(datasets[0]).loss_samples,
+        (float(targets[0]), float(targets[-1])),
     )
 
 
-@_law_of(_one_each)
+@_law
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
 
     Directions that do not emerge at every start enter no fit.
     """
-    measured = np.stack([one["emergence_time"].values for one in datasets])
-    predicted = np.stack([one["predicted_emergence_time"].values for one in datasets])
+    times = np.array([[one[name].values for one in datasets] for name in TIMES])
     p = datasets[0]["direction"].values.astype(np.float64)
     limit = stored_exponents(datasets[0]).emergence_time_direction
-    return fitted_law("time-direction", p, measured, predicted, middle_ranks(p.size), limit)
+    return fitted_law("time-direction", p, times, middle_ranks(p.size), limit)
 
 
 def fitted_law(
     name: str,
     x: Array,
-    measured: Array,
-    predicted: Array,
+    curves: Array,
     window: tuple[float, float],
     asymptotic: float,
     *,
     ranks: tuple[float, float] = (np.nan, np.nan),
 ) -> ScalingLaw:
-    """Return the law of points (N,) and of curves (R, N), both fitted over one window (low, high)."""
-    return ScalingLaw(
-        name=name,
-        x=x,
-        measured=measured,
-        predicted=predicted,
-        fit=fit_runs(x, measured, window=window),
-        finite_size=fit_runs(x, predicted, window=window),
-        asymptotic=asymptotic,
-        ranks=ranks,
-    )
+    """Return the law of points (N,) and curves (2, R, N), measured and predicted, fitted over one window."""
+    fit, finite_size = (fit_runs(x, curve, window=window) for curve in curves)
+    return ScalingLaw(name, x, curves[0], curves[1], fit, finite_size, asymptotic, ranks)
 
 
 def middle_ranks(count: int) -> tuple[float, float]:
@@ -234,22 +216,9 @@ def middle_ranks(count: int) -> tuple[float, float]:
     return float(np.floor(count**FIRST_POWER)), float(np.ceil(count**WINDOW_POWER))
 
 
-def sum_formula_of(dataset: xr.Dataset) -> Array:
-    """Return the loss by the sum formula; in the answer "prediction" that is the loss itself."""
-    return np.asarray(dataset["predicted_loss" if "predicted_loss" in dataset else "loss"].values)
-
-
 def _log_mean(values: Array) -> Array:
     """Return the geometric mean over runs; NaN where a run is unknown."""
     return np.asarray(np.exp(np.log(values).mean(axis=0)))
-
-
-def _inverse(levels: Array, samples: Array, shown: Array) -> PowerLawFit:
-    """Return the law of L against n, with the window in n, from a fit of n against L."""
-    fit, known = fit_runs(levels[::-1], samples[:, ::-1]), shown[np.isfinite(shown)]
-    exponent, window = 1.0 / fit.exponent, (float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan)
-    error, prefactor = fit.standard_error * exponent**2, fit.prefactor**-exponent
-    return replace(fit, exponent=exponent, standard_error=error, prefactor=prefactor, window=window)
 
 
 def _resampled(x: Array, from_x: Array, y: Array) -> Array:
@@ -260,39 +229,37 @@ def _resampled(x: Array, from_x: Array, y: Array) -> Array:
     return np.exp(np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan))
 
 
-@_law_of(_by_start)
+@_law
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
     The datasets answer problems that differ in width and seed alone, one per width and start.
     """
-    widths, loss = _table(datasets, "width", lambda one: float(one["loss"][-1]))
-    _, predicted = _table(datasets, "width", lambda one: float(sum_formula_of(one)[-1]))
+    widths, losses = _table(datasets, "width", lambda one: [each[-1] for each in _losses(one)])
     window = middle_ranks(datasets[0].sizes["direction"])
     inside = widths[(widths >= window[0]) & (widths <= window[1])]
     ranks = (float(inside[0]), float(inside[-1])) if inside.size else (np.nan, np.nan)
     limit = stored_exponents(datasets[0]).loss_width
-    return fitted_law("loss-width", widths, loss, predicted, window, limit, ranks=ranks)
+    return fitted_law("loss-width", widths, losses, window, limit, ranks=ranks)
 
 
-@_law_of(_by_start)
+@_law
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T ∝ d^s ("time-dimension") over all dimensions.
 
     The datasets answer problems that differ in dimension and seed alone. T is the geometric mean of T_p over those
     directions up to P^0.75 that emerge in every dataset, later than at its start.
     """
-    names = ("emergence_time", "predicted_emergence_time")
-    times = np.stack([one[name].values for name in names for one in datasets])
+    times = np.stack([one[name].values for name in TIMES for one in datasets])
     kept = (np.isfinite(times) & (times > 0.0)).all(axis=0)
     kept[round(kept.size**WINDOW_POWER) :] = False
 
-    def mean_time(name: str) -> Callable[[xr.Dataset], float]:
-        return lambda one: float(np.exp(np.log(one[name].values[kept]).mean())) if kept.any() else float("nan")
+    def mean_times(one: xr.Dataset) -> list[Array]:
+        return [_log_mean(one[name].values[kept]) if kept.any() else np.array(np.nan) for name in TIMES]
 
-    (dimensions, measured), (_, predicted) = (_table(datasets, "dimension", mean_time(name)) for name in names)
+    dimensions, means = _table(datasets, "dimension", mean_times)
     limit = stored_exponents(datasets[0]).emergence_time_dimension
-    return fitted_law("time-dimension", dimensions, measured, predicted, (0.0, np.inf), limit)
+    return fitted_law("time-dimension", dimensions, means, (0.0, np.inf), limit)
 
 
 def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple[ScalingLaw, ...]:
@@ -313,8 +280,8 @@ def frontier_laws(datasets: Sequence[xr.Dataset], learning_rate: float) -> tuple
 def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[ScalingLaw, ...]:
     spans = [one["time"].values[one["time"].values > 0.0][[0, -1]] * _stored(one, "width") for one in datasets]
     compute = np.geomspace(np.min(spans) / rate, np.max(spans) / rate, FRONTIER_POINTS)
-    widths, loss, width = _frontier(datasets, compute, rate, lambda one: one["loss"].values)
-    _, sums, best = _frontier(datasets, compute, rate, sum_formula_of)
+    widths, losses, at_widths = _frontier(datasets, compute, rate)
+    best = at_widths[1]
     most = min(widths[-2], middle_ranks(datasets[0].sizes["direction"])[1])
     inside = (best > widths[0]).all(axis=0) & (best <= most).all(axis=0)
     # Early on all widths are alike, and which of them is best means nothing.
@@ -326,46 +293,49 @@ def _frontier_laws(datasets: Sequence[xr.Dataset], *, rate: float) -> tuple[Scal
         window, ranks = tuple(compute[ends].tolist()), tuple(best[:, ends].mean(axis=0).tolist())
     limits = stored_exponents(datasets[0])
     return (
-        fitted_law("loss-compute", compute, loss, sums, window, limits.loss_compute, ranks=ranks),
-        fitted_law("width-compute", compute, width, best, window, limits.width_compute),
+        fitted_law("loss-compute", compute, losses, window, limits.loss_compute, ranks=ranks),
+        fitted_law("width-compute", compute, at_widths, window, limits.width_compute),
     )
 
 
-def _frontier(
-    datasets: Sequence[xr.Dataset], compute: Array, rate: float, loss_of: Callable[[xr.Dataset], Array]
-) -> tuple[Array, Array, Array]:
-    """Return widths, and the least loss over them and the width that has it, (seeds, computes); NaN before the records.
+def _frontier(datasets: Sequence[xr.Dataset], compute: Array, rate: float) -> tuple[Array, Array, Array]:
+    """Return widths, the least loss over them and the width that has it, both (2, seeds, computes), of `_losses`.
 
-    Beyond its record a width counts with its last loss: losses of the flow fall.
+    They are NaN before the records. Beyond its record a width counts with its last loss: losses of the flow fall.
     """
 
-    def losses_of(one: xr.Dataset) -> Array:
-        time, loss = one["time"].values, loss_of(one)
+    def at_computes(one: xr.Dataset) -> list[Array]:
+        return [at_compute(one["time"].values, loss, _stored(one, "width")) for loss in _losses(one)]
+
+    def at_compute(time: Array, loss: Array, width: int) -> Array:
         known = (time > 0.0) & np.isfinite(loss) & (loss > 0.0)
         if not known.any():
             return np.full_like(compute, np.inf)
-        wanted, record = np.log(compute * rate / _stored(one, "width")), np.log(time[known])
+        wanted, record = np.log(compute * rate / width), np.log(time[known])
         return np.where(wanted >= record[0], np.exp(np.interp(wanted, record, np.log(loss[known]))), np.inf)
 
-    widths, losses = _table(datasets, "width", losses_of)
+    widths, losses = _table(datasets, "width", at_computes)
     losses = np.where(np.isnan(losses), np.inf, losses)
-    least = losses.min(axis=1)
+    least = losses.min(axis=2)
     known = np.isfinite(least)
-    return widths, np.where(known, least, np.nan), np.where(known, widths[losses.argmin(axis=1)], np.nan)
+    return widths, np.where(known, least, np.nan), np.where(known, widths[losses.argmin(axis=2)], np.nan)
+
+
+def _losses(dataset: xr.Dataset) -> tuple[Array, Array]:
+    """Return the loss, and that by the sum formula; in the answer "prediction" they are one."""
+    return dataset["loss"].values, dataset.get("predicted_loss", dataset["loss"]).values
 
 
 def _table(
-    datasets: Sequence[xr.Dataset], name: str, number: Callable[[xr.Dataset], float | Array]
+    datasets: Sequence[xr.Dataset], name: str, numbers: Callable[[xr.Dataset], Sequence[Array]]
 ) -> tuple[Array, Array]:
-    """Return the increasing values of a field of the problems, and a number or array of each dataset.
-
-    The latter has the shape (seeds, values of the field, …); it is NaN without a dataset.
-    """
-    found = {(_stored(one, "seed"), _stored(one, name)): number(one) for one in datasets}
+    """Return values of a field of the problems, and numbers of each dataset, (numbers, seeds, values, …)."""
+    found = {(_stored(one, "seed"), _stored(one, name)): np.array(numbers(one)) for one in datasets}
     seeds, values = (sorted(set(axis)) for axis in zip(*found, strict=True))
-    table = np.full((len(seeds), len(values), *np.shape(next(iter(found.values())))), np.nan)
+    count, *shape = next(iter(found.values())).shape
+    table = np.full((count, len(seeds), len(values), *shape), np.nan)
     for (seed, value), own in found.items():
-        table[seeds.index(seed), values.index(value)] = own
+        table[:, seeds.index(seed), values.index(value)] = own
     return np.array(values, dtype=np.float64), table
 
 
@@ -375,13 +345,8 @@ def _stored(dataset: xr.Dataset, name: str) -> int:
 
 
 def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
-    """Return the variables of the laws, padded to one number of points and of runs.
-
-    They are `exponent`, `exponent_error` and `prefactor` (law, source), `window_low`, `window_high` (law), `abscissa`
-    (law, point) and `ordinate` (law, curve, run, point). The ideal sum takes β and P of the problem.
-    """
+    """Return the variables of the laws, padded to one number of points and of runs."""
     points, runs = max(law.x.size for law in laws), max(len(law.measured) for law in laws)
-    #: Exponents, errors and prefactors.
     fits, x = np.full((3, len(laws), len(SOURCES)), np.nan), np.full((len(laws), points), np.nan)
     y = np.full((len(laws), len(CURVES), runs, points), np.nan)
     for at, law in enumerate(laws):
@@ -392,9 +357,7 @@ def law_values(laws: Sequence[ScalingLaw], problem: Problem) -> Values:
         fits[:2, at, 2], fits[0, at, 3] = _ideal(law, problem), law.asymptotic
     low, high = np.array([law.fit.window for law in laws]).T
     return {
-        **{
-            name: (("law",), each) for name, each in zip(("exponent", "exponent_error", "prefactor"), fits, strict=True)
-        },
+        **{name: (("law",), each) for name, each in zip(FITTED, fits, strict=True)},
         "window_low": ((), low),
         "window_high": ((), high),
         "abscissa": (("law",), x),
@@ -414,10 +377,7 @@ def law_coordinates(laws: Sequence[ScalingLaw]) -> dict[str, Any]:
 
 
 def _ideal(law: ScalingLaw, problem: Problem) -> tuple[float, float]:
-    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN without such a sum.
-
-    The part of the name after a comma says how the law was measured.
-    """
+    """Return exponent and error of the idealised sum at this P, β and window of ranks; NaN without such a sum."""
     beta, count, name = problem.teacher.beta, problem.num_directions, law.name.partition(",")[0]
     alpha = spectral_decay(problem)
     known = name in IDEAL_LAWS and law.ranks[0] < law.ranks[1] and count >= FEWEST_DIRECTIONS

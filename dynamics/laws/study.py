@@ -1,19 +1,14 @@
-"""The scaffold of studies: checked settings, a family of problems with its answers, and one dataset of results.
-
-A family is a list of problems that differ in size or start. They are answered one after the other or by several
-processes, with a progress bar. An interruption keeps the answers that are there.
-"""
+"""The scaffold of studies: checked settings, a family of problems with its answers, and one dataset of results."""
 
 from __future__ import annotations
 
 import time as clock
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -34,11 +29,10 @@ from dynamics.threads import LOOK
 from hermite.text.command_line import stop_if_heard
 from hermite.text.messages import refuse, shown
 
+#: Returns the answer to one problem.
 Task = Callable[[], xr.Dataset]
 #: Problems that differ in size or start, each with its saved times; None: its answer chooses them.
 Family = Sequence[tuple[Problem, SaveAt | None]]
-
-
 #: The coupled flow as the studies need it; its tolerance is far below the scatter between starts.
 COUPLED_FLOW: dict[str, Any] = {
     "keep": "summary",
@@ -48,42 +42,6 @@ COUPLED_FLOW: dict[str, Any] = {
     "progress": False,
     "on_failure": "return",
 }
-
-
-@dataclass(frozen=True)
-class PreparedStudy(ABC):
-    """A study whose settings are checked and of which nothing is solved yet.
-
-    `problem` is the one in the dataset: of several problems the one that stands for all.
-    """
-
-    #: Name of the answer, and title of its dataset.
-    answer: ClassVar[str]
-    title: ClassVar[str]
-
-    settings: dict[str, Any]
-    problem: Problem
-    progress: bool | None
-
-    @abstractmethod
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-
-    @abstractmethod
-    def run(self) -> xr.Dataset:
-        """Do the work and return its dataset; an interruption keeps the results so far."""
-
-    def dataset(self, values: Values, coords: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
-        """Return labelled results; the rest after an interruption, which the attribute `stop_reason` tells, is NaN."""
-        answer = {"answer": self.answer}
-        return study_dataset(
-            self.problem,
-            values,
-            title=self.title,
-            coords=coords,
-            settings=answer | self.settings,
-            attributes=answer | attributes,
-        )
 
 
 @dataclass
@@ -99,15 +57,25 @@ class Meter:
         self.bar.update(count)
         stop_if_heard()
 
+    def answers(self, tasks: Sequence[Task], workers: int = 1) -> Iterator[tuple[xr.Dataset, float]]:
+        """Yield the answer of each task, and the seconds it took, in their order.
+
+        For several workers, which are processes of one thread, tasks are `partial`s of functions at the top of modules.
+        One worker is this process, with threads of its own. Answers are the same.
+        """
+        for found in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
+            yield found
+            self.bar.update()
+
 
 @contextmanager
-def under_way(total: int, progress: bool | None, **bar: Any) -> Iterator[Meter]:
+def under_way(total: int, progress: bool | None, unit: str = "problem", **bar: Any) -> Iterator[Meter]:
     """Return the context in which a study works; an interruption ends it and is written down.
 
-    `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's. `bar` says its unit.
+    `progress` shows a bar on stderr; None shows it if that is a terminal or a notebook's.
     """
     started = clock.perf_counter()
-    meter = Meter(open_bar(bar_settings(progress), total=total, **bar))
+    meter = Meter(open_bar(bar_settings(progress), total=total, unit=unit, **bar))
     with meter.bar:
         try:
             yield meter
@@ -116,47 +84,58 @@ def under_way(total: int, progress: bool | None, **bar: Any) -> Iterator[Meter]:
     meter.seconds = clock.perf_counter() - started
 
 
-class Answers(NamedTuple):
-    """Datasets of the problems that were answered, the seconds each took, and how the family ended."""
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study whose settings are checked and of which nothing is solved yet."""
 
-    datasets: list[xr.Dataset]
-    seconds: list[float]
-    stop_reason: str
+    #: Name of the answer, and title of its dataset.
+    answer: str
+    title: str
+    settings: dict[str, Any]
+    #: The one in the dataset: of several problems the one that stands for all.
+    problem: Problem
+    progress: bool | None
+    #: Does the work; an interruption keeps the results so far.
+    solve: Callable[[Any], xr.Dataset]
+    expected: str = ""
+
+    def work(self) -> str:
+        """Return the expected work and time, in words."""
+        return self.expected
+
+    def run(self) -> xr.Dataset:
+        """Do the work and return its dataset."""
+        return self.solve(self)
+
+    def dataset(self, meter: Meter, values: Values, coords: Mapping[str, Any], **attributes: Any) -> xr.Dataset:
+        """Return labelled results and how the study ended; the rest after an interruption is NaN."""
+        answer = {"answer": self.answer}
+        ended = {"stop_reason": meter.stop_reason, "wall_seconds": meter.seconds}
+        return study_dataset(
+            self.problem,
+            values,
+            title=self.title,
+            coords=coords,
+            settings=answer | self.settings,
+            attributes=answer | ended | attributes,
+        )
 
 
-def answer_all(tasks: Sequence[Task], *, progress: bool | None, workers: int = 1) -> Answers:
-    """Return the answers to a family of problems; an interruption keeps those that are there.
-
-    Each task returns the answer to one problem; for several workers it is a `partial` of functions at the top of
-    modules. Workers are processes, each on one thread; 1 is this process, with threads of its own. Answers are the
-    same. `progress` is that of `under_way`.
-    """
-    datasets: list[xr.Dataset] = []
-    seconds: list[float] = []
-    with under_way(len(tasks), progress, unit="problem") as meter:
-        for dataset, spent in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
-            datasets.append(dataset)
-            seconds.append(spent)
-            meter.bar.update()
-    return Answers(datasets, seconds, meter.stop_reason)
-
-
-def solve_family(family: Family, *, coupled: bool = False, progress: bool | None, workers: int = 1) -> Answers:
-    """Return the answers to problems at their times: of all matched pairs, or of the exact coupled flow.
+def family_tasks(family: Family, *, coupled: bool = False) -> list[Task]:
+    """Return tasks that answer problems at their times: by all matched pairs, or by the exact coupled flow.
 
     With `inputs`, where a pair has no universal trajectory, the loss of pairs is the sum formula. The coupled flow is
     integrated for loss and times alone; where the numerics fail its record ends in NaN.
     """
-    coupled_flow = partial(solve_overlaps, **COUPLED_FLOW)
-    tasks = [
+    flow = partial(solve_overlaps, **COUPLED_FLOW)
+    return [
         partial(
-            coupled_flow if coupled else solve_decoupled if problem.inputs is None else predict_emergence,
+            flow if coupled else solve_decoupled if problem.inputs is None else predict_emergence,
             problem,
             save_at=save_at,
         )
         for problem, save_at in family
     ]
-    return answer_all(tasks, progress=progress, workers=workers)
 
 
 def _by_processes(tasks: Sequence[Task], workers: int) -> Iterator[tuple[xr.Dataset, float]]:

@@ -1,15 +1,13 @@
-"""Study of the step size's transfer between widths: population gradient descent over step sizes and widths.
+"""Study of the step size's transfer between widths: loss after so many steps of population gradient descent.
 
-The loss after a fixed number of steps, for step sizes up to beyond the stability edge 2/(max(4, k) a_1), which no width
-enters. What is read off these losses is in `dynamics.theory.fits`.
+Step sizes go up to beyond the stability edge 2/(max(4, k) a_1), which no width enters.
 """
 
 from __future__ import annotations
 
-import time as clock
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from dynamics.commands.studies import duration, study_function
-from dynamics.laws.study import PreparedStudy, answer_all, checked_problem, checked_starts
+from dynamics.laws.study import PreparedStudy, Task, checked_problem, checked_starts, under_way
 from dynamics.problem import Problem
 from dynamics.problem.checks import checked_increasing, checked_integer
 from dynamics.problem.schedule import SaveAt
@@ -28,6 +26,7 @@ from dynamics.theory.fits import FEWEST_WIDTHS, read_transfer
 from dynamics.theory.learning_rates import descent_limit
 from hermite.arrays import Array
 
+TITLE = "Loss after so many steps of population gradient descent over step sizes and widths"
 #: Step sizes in units of the edge of stability: from far below by factors of two, then ever closer, and two beyond.
 SHARES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 1.01, 1.05)
 #: Operations per second of a step, on two cores.
@@ -39,50 +38,24 @@ OVER_WIDTHS = (
 )
 
 
-@dataclass(frozen=True)
-class TransferStudy(PreparedStudy):
-    """The study, prepared: `problem` is of the largest width and the first start."""
-
-    answer = "transfer"
-    title = "Loss after so many steps of population gradient descent over step sizes and widths"
-
-    widths: list[int]
-    rates: Array
-    seeds: range
-    workers: int
-
-    def work(self) -> str:
-        """Return the expected work and time, in words."""
-        steps, runs = self.settings["steps"], self.rates.size * len(self.seeds)
-        size = min(self.problem.dimension, self.problem.num_directions + self.widths[-1])
-        operations = sum(4.0 * m * m * size for m in self.widths) * runs * steps
-        seconds = operations / SPEED + 0.05 * runs * len(self.widths)
-        return f"{runs * len(self.widths)} runs of {steps} steps of descent: about {duration(seconds)}."
-
-    def run(self) -> xr.Dataset:
-        """Take the steps; the rest after an interruption is NaN."""
-        started, shape = clock.perf_counter(), (len(self.widths), self.rates.size, len(self.seeds))
-        tasks = [
-            partial(_descend, replace(self.problem, width=m, seed=seed), rate, self.settings["steps"])
-            for m in self.widths
-            for rate in self.rates.tolist()
-            for seed in self.seeds
-        ]
-        answers = answer_all(tasks, progress=self.progress, workers=self.workers)
-        ends = np.array([float(one["loss"][-1]) for one in answers.datasets])
-        loss = np.full(shape, np.nan)
-        loss.flat[: ends.size] = np.where(np.isnan(ends), np.inf, ends)
-        values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
-        return self.dataset(
-            values,
-            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(shape[2])},
-            stop_reason=answers.stop_reason,
-            wall_seconds=clock.perf_counter() - started,
-            edge=descent_limit(self.problem),
-            method="population gradient descent",
-            **self.settings,
-            **attributes,
-        )
+def _transfer(
+    study: PreparedStudy, widths: list[int], rates: Array, seeds: range, tasks: list[Task], workers: int
+) -> xr.Dataset:
+    """Take the steps; the rest after an interruption is NaN."""
+    loss = np.full((len(widths), rates.size, len(seeds)), np.nan)
+    with under_way(len(tasks), study.progress) as meter:
+        for at, (one, _) in enumerate(meter.answers(tasks, workers)):
+            loss.flat[at] = np.nan_to_num(one["loss"][-1], nan=np.inf)
+    values, attributes = transfer_results(study.problem, widths, rates, loss)
+    return study.dataset(
+        meter,
+        values,
+        {"width": np.array(widths), "learning_rate": rates, "run": np.arange(len(seeds))},
+        edge=descent_limit(study.problem),
+        method="population gradient descent",
+        **study.settings,
+        **attributes,
+    )
 
 
 @study_function
@@ -98,7 +71,7 @@ def transfer_study(
     seed: int = 0,
     workers: int | None = None,
     progress: bool | None = None,
-) -> TransferStudy:
+) -> PreparedStudy:
     """Measure the loss of population gradient descent over step sizes and widths, and whether the best step transfers.
 
     Parameters
@@ -125,8 +98,18 @@ def transfer_study(
     problem = checked_problem(information_exponent, beta, directions, dimension, widest=chosen[-1], seed=seed)
     seeds = checked_starts(starts, problem.seed)
     settings = {"steps": checked_integer(steps, "steps", minimum=1), "starts": len(seeds)}
-    rates = descent_limit(problem) * np.array(SHARES)
-    return TransferStudy(settings, problem, progress, chosen, rates, seeds, checked_workers(workers, alone=1))
+    rates, processes = descent_limit(problem) * np.array(SHARES), checked_workers(workers, alone=1)
+    tasks: list[Task] = [
+        partial(_descend, replace(problem, width=m, seed=seed), rate, settings["steps"])
+        for m in chosen
+        for rate in rates.tolist()
+        for seed in seeds
+    ]
+    operations = sum(4.0 * m * m * min(problem.dimension, problem.num_directions + chosen[-1]) for m in chosen)
+    seconds = operations * rates.size * len(seeds) * settings["steps"] / SPEED + 0.05 * len(tasks)
+    work = f"{len(tasks)} runs of {settings['steps']} steps of descent: about {duration(seconds)}."
+    solve = partial(_transfer, widths=chosen, rates=rates, seeds=seeds, tasks=tasks, workers=processes)
+    return PreparedStudy("transfer", TITLE, settings, problem, progress, solve, work)
 
 
 def _descend(problem: Problem, rate: float, steps: int) -> xr.Dataset:

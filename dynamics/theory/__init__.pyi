@@ -23,7 +23,6 @@ from .recovery import ACROSS as ACROSS
 from .recovery import first_coordinates as first_coordinates
 from .recovery import make_estimator as make_estimator
 from .recovery import stream as stream
-from .stability import NetworkLimit as NetworkLimit
 from .stability import network_limit as network_limit
 from .step_noise import FAR_APART as FAR_APART
 from .step_noise import LearnedBias as LearnedBias

@@ -1,6 +1,6 @@
 r"""Exponents of the scaling laws in the limit of many directions and large dimension, and of idealised finite sums.
 
-The idealised scaling laws: coefficients p^(−β), times exactly ∝ p^β, one direction after the other.
+Idealised: coefficients p^(−β), times exactly ∝ p^β, one direction after the other,
 
 .. math:: L(r) = \frac{\sum_{p > r} p^{-2\beta}}{\sum_p p^{-2\beta}}, \qquad t = r^\beta,\; m = r,\;
    n_{tuned} = r^{2\beta},\; m t = r^{1+\beta}
@@ -11,23 +11,21 @@ of a difference to the asymptotic exponents is the finite number P of directions
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from dynamics.problem import Problem
-from dynamics.problem.checks import checked_integer, checked_number, require
 from dynamics.theory.fits import WINDOW_POWER, PowerLawFit, fit_power_law
 from hermite.arrays import Array
 
-#: Law -> from the power β of the times in the number r of learned directions, that of its x.
-IDEAL_LAWS: dict[str, Callable[[float], float]] = {
-    "loss-time": lambda beta: beta,
-    "loss-samples": lambda beta: beta,
-    "loss-samples-tuned": lambda beta: 2.0 * beta,
-    "loss-width": lambda _: 1.0,
-    "loss-compute": lambda beta: 1.0 + beta,
+#: Law -> the powers p and q of its x = t^p r^q, in times and in the number r of learned directions.
+IDEAL_LAWS = {
+    "loss-time": (1, 0),
+    "loss-samples": (1, 0),
+    "loss-samples-tuned": (2, 0),
+    "loss-width": (0, 1),
+    "loss-compute": (1, 1),
 }
 #: Points of a curve, equally spaced in ln r.
 POINTS = 400
@@ -54,8 +52,6 @@ class AsymptoticExponents:
     #: T_p ∝ p^τ (tr Σ)^(k/2−1), tr Σ ∝ d^(1−α) for α < 1.
     emergence_time_direction: float
     emergence_time_dimension: float
-    #: Samples ∝ d^(k−1) at η ∝ d^(−k/2), for isotropic inputs.
-    emergence_samples_dimension: float
     #: Why an exponent is NaN.
     notes: tuple[str, ...] = ()
 
@@ -70,14 +66,8 @@ def asymptotic_exponents(
     .. math:: a_p \propto p^{-\beta}: \quad L \propto t^{(1-2\beta)/\beta},\; m^{1-2\beta},\; n^{(1-2\beta)/(2\beta)},\;
        (mt)^{(1-2\beta)/(1+\beta)} \qquad a_p \propto r^p: \quad L \propto t^{-2},\; r^{2m},\; n^{-1}
 
-    Entries are NaN, with a note, for information exponents k < 3, β ≤ ½ or no declared law (neither β nor r).
-    Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the same sum: the tail Σ_{q>p} a_q² is
-    ∝ a_p² ∝ T_p^(−2).
-
-    Examples
-    --------
-    >>> asymptotic_exponents(4, 1.0).loss_time, asymptotic_exponents(4, None, ratio=0.8).loss_samples
-    (-1.0, -1.0)
+    Entries are NaN, with a note, for k < 3, β ≤ ½ or no declared law (neither β nor r).
+    Source: Ren, Nichani, Wu, Lee, arXiv 2504.19983. For geometric coefficients the tail Σ_{q>p} a_q² is ∝ T_p^(−2).
     """
     decouples, given = information_exponent >= 3, np.nan if beta is None else beta
     geometric, decay = beta is None and ratio is not None, np.nan if alpha is None else alpha
@@ -107,7 +97,6 @@ def asymptotic_exponents(
         width_compute=1 / (1 + b + later),
         emergence_time_direction=power + later,
         emergence_time_dimension=max(1.0 - decay, 0.0) * (k / 2 - 1),
-        emergence_samples_dimension=k - 1 if alpha == 0.0 else np.nan,
         notes=tuple(reason for reason, holds in reasons.items() if holds),
     )
 
@@ -119,44 +108,31 @@ def spectral_decay(problem: Problem) -> float | None:
     return problem.inputs.alpha if problem.teacher.directions is None else None
 
 
-def ideal_curve(
-    num_directions: int, beta: float, *, ranks: tuple[float, float] | None = None, points: int = POINTS
-) -> tuple[Array, Array]:
+def ideal_curve(count: int, beta: float, ranks: tuple[float, float] | None = None) -> tuple[Array, Array]:
     """Return r and the idealised loss L(r) in units of E f*², a staircase seen at points equal in ln r.
 
-    P ≥ 16, β > 0. `ranks` are the smallest and largest r, from 1 and below P; by default 1 and P^0.75, the window of
+    `ranks` are the smallest and largest r, by default 1 and P^0.75, the window of
     `dynamics.theory.fits.default_window`.
     """
-    count = checked_integer(num_directions, "num_directions", minimum=FEWEST_DIRECTIONS)
-    power = checked_number(beta, "beta", positive=True)
-    tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * power))[::-1])[::-1], 0.0)
+    tail = np.append(np.cumsum((np.arange(1, count + 1.0) ** (-2.0 * beta))[::-1])[::-1], 0.0)
     low, high = (1.0, float(round(count**WINDOW_POWER))) if ranks is None else ranks
-    require(
-        1.0 <= low < high < count, f"Argument `ranks` must increase from at least 1 to below {count}, but is {ranks}."
-    )
-    learned = np.geomspace(low, high, points)
+    learned = np.geomspace(low, high, POINTS)
     # Rounding must not leave the last direction of a whole number out.
     return learned, tail[np.floor(learned * (1.0 + 1e-12)).astype(np.int64)] / tail[0]
 
 
 def ideal_exponent(
-    num_directions: int,
+    count: int,
     beta: float,
     law: str,
     *,
     ranks: tuple[float, float] | None = None,
     time_power: float | None = None,
 ) -> PowerLawFit:
-    """Fit the law of a name in `IDEAL_LAWS` at a finite number of directions, with arguments as of `ideal_curve`.
+    """Fit a law of `IDEAL_LAWS` to the curve of P ≥ 16 directions; times grow as p to `time_power`, by default β > 0.
 
-    Times grow as p to the power `time_power`, by default β; β + αk/2 for inputs with eigenvalues l^(−α).
     The window of the fit is that of x. Over one window of ranks the relative error against the asymptotic exponent is
     the same for all laws, because they are one curve L(r) against powers of r.
-
-    Examples
-    --------
-    >>> round(ideal_exponent(1024, 1.0, "loss-time").exponent, 2)
-    -1.01
     """
-    learned, loss = ideal_curve(num_directions, beta, ranks=ranks)
-    return fit_power_law(learned ** IDEAL_LAWS[law](beta if time_power is None else time_power), loss)
+    (learned, loss), (of_time, of_rank) = ideal_curve(count, beta, ranks), IDEAL_LAWS[law]
+    return fit_power_law(learned ** (of_time * (beta if time_power is None else time_power) + of_rank), loss)

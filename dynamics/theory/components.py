@@ -35,7 +35,7 @@ from hermite.quadrature import QuadratureResult
 NETWORK_FACTOR = 20.0
 #: Orders of a unit's link that are looked at, and the part of the largest rate below which a rate counts as none.
 UNIT_ORDERS, NO_RATE = 6, 1e-9
-#: Sizes of D_|α| √(Q^|α|/|α|!) relative to the norm of the link below which they are rounding errors.
+#: D_|α| √(Q^|α|/|α|!) is a rounding error below this part of the norm of the link.
 ZERO = 1e-11
 #: Factors of the starting |w| that stand for the norms of a free first layer, and shifts that stand for moving biases.
 LENGTHS, SHIFTS = (0.6, 1.0, 1.7), (0.0, 0.37, -0.81)
@@ -50,6 +50,13 @@ def mean_derivatives_at(link: HermiteExpansion, count: int, variance: float, bia
     return np.array([math.sqrt(math.factorial(j)) * c[j] / length**j for j in range(count)])
 
 
+def _of_neurons(problem: Problem, count: int) -> Array:
+    """Return D_j of every neuron at the start, (m, count)."""
+    _, b, weights = problem.network_start()
+    neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
+    return np.array([mean_derivatives_at(problem.activation, count, q, bias) for q, bias in neurons])
+
+
 def _scaled(link: HermiteExpansion, order: int, length: float, bias: float) -> QuadratureResult:
     """Return the norm and the coefficients c_j = D_j length^j / √(j!) of z ↦ σ(length z + bias)."""
     from hermite.quadrature import integrate
@@ -61,8 +68,7 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
     """Return the names of the components of the teacher that no neuron of a `Student` can ever carry.
 
     A component is f_α = s Σ_i v_i D_|α|(Q_ii, b_i) M_i^α/√(α!), which is zero for ever where D_|α| is: an odd link
-    without biases has D_2 = D_4 = … = 0, relu without biases D_3 = D_5 = … = 0. Norms and biases that move are tried
-    at several values.
+    without biases has D_2 = D_4 = … = 0. Norms and biases that move are tried at several values.
     """
     student, components = problem.student, problem.teacher.components
     if not isinstance(student, Student) or not components:
@@ -85,9 +91,8 @@ def blind_components(problem: Problem) -> tuple[str, ...]:
 def predicted_component_times(problem: Problem) -> Array:
     """Return the times (components,) at which these are learned by the law of a monomial's saddle, in flow time.
 
-    It is exact to O(|M|) for one neuron on the sphere with a fixed second layer, and gives the least time of all
-    neurons where several do not move each other until then; for components of degree 3 and more whose axes no
-    component before them has. It is NaN where the law does not hold, and inf where no neuron can escape.
+    It is the least time of all neurons, on the sphere with a fixed second layer, for components of degree 3 and more
+    whose axes no component before them has. NaN where the law does not hold, inf where no neuron can escape.
     """
     student, components = problem.student, problem.teacher.components
     times, known = np.full(len(components), np.nan), set[int]()
@@ -104,12 +109,10 @@ def predicted_component_times(problem: Problem) -> Array:
 
 def _least_time(problem: Problem, student: Student, component: Component) -> float:
     """Return the time of the fastest neuron; NaN if the others move it until then."""
-    v, b, weights = problem.network_start()
+    (v, _, weights), D = problem.network_start(), _of_neurons(problem, component.degree + 1)
     axes, alpha = list(component.axes), np.array([n for n in component.degrees if n], dtype=np.float64)
     scale, rate = student.output_scale, student.learning_rates[0]
-    neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
-    D = np.array([mean_derivatives_at(student.activation, component.degree + 1, q, bias) for q, bias in neurons])
-    factorial = math.prod(math.factorial(n) for n in component.degrees)
+    factorial = math.prod(map(math.factorial, component.degrees))
     kappa = rate * scale * v * component.value * D[:, component.degree] / math.sqrt(factorial)
     time = min(escape_time(k, weights[i, axes], alpha) for i, k in enumerate(kappa))
     push = rate * scale**2 * np.abs(np.outer(v, v) * np.outer(D[:, 1], D[:, 1]))
@@ -118,17 +121,7 @@ def _least_time(problem: Problem, student: Student, component: Component) -> flo
 
 
 def escape_time(kappa: float, M: Array, alpha: Array) -> float:
-    r"""Return the time that dM_a/dt = κ α_a M^α/M_a takes to infinity, Σ α_a ≥ 3; inf if it stays at a saddle.
-
-    κ, of either sign, is in units of 1/time; the start M and the exponents α_a ≥ 1 have the shape (axes,).
-
-    Examples
-    --------
-    >>> from scipy.special import elliprf
-    >>> M = np.array([0.1, 0.2, 0.3])
-    >>> abs(escape_time(2.0, M, np.ones(3)) * 2.0 / elliprf(*M**2) - 1) < 1e-12
-    np.True_
-    """
+    """Return the time that dM_a/dt = κ α_a M^α/M_a, Σ α_a ≥ 3, takes from M (axes,) to infinity; inf if it stays."""
     u = M**2
     if kappa == 0.0 or (u == 0.0).any():
         return math.inf
@@ -140,7 +133,7 @@ def escape_time(kappa: float, M: Array, alpha: Array) -> float:
         return math.inf
     left = u - alpha * turn
     left[least] = 0.0
-    return (_descent(u, alpha, turn) + _climb(left, alpha)) / abs(kappa)
+    return (_descent(u, alpha, least) + _climb(left, alpha)) / abs(kappa)
 
 
 def _climb(u: Array, alpha: Array) -> float:
@@ -152,12 +145,11 @@ def _climb(u: Array, alpha: Array) -> float:
     return float(np.sum(0.5 * np.exp(y - log_terms)) * (y[1] - y[0]))
 
 
-def _descent(u: Array, alpha: Array, turn: float) -> float:
-    """Return ∫_0^turn dτ / (2 Π (u_a − α_a τ)^(α_a/2)), whose root at the end goes with τ = turn (1 − r²)."""
+def _descent(u: Array, alpha: Array, least: int) -> float:
+    """Return ∫_0^T dτ / (2 Π (u_a − α_a τ)^(α_a/2)) to T = u/α of the least, whose root goes with τ = T (1 − r²)."""
     from scipy.integrate import quad
 
-    least = int(np.argmin(u / alpha))
-    others = np.arange(u.size) != least
+    turn, others = float(u[least] / alpha[least]), np.arange(u.size) != least
 
     def integrand(r: float) -> float:
         rest = u[others] - alpha[others] * turn * (1.0 - r * r)
@@ -167,33 +159,31 @@ def _descent(u: Array, alpha: Array, turn: float) -> float:
 
 
 def default_network_schedule(problem: Problem) -> SaveAt:
-    """Return the schedule of a network used when none is given; see `dynamics.solve_network`.
+    """Return the default schedule of a network; see `dynamics.solve_network`.
 
     Near M = 0 one neuron alone follows M' = ε_w s v g D_L M^(L−1), g = f*_α/√α! or a_p D*_L/(L−1)!, and leaves it after
-    1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more. With `inputs` the rate has the least eigenvalue s_l of the
-    axes of a component or unit as a factor, and tr Σ/s_l stands for d.
+    1, ln d or (√d)^(L−2) over the rate for L = 1, 2 or more. With `inputs` the least eigenvalue s_l of the axes of a
+    part multiplies the rate, and tr Σ/s_l stands for d.
     """
-    v, b, weights = problem.network_start()
     student, axes = cast("Student", problem.student), problem.input_axes()
     speeds = np.ones(problem.teacher.span) if axes is None else axes.eigenvalues[: problem.teacher.span]
     trace = problem.dimension if axes is None else axes.trace
     most = max((component.degree for component in problem.teacher.components), default=UNIT_ORDERS)
-    neurons = zip(np.sum(weights**2, axis=1), b, strict=True)
-    D = np.array([mean_derivatives_at(problem.activation, most + 1, q, bias) for q, bias in neurons])
-    size = np.maximum(np.abs(v), 1.0) if student.learning_rates[1] > 0.0 else np.abs(v)
-    rates = student.learning_rates[0] * student.output_scale * np.abs(size[:, None] * D).max(axis=0)
+    size = np.abs(problem.network_start()[0])
+    size = np.maximum(size, 1.0) if student.learning_rates[1] > 0.0 else size
+    largest = np.abs(size[:, None] * _of_neurons(problem, most + 1)).max(axis=0)
+    rates = student.learning_rates[0] * student.output_scale * largest
+
+    def wait(order: int, root: float) -> float:
+        return {1: 1.0, 2: max(2.0 * math.log(root), 1.0)}.get(order, float(root ** (order - 2)))
+
     times = [
-        _wait(order, np.sqrt(trace / speeds[used].min())) / (speeds[used].min() * strength * rates[degree])
+        wait(order, np.sqrt(trace / speeds[used].min())) / (speeds[used].min() * strength * rates[degree])
         for order, degree, strength, used in _parts(problem)
         if strength * rates[degree] > NO_RATE * rates.max()
     ]
     last = NETWORK_FACTOR * (sum(times) or 1.0 / (max(student.learning_rates) or 1.0))
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
-
-
-def _wait(order: int, root: float) -> float:
-    """Return the time to leave M = 0 times its rate, of a part of order L on new axes, from M of size 1/`root`."""
-    return {1: 1.0, 2: max(2.0 * float(np.log(root)), 1.0)}.get(order, root ** (order - 2))
 
 
 def _parts(problem: Problem) -> Iterator[tuple[int, int, float, list[int]]]:

@@ -50,7 +50,7 @@ class Escape:
         return np.asarray(np.tanh(self.scale * np.sinh(u)))
 
     def grid(self) -> Array:
-        """Return C at points all over the way, with 0, where an odd link without smoothing vanishes, if it passes."""
+        """Return C all over the way, with 0, where an odd link without smoothing vanishes, if it passes."""
         first, last = self.ends
         return self.overlap(np.append(np.linspace(first, last, GRID), 0.0 if first < 0.0 < last else first))
 
@@ -60,10 +60,7 @@ class Escape:
 
 
 def escape_of(problem: Problem, level: float = EMERGED) -> Escape:
-    """Return the way of the flow from the start to an overlap of this size.
-
-    It ends at −C where k is even and the flow leads there; it is empty where the start is beyond the level.
-    """
+    """Return the way of the flow to an overlap of this size, −C where k is even and it leads there; empty if beyond."""
     C, slope = float(problem.start().teacher_overlap[0, 0]), signal_slope(problem)
     signed = bool(problem.information_exponent % 2)
     size = C if signed else abs(C)
@@ -92,16 +89,12 @@ def mean_time(problem: Problem, learning_rate: float = 0.0, batch_size: int = 1,
         return 0.0
     if not (np.sign(way.last - way.first) * velocity(way.grid()) > 0.0).all():
         return float("inf")
-    # With all that it has to say, it warns of nothing: next to a zero of x' fewer digits are right.
-    found = quad(
-        lambda u: float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u)))),
-        *way.ends,
-        epsabs=0.0,
-        epsrel=1e-11,
-        limit=500,
-        full_output=True,
-    )
-    return float(found[0])
+
+    def pace(u: float) -> float:
+        return float(way.scale * np.cosh(u) / velocity(way.overlap(np.asarray(u))))
+
+    # With full output it warns of nothing: next to a zero of x' fewer digits are right.
+    return float(quad(pace, *way.ends, epsabs=0.0, epsrel=1e-11, limit=500, full_output=True)[0])
 
 
 def slowing(means: StepMeans, C: Array, pull: Array, learning_rate: float, batch_size: int) -> Array:
@@ -119,10 +112,7 @@ def staircase(problem: Problem, emergence: float, times: Array) -> Array:
 
 
 def learned_level(problem: Problem) -> float:
-    """Return the size of the overlap at which g_3(C)/g_3(1) = a/2, on the side to which the flow leads; inf if none.
-
-    It is NaN where the link has no degree from 3 on.
-    """
+    """Return the size of C at which g_3(C)/g_3(1) = a/2, where the flow leads; inf if none, NaN without degrees ≥ 3."""
     from scipy.optimize import brentq
 
     part = problem.learned_part
@@ -153,13 +143,10 @@ def largest_rate(problem: Problem, batch_size: int = 1) -> float:
     Raises ValueError where the means of a step are not known, or nothing emerges in the flow either.
     """
     way, means = escape_of(problem), step_means(problem)
+    need = "Argument `problem` must have a direction that is still to emerge in the flow, but has none."
+    require(way.first != way.last and np.isfinite(mean_time(problem)), need)
     C = way.grid()
     pull = way.pull(C)
     needed = slowing(means, C, pull, 1.0, batch_size)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(needed * pull > 0.0, pull / needed, np.inf)
-    require(
-        way.first != way.last and np.isfinite(mean_time(problem)),
-        "Argument `problem` must have a direction that is still to emerge in the flow, but has none.",
-    )
-    return float(found.min())
+        return float(np.where(needed * pull > 0.0, pull / needed, np.inf).min())

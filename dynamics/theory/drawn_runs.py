@@ -19,7 +19,7 @@ room for more, a QR factorisation brings the rest of the neurons back to m axes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,16 +37,13 @@ MOST_OPERATIONS = 6e10
 FEWEST_STEPS, LARGEST_STEP = 400, 0.4
 #: Samples of a step at most, and room for new axes, in steps.
 MOST_SAMPLES, ROOM = 8, 4
-#: Multiple of the time of the flow at which runs without the event are given up.
-LONGEST = 8.0
+#: Runs are given up at this multiple of the time of the flow, or when squared norms are this multiple of Σ a.
+LONGEST, DIVERGED = 8.0, 1e3
 #: Intervals of the table of g and g' over the angle.
 INTERVALS = 8192
-#: Multiple of Σ a beyond which squared norms have diverged.
-DIVERGED = 1e3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
+class RunPlan(NamedTuple):
     """Sizes of a simulation: runs, flow time of a step, number of steps at most, samples of each, and axes."""
 
     draws: int
@@ -66,15 +63,14 @@ class RunPlan:
         of_one = m * units * (4 * axes + 100) + samples * (4 * units * axes + 60 * units)
         for draws in DRAWS:
             if draws * time / step * of_one <= MOST_OPERATIONS:
-                return cls(draws=draws, step=step, steps=math.ceil(LONGEST * time / step), samples=samples, axes=axes)
+                return cls(draws, step, math.ceil(LONGEST * time / step), samples, axes)
         return None
 
 
 def drawn_times(problem: Problem, plan: RunPlan, direction: int, event: str, noise_rate: float) -> tuple[Array, float]:
     """Return times at which a direction, from 0, has the event "emergence" or "learned", which the start has not.
 
-    They are those of runs with noise, (draws,), and of the run without, in flow time, inf where it does not come by
-    `LONGEST` times that of the flow. `noise_rate` is the learning rate over the batch size.
+    They are those of runs with noise, (draws,), and of the run without, in flow time, inf where it does not come.
     """
     times, alive, runs = np.full(plan.draws + 1, np.inf), np.arange(plan.draws + 1), _Runs(problem, plan, noise_rate)
     before = runs.reached(direction, event)
@@ -111,8 +107,8 @@ class _Runs:
         self._rng = np.random.default_rng(DRAWN_SEED)
         nodes = np.cos(np.linspace(np.pi, 0.0, INTERVALS + 1))
         link = problem.activation
-        self._table = [link.kernel(nodes), link.kernel_derivative(nodes)]
-        self._rises = [np.diff(column) for column in self._table]
+        columns = (link.kernel(nodes), link.kernel_derivative(nodes))
+        self._table = [(column, np.diff(column)) for column in columns]
         self._look()
 
     def keep(self, stay: NDArray[np.bool_]) -> None:
@@ -147,9 +143,7 @@ class _Runs:
             # g and g' of all overlaps, from the table.
             place = INTERVALS * (1.0 - np.arccos(np.clip(self._Q, -1.0, 1.0)) / np.pi)
             at = np.minimum(place.astype(np.int64), INTERVALS - 1)
-            value, slope = (
-                column[at] + (place - at) * rise[at] for column, rise in zip(self._table, self._rises, strict=True)
-            )
+            value, slope = (column[at] + (place - at) * rise[at] for column, rise in self._table)
             slope *= weights
             along = plan.step * np.sum(2.0 * weights * value - slope * self._Q, axis=2)
             moved = plan.step * (slope[:, :, :m] @ U)

@@ -29,13 +29,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-FEWEST_POINTS = 6
-FEWEST_DIRECTIONS = 4
-BLOCKS = 8
-RESAMPLES = 400
+FEWEST_POINTS, FEWEST_DIRECTIONS, FEWEST_WIDTHS = 6, 4, 4
+BLOCKS, RESAMPLES = 8, 400
 #: How many standard errors make a statement on exponents; rate at which widths without a drift seem to have one.
 CLEAR, FALSE_ALARMS = 2.0, 0.05
-FEWEST_WIDTHS = 4
 WINDOW_POWER = 0.75
 
 
@@ -135,21 +132,14 @@ def fit_power_law(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | N
 
 
 def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None = None) -> PowerLawFit:
-    r"""Fit the geometric mean over runs by a power law; the error is that of the scatter over runs.
+    r"""Fit the geometric mean over runs (R, N) by a power law; the error is that of the scatter over runs.
 
     .. math:: s = \frac1R \sum_r s_r, \qquad \delta s^2 = \frac{w^2}{R (R-1)} \sum_r (s_r - s)^2
 
-    w = `widening(R)`. `y` has one row per run, shape (R, N); points that are not positive and finite in every run are
-    left out. Exponent, error and prefactor are NaN if fewer than 6 points are left. With one run the error is the
-    jackknife of `fit_power_law`. A bootstrap over runs, with infinitely many resamples and made unbiased, has the error
-    above, but for w. The window is taken as given; where it depends on the runs,
-    `dynamics.laws.scaling_laws.over_starts` says more.
+    w = `widening(R)`; with one run it is the jackknife of `fit_power_law`. Points that are not positive and finite in
+    every run are left out; all is NaN if fewer than 6 are left.
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    require(
-        runs.ndim == 2 and runs.shape[1:] == px.shape,
-        f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}.",
-    )
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
     if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
@@ -162,11 +152,10 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
 
 
 class Slope(NamedTuple):
-    """Exponent and prefactor of y = b x^s, and the standard error of s; NaN with too few points."""
+    """Exponent of y = b x^s and its standard error; NaN with too few points."""
 
     exponent: float
     standard_error: float
-    prefactor: float
 
 
 def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -> Slope:
@@ -175,40 +164,37 @@ def fit_slope(x: ArrayLike, log_y: ArrayLike, errors: ArrayLike | None = None) -
     .. math:: s = \sum_i w_i \ln y_i, \quad w_i = \frac{\ln x_i - \overline{\ln x}}{\sum_j (\ln x_j -
        \overline{\ln x})^2}, \qquad \delta s^2 = \sum_i w_i^2\, \delta_i^2
 
-    x is positive; points where ln y or its error δ_i is not finite are left out; without errors these are zero. Equal
-    weights keep the fitted exponent of a curve that bends the same for points of any error, so that SGD and the
-    equation it is held against are fitted alike.
+    Points where ln y or its error δ_i is not finite are left out. Equal weights fit a curve that bends the same for
+    points of any error, so that SGD and the equation it is held against are fitted alike.
     """
     values = np.asarray(log_y, dtype=np.float64)
     spread = np.asarray(0.0 * values if errors is None else errors, dtype=np.float64)
     kept = np.isfinite(values) & np.isfinite(spread)
     if np.count_nonzero(kept) < 2:
-        return Slope(np.nan, np.nan, np.nan)
+        return Slope(np.nan, np.nan)
     log_x: Array = np.log(np.asarray(x, dtype=np.float64)[kept])
     centre = log_x - log_x.mean()
     weights = centre / np.sum(centre**2)
-    exponent = float(weights @ values[kept])
-    intercept = float(values[kept].mean() - exponent * log_x.mean())
-    return Slope(exponent, float(np.sqrt(weights**2 @ spread[kept] ** 2)), float(np.exp(intercept)))
+    return Slope(float(weights @ values[kept]), float(np.sqrt(weights**2 @ spread[kept] ** 2)))
 
 
-def inverse_fit(losses: Array, needed: Array) -> tuple[float, float]:
-    """Return x of L ∝ n^x and its jackknife error, from a fit of n against L."""
-    kept = np.isfinite(needed)
-    fit = fit_power_law(losses[kept][::-1], needed[kept][::-1])
-    return 1.0 / fit.exponent, fit.standard_error / fit.exponent**2
+def inverse_fit(losses: Array, needed: Array) -> PowerLawFit:
+    """Return the law L ∝ n^x, fitted by `fit_runs` as n, needed (R, N), against exact and falling losses (N,)."""
+    fit, mean = fit_runs(losses[::-1], needed[:, ::-1]), np.exp(np.log(needed).mean(axis=0))
+    known, exponent = mean[np.isfinite(mean)], 1.0 / fit.exponent
+    return replace(
+        fit,
+        exponent=exponent,
+        standard_error=fit.standard_error * exponent**2,
+        prefactor=fit.prefactor**-exponent,
+        window=(float(known[0]), float(known[-1])) if known.size else (np.nan, np.nan),
+    )
 
 
 def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = False) -> float:
     """Return the first x at which a curve is at most `level`, interpolated in log–log; NaN if never or from the start.
 
-    x increases and is positive, as is the level; not-a-number in y counts as above. With `linear` y itself is taken as
-    linear in ln x.
-
-    Examples
-    --------
-    >>> round(first_crossing([1.0, 100.0], [1.0, 0.01], 0.1), 6)
-    10.0
+    Not-a-number in y counts as above. With `linear` y itself is taken as linear in ln x.
     """
     px, py = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     below = np.flatnonzero(py <= level)
@@ -222,12 +208,11 @@ def first_crossing(x: ArrayLike, y: ArrayLike, level: float, *, linear: bool = F
 
 
 def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float, float] | None:
-    """Return the times (low, high) between which the loss of an answer can be expected to follow a power law.
+    """Return the times between which the loss of an answer can be expected to follow a power law.
 
-    The rule: from the first learned time to the one of rank N^0.75 among the N directions that are learned within the
-    record. The last directions are left out because the sum over those still to come is then far from its limit.
-    Learned times count where there are any, emergence times else. None is returned if fewer than 4 directions are
-    learned, or fewer than 6 recorded times with a positive loss lie between: a step or two make no power law.
+    From the first learned time to the one of rank N^0.75 among the N directions that are learned within the record,
+    since the sum over the last ones is far from its limit; by emergence times where none are learned. None if fewer
+    than 4 directions are learned, or fewer than 6 recorded times with a positive loss lie between.
     """
     time, loss = np.asarray(dataset["time"], dtype=np.float64), np.asarray(dataset["loss"], dtype=np.float64)
     for name in ("learned_time", "emergence_time"):
@@ -244,16 +229,14 @@ def default_window(dataset: xr.Dataset | Mapping[str, ArrayLike]) -> tuple[float
 def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, nothing: float = np.inf) -> dict[str, Any]:
     """Return the best step of every width, read off the losses at the end of runs, shape (W, E, R), by name.
 
-    There are W ≥ 4 widths, E step sizes, both increasing, and R runs of each. A loss is inf after a blow-up and NaN
-    where it is not known; none counts above `nothing`, that of a student which has learned nothing. ln L is averaged
-    over runs. A step size of which a run is not known is not the best.
+    A loss is inf after a blow-up and NaN where it is not known; none counts above `nothing`, that of a student which
+    has learned nothing. ln L is averaged over runs. A step size of which a run is not known is not the best.
 
     Over widths, (W,): `best_rate` η* and `best_loss` L*, by a parabola in ln η through ln L at the best step of the
     grid and its neighbours; `loss_gap` δℓ and `rate_drift` δη; `transfer_cost` L(m, η*(M))/L(m, η*(m)) − 1, the cost of
     the largest width's best step to a narrower network. Of all: `gap_exponent` x of δℓ ∝ m^x, `drift_exponent` y of
     δη ∝ m^y, and their `excess` y − x/2, negative where transfer is fast. All but L* have an error, `…_error`, relative
-    for η*: runs are resampled with replacement 400 times, all step sizes of a width together, so that runs that share
-    a start stay together, and the deviation is widened (`widening`).
+    for η*, by resampling the runs, all step sizes of a width together, so that runs that share a start stay together.
 
     `verdict` is "fast", "not fast", "undecided", or "no drift": none at any width that scatter does not explain, at a
     rate of false alarms of 5 % over all widths. `cost_share` is an upper bound, at 95 % over all widths, of the cost of
@@ -261,11 +244,6 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
-    require(
-        L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS,
-        f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
-        f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
-    )
     logs, runs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing))), L.shape[2]
     found, rng, again = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
     for _ in range(RESAMPLES if runs > 1 else 1):
@@ -275,7 +253,7 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     widened = widening(runs) * np.sqrt(runs / (runs - 1.0)) if runs > 1 else np.nan
     error = {name: widened * _spread(np.array([one[name] for one in again])) for name in found if name != "best_loss"}
     gap, cost = found["loss_gap"][:-1], found["transfer_cost"][:-1]
-    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / gap.size)
+    far = _far(gap.size)
     least_gap, largest_cost = gap - far * error["loss_gap"][:-1], cost + far * error["transfer_cost"][:-1]
     clear = least_gap > 0.0
     return {
@@ -326,9 +304,13 @@ def _spread(values: Array) -> Any:
 def _verdict(drift: Array, error: Array, excess: float, excess_error: float) -> str:
     """Return "no drift", "fast", "not fast" or "undecided", see `read_transfer`."""
     known = np.isfinite(drift[:-1]) & np.isfinite(error[:-1])
-    far = NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / max(int(np.count_nonzero(known)), 1))
-    if known.any() and (drift[:-1][known] <= far * error[:-1][known]).all():
+    if known.any() and (drift[:-1][known] <= _far(int(np.count_nonzero(known))) * error[:-1][known]).all():
         return "no drift"
     if not np.isfinite(excess_error) or abs(excess) <= CLEAR * excess_error:
         return "undecided"
     return "fast" if excess < 0.0 else "not fast"
+
+
+def _far(tests: int) -> float:
+    """Return how many standard errors none of so many tests exceeds, but for false alarms."""
+    return NormalDist().inv_cdf(1.0 - 0.5 * FALSE_ALARMS / tests)

@@ -4,13 +4,9 @@ r"""Learning rates: those at which descent and SGD lose stability at the converg
 multiplies a deviation by 1 − η λ, so that descent is stable up to η = 2/λ_max.
 
 *SGD on inputs of covariance Σ* is linear near there. Beside w_p = √a_p θ_p, θ_p on axis p, the error is e = Σ ∇·δ and a
-step is δ ← δ − η Σ e ∇ with g ~ N(0, I) and
-
-.. math:: \nabla_{pp} = 2 \sqrt{a_p}\, \sigma(g_p), \qquad \nabla_{pl} = \sqrt{a_p}\, \sigma'(g_p)\, g_l \quad
-   (l \ne p),
-
-of neuron p on axis l. Where c_1 = 0 and k ≥ 3 the mean of ∇∇ᵀ is diagonal, κ_pl/2 by the eigenvalues, and the squares
-D_pl = E δ_pl² obey, in the time η · step, for means of B samples,
+step is δ ← δ − η Σ e ∇ with g ~ N(0, I), ∇_pp = 2 √a_p σ(g_p) and ∇_pl = √a_p σ'(g_p) g_l, of neuron p on axis l ≠ p.
+Where c_1 = 0 and k ≥ 3 the mean of ∇∇ᵀ is diagonal, κ_pl/2 by the eigenvalues, and the squares D_pl = E δ_pl² obey, in
+the time η · step, for means of B samples,
 
 .. math:: D_{pl}' = -\kappa_{pl} D_{pl} + \eta \Big[\frac{1}{B} s_l^2 \sum_{qj} E[\nabla_{pl}^2 \nabla_{qj}^2] D_{qj}
    + \Big(1 - \frac1B\Big) \frac{\kappa_{pl}^2}{4} D_{pl}\Big],
@@ -18,7 +14,7 @@ D_pl = E δ_pl² obey, in the time η · step, for means of B samples,
 a system with non-negative coefficients, which grows from η* = 1/ρ(κ⁻¹ [·]) on. This is exact for one learned direction
 and for k ≥ 5; of several at k = 3 and 4 steps make some products of two coordinates out of squares, which are left out.
 Where all axes are like those without a direction it is the condition of Feuer & Weinstein (1985) for the linear filter,
-Σ_l x s_l/(2 (1 − x s_l)) < 1, and where all s_l are small beside tr Σ the limit of isotropic inputs with tr Σ for d.
+and where all s_l are small beside tr Σ the limit of isotropic inputs with tr Σ for d.
 """
 
 from __future__ import annotations
@@ -68,11 +64,9 @@ def checked_learning_rate(learning_rate: object, method: str) -> float | None:
 def resolved_rate(
     problem: Problem, learning_rate: object, batch_size: int = 1, *, descends: bool = False
 ) -> float | None:
-    """Return a positive learning rate as a float; text such as "0.1x" is a share of the limit of stability.
+    """Return a positive learning rate as a float; text such as "0.1x" is a share of the limit of SGD, or of descent.
 
-    The limit is that of `learning_rate_limit` for SGD of B samples per step, and that of `descent_limit` where the
-    population gradient is descended. None stays None. Raises TypeError or ValueError for anything else, and where the
-    limit that a share is of is not known.
+    None stays None. Raises TypeError or ValueError for anything else, and where the limit is not known.
     """
     if learning_rate is None:
         return None
@@ -88,10 +82,7 @@ def resolved_rate(
 
 
 def stable_rate(problem: Problem, batch_size: int) -> float:
-    """Return the limit of the learning rate of any SGD with B samples per step, or raise one sentence: none is known.
-
-    That of frames, and that of a neuron on its correlation (`dynamics.theory.largest_rate`), are in proportion to B.
-    """
+    """Return the limit of the learning rate of any SGD with B samples per step; ValueError where none is known."""
     if is_correlation(problem):
         from dynamics.theory.correlation import largest_rate  # needs a compiler, which the other limits do not
 
@@ -290,10 +281,9 @@ def means_of_squares(link: HermiteExpansion) -> tuple[float, ...]:
 
 
 class Squares(NamedTuple):
-    """Squares D (L, L + classes) of L learned neurons: on the learned axes, and on one axis of every other class.
+    """Coefficients (L,) of learned neurons, and eigenvalues and numbers of their axes and of every other class.
 
-    `a` (L,) are coefficients, `s` and `counts` (L + classes,) eigenvalues and numbers of axes, and `means` those of
-    `means_of_squares`.
+    Squares D (L, L + classes) are on the learned axes, and on one axis of every other class.
     """
 
     a: Array
@@ -303,7 +293,7 @@ class Squares(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Squares:
-        """Return those of a problem that has `inputs`, directions on axes and c_1 = 0; min(m, P) are learned."""
+        """Return those of a problem that has `inputs`, directions on axes and c_1 = 0."""
         axes, teacher = cast("Axes", problem.input_axes()), problem.teacher
         learned = first_learned(problem)
         beyond = axes.sizes - np.bincount(axes.kind[learned], minlength=axes.sizes.size)
@@ -360,8 +350,8 @@ def largest_growth(squares: Squares, batch_size: int) -> float:
 def tuned_rates(problem: Problem, targets: Integers, rate: float) -> Array:
     """Return η = c a_p̄ d^(−k/2) of each target p̄, which counts directions from 1.
 
-    With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ² at p̄, s the eigenvalue along it:
-    an overlap of square s/tr Σ grows at a rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
+    With `inputs` it is c a s (s/tr Σ)^(k/2−1)/tr Σ², s the eigenvalue along p̄: an overlap of square s/tr Σ grows at a
+    rate a s C^(k−2), and noise takes from it at a rate η tr Σ².
     """
     axes, a, power = problem.input_axes(), problem.teacher.coefficients[targets - 1], 0.5 * problem.information_exponent
     if axes is None:

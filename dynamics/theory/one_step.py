@@ -22,7 +22,7 @@ SYMMETRY_TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OneStepMoments:
-    r"""Mean change of R = WΘᵀ and S = WWᵀ in one step; dimensionless.
+    r"""Mean change of R = WΘᵀ, (m, P), and S = WWᵀ, (m, m), in one step; dimensionless.
 
     .. math:: E[\Delta R] = \eta\, \mathrm{teacher\_first}, \qquad
        E[\Delta S] = \eta\, \mathrm{student\_first} + \eta^2\, \mathrm{student\_second}
@@ -30,11 +30,9 @@ class OneStepMoments:
     exactly, for every learning rate η.
     """
 
-    #: E[ΔR]/η, (m, P).
     teacher_first: Array
-    #: Coefficient of η in E[ΔS], (m, m).
     student_first: Array
-    #: Coefficient of η² in E[ΔS], (m, m), for the dimension and the batch size asked for.
+    #: For the dimension and the batch size asked for.
     student_second: Array
     #: Its derivative in d, ρ_i ρ_j E[(ē² + τ²) σ'_i σ'_j] / B: all that is left of it as d → ∞ with η = c/d.
     student_second_per_dimension: Array
@@ -132,17 +130,13 @@ def moments_of_overlaps(
     check_problem(problem)
     B = checked_integer(batch_size, "batch_size", minimum=1)
     d = problem.dimension if dimension is None else checked_integer(dimension, "dimension", minimum=1)
-    m, P = problem.width, problem.num_directions
-    R = _checked_matrix(teacher_products, "teacher_products", "(width, num_directions)", (m, P))
+    m = problem.width
+    R = _checked_matrix(teacher_products, "teacher_products", "(width, num_directions)", (m, problem.num_directions))
     S = _checked_matrix(student_products, "student_products", "(width, width)", (m, m))
-    require(
-        np.abs(S - S.T).max() <= SYMMETRY_TOLERANCE * np.abs(S).max(),
-        "Argument `student_products` must be symmetric, but is not.",
-    )
-    require(
-        (np.diag(S) > 0).all(),
-        f"Argument `student_products` must have a positive diagonal, but its smallest entry is {np.diag(S).min()}.",
-    )
+    uneven, least = np.abs(S - S.T).max(), np.diag(S).min()
+    need = "Argument `student_products` must"
+    require(uneven <= SYMMETRY_TOLERANCE * np.abs(S).max(), f"{need} be symmetric, but is not.")
+    require(least > 0, f"{need} have a positive diagonal, but its smallest entry is {least}.")
     link = problem.activation
     require(
         link.is_polynomial and link.truncation_error == 0.0,
@@ -162,10 +156,8 @@ def moments_of_overlaps(
 
 
 def _checked_matrix(values: ArrayLike, name: str, symbols: str, shape: tuple[int, int]) -> Array:
-    """Return a finite matrix of the given shape."""
-    matrix = real_array(values, name)
-    require(
-        matrix.shape == shape, f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
-    )
+    matrix = np.ascontiguousarray(real_array(values, name))
+    need = f"Argument `{name}` must have shape {symbols} = {shape}, but has shape {matrix.shape}."
+    require(matrix.shape == shape, need)
     require(np.isfinite(matrix).all(), f"Argument `{name}` must be finite, but is not.")
-    return np.ascontiguousarray(matrix)
+    return matrix

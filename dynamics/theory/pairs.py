@@ -11,14 +11,14 @@ neuron of positive overlap arrives. A strong odd part stops it before −θ; the
 rests, and it never emerges if s² < ½.
 
 On inputs of covariance Σ every weight off the axes of the direction follows one clock Φ, ŵ_l(t) = ŵ_l(0) exp(s_l Φ), so
-that a pair alone is an exact flow of few numbers:
+that a pair alone is an exact flow of few numbers, two for a direction on an axis:
 
 .. math::
    \Phi' = E = 2\,[a\, g(C) - n\, g(1)] - C\, a\, g'(C), \qquad
    \hat w_l' = s_l\, [E\, \hat w_l + \sqrt n\, a\, g'(C)\, \hat\theta_l], \qquad
    n = \sum_{l:\, \hat\theta_l \ne 0} \hat w_l^2 + \sum_c N_c\, e^{2 s_c \Phi}
 
-with N_c = Σ ŵ_l(0)² over the other axes of class c: two numbers, Φ and ŵ_p, for a direction on an axis.
+with N_c = Σ ŵ_l(0)² over the other axes of class c.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dynamics.equations.transit import TransitTable, logit_of_square, transit_table
 from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem
-from dynamics.problem.checks import require
 from dynamics.problem.start import OverlapStart
 from hermite import HermiteExpansion
 from hermite.arrays import Array, Integers
@@ -53,48 +52,29 @@ RTOL, ATOL = 1e-11, 1e-13
 
 
 def match_greedily(coefficients: ArrayLike, overlap: ArrayLike, information_exponent: int) -> Integers:
-    r"""Return the neuron matched with each direction, the strongest pair first, −1 for none.
+    r"""Return the neuron matched with each direction, −1 for none: the pair of largest a_p |C_ip|^(k−2) first.
 
-    .. math:: \text{score}_{ip} = a_p\, |C_{ip}|^{k-2}
-
-    The pair of largest score is matched and its neuron and direction are struck out, until no score is left. For odd k
-    only positive overlaps count. Equal scores go to the smaller neuron, then to the smaller direction.
-
-    One sort, O(m P log(m P)); the sorted list is thinned as rows and columns are struck out. ValueError is raised for
-    k < 3, or if the shapes of `coefficients` (P,) and `overlap` (m, P) disagree.
-
-    Examples
-    --------
-    >>> match_greedily([2.0, 1.0], [[0.1, 0.3], [-0.2, 0.1]], 4).tolist()
-    [1, 0]
+    Its neuron and direction are struck out, and so on. For odd k only positive overlaps count. Equal scores go to the
+    smaller neuron, then to the smaller direction.
     """
-    a = np.asarray(coefficients, dtype=np.float64)
     C = np.asarray(overlap, dtype=np.float64)
-    require(
-        C.ndim == 2 and a.shape == C.shape[1:],
-        f"Argument `overlap` must have shape (width, {a.size}), but has shape {C.shape}.",
-    )
-    require(
-        information_exponent >= 3, f"Argument `information_exponent` must be at least 3, but is {information_exponent}."
-    )
-    strength = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C)
+    strength, a = np.maximum(C, 0.0) if information_exponent % 2 else np.abs(C), np.asarray(coefficients, np.float64)
     return match_by_strength(a, strength, np.ones(C.shape, dtype=bool), information_exponent)[0]
 
 
 def match_by_strength(
     a: Array, strength: Array, learns: NDArray[np.bool_], information_exponent: int
 ) -> tuple[Integers, Integers]:
-    """Return the neurons (P,) that come to each direction first, and those that learn it; −1 for none.
+    """Return the neurons (P,) that come to each direction first, and the next ones that learn it; −1 for none.
 
-    The score is a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0. A direction
-    whose first neuron does not learn it is learned by the next one that does (`learns`, shape (m, P)).
+    Scores are a_p S_ip^(k−2), with strengths S ≥ 0, shape (m, P), that do not count where they are 0.
     """
     # The logarithm keeps the order where the power would underflow.
     with np.errstate(divide="ignore"):
         score = (np.log(a) + (information_exponent - 2) * np.log(strength)).ravel()
-    order = np.argsort(-score, kind="stable")
-    order = order[: np.count_nonzero(strength)]
-    first, learning = np.full(a.size, -1, dtype=np.int64), np.full(a.size, -1, dtype=np.int64)
+    # Sorted once, and thinned as rows and columns are struck out.
+    order = np.argsort(-score, kind="stable")[: np.count_nonzero(strength)]
+    first, learning = np.full((2, a.size), -1, dtype=np.int64)
     # Of bytes, which the loop reads faster, as arrays they are for the rest.
     neuron_free, direction_free = bytearray(b"\1" * strength.shape[0]), bytearray(b"\1" * a.size)
     rows, columns = (np.frombuffer(free, dtype=bool) for free in (neuron_free, direction_free))
@@ -120,13 +100,13 @@ def draw_matched_overlaps(
 ) -> tuple[Integers, Array]:
     r"""Return neurons and overlaps (P,) that greedy matching finds at a random start, without the matrix of overlaps.
 
-    Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free (r = 0, 1, …), and
-    overlaps count as independent:
+    Directions choose in order of decreasing a_p, the r-th among the N = m − r neurons still free, and overlaps count as
+    independent:
 
     .. math:: C_p^2 = F^{-1}\left(U_p^{1/N}\right), \quad F \text{ the distribution } \mathrm{Beta}(1/2, (d-1)/2)
 
-    For odd k the largest signed overlap is drawn, and directions whose overlaps are all negative stay unmatched. The
-    rank of a direction stands for its neuron; where there is none it is −1, and the overlap NaN.
+    For odd k the largest signed overlap is drawn; directions without a positive one stay unmatched, −1 and NaN. The
+    rank of a direction stands for its neuron.
     """
     from scipy.special import ndtri
 
@@ -139,22 +119,21 @@ def draw_matched_overlaps(
     # The normal variable of the same tail probability: a smooth function links its square to C².
     normal = -ndtri(tail if odd else 0.5 * tail)
     found = normal > 0.0
-    matched_neuron = np.full(coefficients.size, -1, dtype=np.int64)
-    matched_overlap = np.full(coefficients.size, np.nan)
-    matched_neuron[order[found]] = np.flatnonzero(found)
+    neuron, overlap = np.full(coefficients.size, -1, dtype=np.int64), np.full(coefficients.size, np.nan)
+    neuron[order[found]] = np.flatnonzero(found)
     size = _overlap_from_normal(normal[found], dimension)
-    matched_overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
-    return matched_neuron, matched_overlap
+    overlap[order[found]] = size if odd else np.where(rng.integers(2, size=size.size) == 1, size, -size)
+    return neuron, overlap
 
 
 def draw_on_both_sides(
     coefficients: Array, width: int, dimension: int, equivalent: Callable[[Array], Array], learns: bool, seed: int
 ) -> tuple[tuple[Integers, Array], tuple[Integers, Array]]:
-    """Return what `draw_matched_overlaps` returns for a link with two unlike sides: who comes first, and who learns.
+    """Return what `draw_matched_overlaps` does for a link with two unlike sides: who comes first, and who learns.
 
-    Of the N neurons still free the largest overlap of each sign is drawn, the two as if independent; `equivalent` says
-    which overlap with θ one of either sign is worth. Where the first one does not learn, the largest positive one does,
-    and two neurons are taken; N counts them as they come out with N = m − r.
+    Of the N neurons still free the largest overlap of each sign is drawn, as if independent; `equivalent` says which
+    overlap with θ it is worth. Where the first one does not learn, the largest positive one does, and two neurons are
+    taken; N counts them as they come out with N = m − r.
     """
     from scipy.special import ndtri
 
@@ -222,10 +201,7 @@ class FarSide:
         return self.emerges and self.share**2 > LEARNED_SHARE
 
     def equivalent(self, overlap: Array) -> Array:
-        """Return the overlaps with θ from which C² = ½ is as far in time, shape of `overlap`.
-
-        What never emerges keeps its order far below all others: such a neuron is taken where no other is left.
-        """
+        """Return the overlaps with θ from which C² = ½ is as far in time; far below all others if it never emerges."""
         found = np.maximum(overlap, 0.0)
         there = overlap < 0.0
         if not self.emerges:
@@ -240,10 +216,7 @@ class FarSide:
         return found
 
     def half_learned(self, overlap: Array, ratio: Array) -> Array:
-        """Return τ = a t until neurons of negative overlap have half of their final weight, n g(C) = r² a g(1) / 2.
-
-        `ratio` is a / n_0 at the start; shape of both.
-        """
+        """Return τ = a t until neurons of negative overlap have n g(C) = r² a g(1) / 2; `ratio` is a / n_0."""
         xi = np.minimum(logit_of_square(overlap), _LARGEST)
         table = transit_table(self.coefficients, -1, float(xi.min()))
         origin = table.remaining(xi)
@@ -284,11 +257,10 @@ def matched_pairs(problem: Problem, side: FarSide | None) -> tuple[Pairs, Pairs,
     too_large = problem.width * a.size > LARGEST_MATRIX
     if too_large and problem.start_is_random and problem.teacher.is_orthonormal:
         m, d, seed = problem.width, problem.dimension, problem.seed
-        found = (
-            (draw_matched_overlaps(a, m, d, k, seed),)
-            if side is None
-            else draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)
-        )
+        if side is None:
+            found = [draw_matched_overlaps(a, m, d, k, seed)]
+        else:
+            found = [*draw_on_both_sides(a, m, d, side.equivalent, side.learns, seed)]
         drawn = [Pairs(i, C, np.where(i >= 0, problem.initial_norm**2, np.nan)) for i, C in found]
         return drawn[0], drawn[-1], True
     start = problem.start()
@@ -359,17 +331,15 @@ def pair_times(asked: Sequence[tuple[Problem, Pairs]]) -> list[Array]:
 
 @dataclass(frozen=True, slots=True)
 class WhitenedPair:
-    """A neuron and a direction of coefficient a; dimensionless.
-
-    `eigenvalue`, `direction` and `weight`, shape (r,), are s_l, θ̂_l and ŵ_l on the axes of the direction, `around` and
-    `square`, shape (classes,), s_c and N_c of all others.
-    """
+    """A neuron and a direction of coefficient a; dimensionless."""
 
     link: HermiteExpansion
     coefficient: float
+    #: s_l, θ̂_l and ŵ_l on the axes of the direction, (r,).
     eigenvalue: Array
     direction: Array
     weight: Array
+    #: s_c and N_c of all others, (classes,).
     around: Array
     square: Array
 
@@ -398,8 +368,8 @@ class WhitenedPair:
 
     def leading_order(self) -> float:
         """Return the time that the lowest power of g alone needs."""
-        overlap = np.asarray(self.overlap(np.append(0.0, self.weight))[0])
-        return float(leading_order(self.link, self.coefficient * self.speed, overlap))
+        overlap, _ = self.overlap(np.append(0.0, self.weight))
+        return float(leading_order(self.link, self.coefficient * self.speed, np.asarray(overlap)))
 
     def overlap(self, state: Array) -> tuple[float, float]:
         """Return C and n of a state (Φ, ŵ on the axes of the direction)."""

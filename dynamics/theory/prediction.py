@@ -1,14 +1,12 @@
 """When each direction emerges and is learned, and the loss that follows, from the start alone.
 
 From information exponent 3 on each teacher direction is learned by the neuron that greedy matching gives it, as if the
-two were alone: the pair obeys C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)). Below, neurons do not choose
-directions one by one, and the times are those of the linearised flow of all of them (`dynamics.theory.prediction`).
-From these times follows how far a flow must be followed where no saved times are given.
+two were alone: the pair obeys C' = a g'(C)(1 − C²) and (ln n)' = 4 (a g(C) − n g(1)).
 
-For smaller exponents the flow is linearised. What is linearised are the forces in the overlaps: of the link only c_0,
-c_1 and c_2 are kept, so that g'(s) ≈ c_1² + 2 c_2² s between neurons and directions, and among neurons. All neurons and
-directions stay coupled and norms grow as they do; with c_1 = c_0 = 0 this is the matrix Riccati flow W' = 2 c_2² (A − W
-Wᵀ) W of phase retrieval. It is the flow itself until overlaps are so large that h_3, h_4, … pull too.
+Below, neurons do not choose directions one by one, and the flow is linearised: of the link only c_0, c_1 and c_2 are
+kept, so that the forces are linear in the overlaps, g'(s) ≈ c_1² + 2 c_2² s between neurons and directions, and among
+neurons. All neurons and directions stay coupled and norms grow as they do. It is the flow itself until overlaps are so
+large that h_3, h_4, … pull too.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +23,7 @@ from dynamics.cores import blas_threads_for
 from dynamics.integrators import Stepper
 from dynamics.integrators.stepper import Status
 from dynamics.problem import Axes, Problem, check_problem, is_correlation, is_homogeneous
-from dynamics.problem.checks import check_choice, require
+from dynamics.problem.checks import require
 from dynamics.problem.emergence import IDENTIFYING
 from dynamics.problem.schedule import DEFAULT_COUNT, SaveAt
 from dynamics.theory.pairs import (
@@ -71,12 +69,15 @@ PAIRS, LINEARISED = "matched pairs", "linearised flow"
 #: The default schedule ends at this multiple of the last predicted learned time. Interactions delay the last direction:
 #: by a factor of 1.02 to 1.69 in eight random starts of the main command.
 LAST_LEARNED_FACTOR = 2.5
-#: A committee of k > 2 is followed for so many times that which a neuron of length 1 needs alone. No theory says how
-#: long it takes; in random starts of initial norm 1/2 at d = 32 and 1024 (h_3, h_4, 0.8 h_3 + 0.6 h_4, 0.8 h_4 + 0.6
-#: h_6, 21 to 24 starts of each) the last direction took at most 45 of these, but for a tenth of the odd ones.
-ALONE_FACTOR = 250.0
-#: An overlap below this part of 1/√d is not waited for.
-SMALLEST_OVERLAP = 0.1
+#: A committee of k > 2 is followed for so many times that which a neuron of length 1 needs alone: measured, the last
+#: direction took at most 45 of these, but for a tenth of the odd links. Overlaps below a part of 1/√d do not count.
+ALONE_FACTOR, SMALLEST_OVERLAP = 250.0, 0.1
+#: Relative accuracy of the linearised flow and its times, and the part by which nothing moves in the time that is left.
+ACCURACY, STILLNESS = 1e-6, 1e-2
+#: It is given up after so many evaluations, or multiplications: seconds on one core.
+MOST_EVALUATIONS, MOST_WORK = 6000, 1.5e10
+#: The same between two looks whether anything moves, which are chances of Ctrl-C, and evaluations of a step.
+PIECE_EVALUATIONS, PIECE, STEP_EVALUATIONS = 192, 2e8, 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,14 +88,13 @@ class EmergencePrediction:
     linearised flow of all neurons together; `theory` says which of the two.
     """
 
-    #: Neuron that greedy matching gives to the direction; −1 for none.
+    #: Neuron that greedy matching gives to the direction, −1 for none; its overlap C_0, with its sign, and n_0 = |w|²
+    #: at the start, NaN for none.
     matched_neuron: Integers
-    #: C_0, its overlap at the start, with its sign; NaN for none.
     matched_overlap: Array
-    #: n_0 = |w|² of that neuron at the start; NaN for none.
     matched_squared_norm: Array
-    #: The pair that learns the direction, with its overlap and squared norm: the matched one, but where that starts on
-    #: the side of −θ and cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
+    #: The same of the pair that learns the direction: the matched one, but where that starts on the side of −θ and
+    #: cannot (`dynamics.theory.pairs`) the next one on the side of θ, if there is one.
     learning_neuron: Integers
     learning_overlap: Array
     learning_squared_norm: Array
@@ -104,14 +104,13 @@ class EmergencePrediction:
     #: Exact transit of the isolated pair to C² = ½; 0 if there already, inf if never.
     predicted_emergence_time: Array
     #: First time with n g_3(C) / g_3(1) = a_p / 2, g_3(s) = Σ_{j≥3} c_j² s^j, in the pair that learns, alone; inf if
-    #: never, NaN where no formula holds, where the linearised flow does not come to it, or where the link has no degree
-    #: from 3 on.
+    #: never, NaN where no formula or the linearised flow gives it, or where the link has no degree from 3 on.
     predicted_learned_time: Array
     _: KW_ONLY
     #: r of `dynamics.theory.pairs`: the part of a direction that a neuron at −θ has; None for all or nothing.
     far_side_share: float | None = None
-    #: Times of the steps of the sum formula, where they are not those at which directions are learned: for k ≤ 2, when
-    #: half of the weight is carried, the degrees 0, 1 and 2 of the link counted.
+    #: Times of the steps of the sum formula, where they are not learned times: for k ≤ 2, when half of the weight is
+    #: carried, the degrees 0, 1 and 2 of the link counted.
     carried_time: Array | None = None
     #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
@@ -120,12 +119,9 @@ class EmergencePrediction:
 
 
 def predict(problem: Problem) -> EmergencePrediction:
-    """Return which neuron learns each direction and when, from the start alone.
+    """Return which neuron learns each direction and when, from the start alone, in O(m P log(m P)) for k ≥ 3.
 
-    For k ≤ 2 the times are those of the linearised flow; for the objective "correlation" they are those of its one
-    neuron, for any k. For k ≥ 3 O(m P log(m P)) for the matching. Above 2^24 entries
-    of the overlap matrix a random start is not drawn; the matched overlaps are, from their distribution
-    (`dynamics.theory.pairs.draw_matched_overlaps`), at O(P).
+    For the objective "correlation" the times are those of its one neuron, for any k.
     """
     if is_correlation(problem):
         return _predict_correlation(problem)
@@ -140,8 +136,8 @@ def predict(problem: Problem) -> EmergencePrediction:
 def predict_all(problems: Iterable[Problem]) -> list[EmergencePrediction]:
     """Return what `predict` does for each of some problems; times of pairs are computed together."""
     asked = list(problems)
-    of_pairs = [each for each in asked if is_homogeneous(each) and not each.declared_fields]
-    of_pairs = [each for each in of_pairs if each.information_exponent >= 3]
+    plain = (each for each in asked if is_homogeneous(each) and not each.declared_fields)
+    of_pairs = [each for each in plain if each.information_exponent >= 3]
     known = dict(zip(map(id, of_pairs), _predict_pairs(of_pairs), strict=True))
     return [known[id(each)] if id(each) in known else predict(each) for each in asked]
 
@@ -216,25 +212,17 @@ def _predict_correlation(problem: Problem) -> EmergencePrediction:
     return EmergencePrediction(*only, *only, *times, notes=(NOTE_LEADING,) if np.isnan(leading) else ())
 
 
-def sum_formula_loss(
-    problem: Problem,
-    prediction: EmergencePrediction,
-    times: ArrayLike,
-    *,
-    step: Literal["learned", "emergence"] = "learned",
-) -> Array:
+def sum_formula_loss(problem: Problem, prediction: EmergencePrediction, times: ArrayLike) -> Array:
     r"""Return the loss at given flow times as a staircase, one step per direction.
 
     .. math:: L(t) = g(1) \sum_p a_p^2\, 1\{t < T_p\}
 
-    for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. With `step` "learned" T_p
-    is the predicted learned time, so that the lag of the norm behind the direction is included, for k ≤ 2 the time at
-    which the degrees 0, 1 and 2 carry half of the weight; with "emergence" it is the predicted emergence time. A neuron
-    at −θ with the share r of a direction (`dynamics.theory.pairs`) takes r² g(1) a_p² away, with "learned" when it has
-    half of that; the rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the
-    objective "correlation", where no norm grows, it is the loss of the start until then, and that of C = 1 afterwards.
+    for an orthonormal teacher and c_0 = 0, else NaN. It is the mean squared error without ½. T_p is the predicted
+    learned time, so that the lag of the norm behind the direction is included, for k ≤ 2 the carried time. A neuron at
+    −θ with the share r of a direction (`dynamics.theory.pairs`) takes r² g(1) a_p² away when it has half of that; the
+    rest goes with the neuron that learns the direction from the side of θ, if there is one. Of the objective
+    "correlation", where no norm grows, it is the loss of the start until the emergence, and that of C = 1 afterwards.
     """
-    check_choice("step", step, ("learned", "emergence"))
     t = np.asarray(times, dtype=np.float64)
     if is_correlation(problem):
         from dynamics.theory.correlation import staircase
@@ -242,27 +230,21 @@ def sum_formula_loss(
         return staircase(problem, float(prediction.predicted_emergence_time[0]), t)
     if problem.activation.coefficients[0] != 0.0 or not problem.teacher.is_orthonormal:
         return np.full(t.shape, np.nan)
-    when, left = sorted_stairs(problem, prediction, step)
+    when, left = sorted_stairs(problem, prediction)
     return np.asarray(left[np.searchsorted(when, t, side="right")])
 
 
-def sorted_stairs(problem: Problem, prediction: EmergencePrediction, step: str = "learned") -> tuple[Array, Array]:
-    """Return the increasing times of the steps of the sum formula, inf for never, and the loss around each.
-
-    The losses are those before each step and after the last one.
-    """
-    learned = prediction.predicted_learned_time if prediction.carried_time is None else prediction.carried_time
-    when = learned if step == "learned" else prediction.predicted_emergence_time
-    height, side = problem.teacher.coefficients**2, FarSide.of(problem)
+def sorted_stairs(problem: Problem, prediction: EmergencePrediction) -> tuple[Array, Array]:
+    """Return the increasing times of the steps of the sum formula, inf: never, and the loss before each and at last."""
+    learned, a, side = prediction.predicted_learned_time, problem.teacher.coefficients, FarSide.of(problem)
+    when, height = learned if prediction.carried_time is None else prediction.carried_time, a**2
     there = np.flatnonzero(prediction.matched_overlap < 0.0)
     if side is not None and there.size and side.share > 0.0:
-        a, share = problem.teacher.coefficients[there], side.share**2
-        own = when[there]
-        if step == "learned" and not side.learns:
-            ratio = a / prediction.matched_squared_norm[there]
-            own = side.half_learned(prediction.matched_overlap[there], ratio) / a
+        a, share, own = a[there], side.share**2, when[there]
+        if not side.learns:
+            own = side.half_learned(prediction.matched_overlap[there], a / prediction.matched_squared_norm[there]) / a
         # The rest goes with the neuron on the side of θ that learns the direction.
-        rest = np.where(prediction.learning_overlap[there] > 0.0, prediction.predicted_learned_time[there], np.inf)
+        rest = np.where(prediction.learning_overlap[there] > 0.0, learned[there], np.inf)
         when, height = np.append(when, rest), np.append(height, (1.0 - share) * a**2)
         when[there], height[there] = np.minimum(own, rest), share * a**2
     order = np.argsort(when, kind="stable")
@@ -300,10 +282,10 @@ def default_schedule(problem: Problem, prediction: EmergencePrediction | None) -
 
 
 def default_committee_schedule(problem: Problem) -> SaveAt:
-    """Return the schedule of a committee used when none is given; see `dynamics.solve_committee`.
+    """Return the default schedule of a committee; see `dynamics.solve_committee`.
 
-    Up to k = 2 overlaps grow exponentially, as those of the homogeneous student. Beyond, one neuron of length 1 alone
-    obeys C' = k a_p c_k² C^(k−1) near the equator and leaves it after C(0)^(2−k) / (k (k − 2) a_p c_k²).
+    Beyond k = 2 one neuron of length 1 alone obeys C' = k a_p c_k² C^(k−1) near the equator and leaves it after
+    C(0)^(2−k) / (k (k − 2) a_p c_k²).
     """
     k = problem.information_exponent
     if k <= 2:
@@ -316,25 +298,10 @@ def default_committee_schedule(problem: Problem) -> SaveAt:
     return SaveAt.geometric(1e-4 * last, last, DEFAULT_COUNT)
 
 
-#: Relative accuracy of the integration, and of the times.
-ACCURACY = 1e-6
-#: Nothing moves by more than this part in the time that is left.
-STILLNESS = 1e-2
-#: It is given up after so many evaluations, or multiplications: seconds on one core.
-MOST_EVALUATIONS = 6000
-MOST_WORK = 1.5e10
-#: Evaluations, or multiplications, between two looks whether anything moves, and chances of Ctrl-C.
-PIECE_EVALUATIONS = 192
-PIECE = 2e8
-#: Evaluations of a step of the explicit pair.
-STEP_EVALUATIONS = 12
-
-
 def leading_escape(problem: Problem) -> tuple[Array, Array]:
     r"""Return the overlap C_0 that is nearest to each direction at the start, and its time of escape, shape (P,) each.
 
-    .. math:: T_p = \int_{C_0}^1 \frac{dC}{k c_k^2\, b_p\, C^{k-1}}, \qquad
-        T_p = \frac{1 - C_0}{c_1^2 b_p} \;(k = 1), \quad T_p = \frac{\ln(1/C_0)}{2 c_2^2 b_p} \;(k = 2)
+    .. math:: T_p = \frac{1 - C_0}{c_1^2 b_p} \;(k = 1), \qquad T_p = \frac{\ln(1/C_0)}{2 c_2^2 b_p} \;(k = 2)
 
     with b_p = a_p for k = 2, and for k = 1, where a neuron feels the sum of all directions, b = T a.
     """
@@ -358,8 +325,7 @@ def linear_times(problem: Problem, last: float) -> Array:
 
     with A = Σ_p a_p θ_p θ_pᵀ and S = Σ_j w_j w_jᵀ. Emerged and learned are defined as for the flow, and carried is
     Σ_i n_i g(C_ip)/g(1) ≥ a_p/2 with the kernel of c_0, c_1, c_2 alone: then the loss has fallen. Times (3, P) are inf
-    if never and NaN if that would take too long to find out, or if this flow does not come to it: the degrees 3, 4, …,
-    which turn neurons to directions, do not move it. O(m² D) a step in D ≤ m + r coordinates.
+    if never and NaN if that would take too long to find out, or if this flow does not come to it.
     """
     # Imported here because compiled functions need Numba, which closed forms do not.
     from dynamics.equations.vectors import LinearisedSystem

@@ -5,7 +5,6 @@ From the alignment A_j(0) of the start, about m/d, alone. Directions j beyond th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,24 +24,23 @@ FIRST_RANK = 3
 ITERATIONS = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QuadraticPrediction:
-    """When each of P directions is aligned and learned, shape (P,), in flow time; inf beyond the m strongest."""
+class QuadraticPrediction(NamedTuple):
+    """When each of P directions is aligned and learned, shape (P,), in flow time; inf beyond the m strongest.
 
-    #: t_j = ln((1 − A_j(0))/A_j(0))/(4 a_j); 0 if A_j(0) ≥ ½.
+    t_j = ln((1 − A_j(0))/A_j(0))/(4 a_j); and the fixed point of 4 a_j t = ln[(a_j/n)(1 + 4nt)/A_j(0)], of a frame the
+    time at which n A_j = a_j/2. 0 if it is so at the start.
+    """
+
     aligned_time: Array
-    #: Fixed point of 4 a_j t = ln[(a_j/n)(1 + 4nt)/A_j(0)], of a frame where n A_j = a_j/2; 0 if it is so at the start.
     learned_time: Array
 
 
 def predict_quadratic(problem: Problem, initial_alignment: Array) -> QuadraticPrediction:
     """Return the predicted times of a quadratic network from A_j(0) of its start."""
-    a, n = problem.teacher.coefficients, float(problem.start().squared_norm.mean())
-    aligned = _wait(a, initial_alignment, EMERGENCE_LEVEL)
-    frame = is_frame(problem)
-    learned = _wait(a, initial_alignment, LEARNED_SHARE * a / n) if frame else _growth_time(a, n, initial_alignment)
-    aligned, learned = np.where(strongest(a, problem.width), (aligned, learned), np.inf)
-    return QuadraticPrediction(aligned_time=aligned, learned_time=learned)
+    (a, A), n = (problem.teacher.coefficients, initial_alignment), float(problem.start().squared_norm.mean())
+    learned = _wait(a, A, LEARNED_SHARE * a / n) if is_frame(problem) else _growth_time(a, n, A)
+    times = (_wait(a, A, EMERGENCE_LEVEL), learned)
+    return QuadraticPrediction(*np.where(strongest(a, problem.width), times, np.inf))
 
 
 def check_quadratic(problem: Problem) -> None:
@@ -81,15 +79,15 @@ def staircase_loss(coefficients: Array, aligned_time: Array, times: Array) -> Ar
     return np.asarray(left[np.searchsorted(aligned_time[order], times, side="right")])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuadraticExponents:
-    """Exponents of L ∝ t^x, n^x and m^x for a_j ∝ j^(−α), α > ½, and what holds instead elsewhere."""
+class QuadraticExponents(NamedTuple):
+    """Exponents of L ∝ t^x, n^x and m^x for a_j ∝ j^(−α), and the law in words, or why there is none.
+
+    n counts samples of SGD on frames, at the step that is best for each number of them.
+    """
 
     loss_time: float
-    #: In samples of SGD on frames, at the step that is best for each number of them.
     loss_samples: float
     loss_width: float
-    #: The law in words, or why there is none.
     note: str
 
 
@@ -101,21 +99,18 @@ def quadratic_exponents(alpha: float | None) -> QuadraticExponents:
     if alpha is not None and alpha > 0.5:
         time, width = (1 - 2 * alpha) / alpha, 1 - 2 * alpha
         note = f"asymptotically the loss is t^{time:.3g} + m^{width:.3g}, of directions that align one after the other"
-        return QuadraticExponents(loss_time=time, loss_samples=0.5 * time, loss_width=width, note=note)
-    note = "no exponents of the loss: the teacher's coefficients follow no declared power law"
+        return QuadraticExponents(time, 0.5 * time, width, note)
+    why = "the teacher's coefficients follow no declared power law"
     if alpha is not None:
-        note = (
-            "no exponents of the loss: they need alpha > 1/2; below, the loss is a staircase that ends at "
-            "1 - (m/r)^(1-2 alpha), the share of the directions beyond the m strongest"
+        why = (
+            "they need alpha > 1/2; below, the loss is a staircase that ends at 1 - (m/r)^(1-2 alpha), the share of "
+            "the directions beyond the m strongest"
         )
-    return QuadraticExponents(loss_time=np.nan, loss_samples=np.nan, loss_width=np.nan, note=note)
+    return QuadraticExponents(np.nan, np.nan, np.nan, f"no exponents of the loss: {why}")
 
 
 def power_window(teacher: Teacher, width: int, dimension: int) -> tuple[float, float]:
-    """Return the times between which the loss can follow a power law: those of directions 3 and min(m, r)/3.
-
-    t_j = ln(d/m)/(4 a_j). For a_j ∝ 1/j this is 4 a_1 t/ln(d/m) from 3 to m/3.
-    """
+    """Return the times ln(d/m)/(4 a_j) of directions 3 and min(m, r)/3, between which there may be a power law."""
     a = np.sort(teacher.coefficients)[::-1]
     last = min(width, a.size) // FIRST_RANK
     if last <= FIRST_RANK or dimension <= width:
@@ -155,26 +150,15 @@ def steps_to_align(problem: Problem, learning_rate: float | None = None) -> Arra
     return np.asarray(np.divide(wait, left, out=np.full_like(a, np.inf), where=learns))
 
 
-class FrameEscape(NamedTuple):
-    """Effect of the noise of single samples on the alignment of each direction (P,), at leading order."""
-
-    #: ln(1/(1 − η/η*_j)), added by the drag to the logarithm of the time; inf where η ≥ η*_j.
-    drag: Array
-    #: Logarithm of the mean distance to alignment over that of the flow: noise adds to the start, below 0.
-    advance: Array
-    #: Standard deviation of the time over its mean.
-    scatter: Array
-
-
-def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
-    r"""Return how noise changes the times of alignment of a frame under SGD.
+def frame_escape(problem: Problem, learning_rate: float) -> tuple[Array, Array, Array]:
+    r"""Return drag, advance and scatter of the times of alignment of a frame under SGD, each (P,), at leading order.
 
     .. math:: T = \frac{\ln(1/|M_j + \xi|^2)}{4 a_j (1 - \rho)}, \quad \rho = \eta/\eta^*_j, \qquad
        \xi \sim N\Big(0, \frac{\rho}{d (1 - \rho)} I_m\Big)
 
     Near M = 0 the column M_j of M = UΘᵀ is an Ornstein–Uhlenbeck process of growth 2a_j(1 − ρ) and noise 2ηD, ηD =
-    2a_jρ/d: what it grows from is the start with all its noise, whose square is noncentral χ². Once the loss has fallen
-    the drag is less.
+    2a_jρ/d: it grows from the start with all its noise, whose square is noncentral χ². The logarithm of the time gains
+    the drag, ln(1/(1 − ρ)), inf where ρ ≥ 1, and the advance, below 0; the scatter is relative to the mean.
     """
     a, start = problem.teacher.coefficients, problem.start()
     share = checked_number(learning_rate, "learning_rate", positive=True) / rate_limits(problem)
@@ -187,7 +171,7 @@ def frame_escape(problem: Problem, learning_rate: float) -> FrameEscape:
         drag[j] = -np.log1p(-share[j])
         advance[j] = np.log(left.mean() / -np.log(alignment[j]))
         scatter[j] = left.std() / left.mean()
-    return FrameEscape(drag, advance, scatter)
+    return drag, advance, scatter
 
 
 def frame_rivals(problem: Problem) -> tuple[Array, Array]:
@@ -195,8 +179,7 @@ def frame_rivals(problem: Problem) -> tuple[Array, Array]:
 
     .. math:: \sqrt2\, \frac{a_p}{a_p - a_q}, \qquad T_p \approx \frac{\ln(A_q/A_p)}{4 (a_p - a_q)}
 
-    A direction p that has to overtake the next weaker one, q, or else what is no direction at all, of a = 0, has the
-    noise of both logarithms in its time, at the difference of their rates. inf where the two are equal.
+    A direction that has to overtake the next weaker one, q, has the noise of both logarithms in its time; inf if equal.
     """
     a = problem.teacher.coefficients
     order = np.argsort(-a, kind="stable")

@@ -44,24 +44,22 @@ from hermite.text.messages import refuse, shown, suggestion
 Transform: TypeAlias = Literal["labels", "optimal"] | Callable[[Array], Array]
 Function: TypeAlias = Callable[[Array], Array]
 
-
 #: Names of transformations.
 LABELS, OPTIMAL = "labels", "optimal"
 #: Degrees of estimators.
 DEGREES = (1, 2, 3, 4)
 #: T counts as bounded if beyond |z| = 8, and to |z| = 40, it grows by no more than this part of itself.
 NEAR, FAR, GROWTH = 8.0, 40.0, 0.01
-#: Half width and number of nodes of the rule in z and ξ where labels are noisy.
-NOISY_RULE = ((10.0, 2003), (8.0, 157))
-#: Components that count as zero where labels are noisy, relative to the norm: what jumps leave of the rule's error.
-NOISY_ZERO = 1e-3
-#: The bins of optimal labels reach to |z| = 2√k + 6. ζ_k counts as bounded if it hardly grows beyond this.
+#: Where labels are noisy: half width and number of nodes of the rule in z and ξ, and components that count as zero,
+#: relative to the norm, because jumps leave as much of the rule's error.
+NOISY_RULE, NOISY_ZERO = ((10.0, 2003), (8.0, 157)), 1e-3
+#: The bins of optimal labels reach to |z| = 2√k + this; ζ_k counts as bounded if it hardly grows beyond this.
 NEAR_OPTIMAL = 6.0
 #: Distances l − max T, in units of the root mean square label, among which roots are looked for.
-NEAREST, FARTHEST, TRIED = 1e-10, 1e8, 73
+TRIED = np.geomspace(1e-10, 1e8, 73)
 #: Keys of a seed's streams: the coordinate along the direction, the noise of the labels, and all other coordinates.
 ALONG, NOISE, ACROSS = 1100, 1101, 1102
-#: The smallest degree at which the labels have a component.
+#: Degree: the smallest at which the labels have a component.
 AUTO = "auto"
 
 
@@ -96,6 +94,11 @@ class LabelLaw:
         """Return the mean of values at the points."""
         return float(self.weights @ values)
 
+    @property
+    def square(self) -> float:
+        """E T²."""
+        return self.mean(self.label**2)
+
     def centred(self) -> LabelLaw:
         """Return the law of T − E T."""
         mean = self.mean(self.label)
@@ -106,20 +109,16 @@ class LabelLaw:
         found = self.mean(self.label * polynomials.evaluate(k, self.z)[k])
         return found if abs(found) > self.tolerance else 0.0
 
-    def signal(self, k: int) -> float:
-        """Return ρ² = E[T h_k]²/E T²."""
-        return self.component(k) ** 2 / self.mean(self.label**2)
-
     def spread(self) -> float:
         """Return κ = E[T² (z² − 1)²]/E T²."""
-        return self.mean((self.label * (self.z**2 - 1.0)) ** 2) / self.mean(self.label**2)
+        return self.mean((self.label * (self.z**2 - 1.0)) ** 2) / self.square
 
 
 def label_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
     """Return the law of T(σ(z) + τξ); ValueError if T(y) is constant, not finite, or has no second moment."""
     law = _noisy_law(link, transform, noise) if noise > 0.0 else _exact_law(link, transform)
     require(
-        law.mean(law.centred().label ** 2) > 1e-12 * law.mean(law.label**2),
+        law.centred().square > 1e-12 * law.square,
         "Argument `transform` must leave labels that vary, but T(y) is constant.",
     )
     return law
@@ -134,14 +133,14 @@ def _exact_law(link: HermiteExpansion, transform: Function) -> LabelLaw:
 
     near, far = (label(np.linspace(-reach, reach, 4001)) for reach in (NEAR, FAR))
     try:
-        result = integrate(label, max(DEGREES))
+        rule = integrate(label, max(DEGREES))
     except ValueError as error:
         refuse(f"Argument `transform` must leave labels of finite second moment, but does not: {error}")
-    weights = result.weights * np.exp(-0.5 * result.nodes**2) / np.sqrt(2.0 * np.pi)
-    labels = label(result.nodes)
-    top = largest_label(np.concatenate([labels[np.abs(result.nodes) <= NEAR], near]), far)
-    tolerance = zero_tolerance(result.norm_squared, result.coefficient_error)
-    return LabelLaw(result.nodes, labels, weights / weights.sum(), top, tolerance)
+    z, labels = rule.nodes, label(rule.nodes)
+    top = largest_label(np.concatenate([labels[np.abs(z) <= NEAR], near]), far)
+    weights = rule.weights * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    tolerance = zero_tolerance(rule.norm_squared, rule.coefficient_error)
+    return LabelLaw(z, labels, weights / weights.sum(), top, tolerance)
 
 
 def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> LabelLaw:
@@ -153,11 +152,11 @@ def _noisy_law(link: HermiteExpansion, transform: Function, noise: float) -> Lab
     def label(at: Array, noise_at: Array) -> Array:
         return transform((link.value(at)[:, None] + noise * noise_at).ravel())
 
-    labels, weights, points = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
+    labels, weights, places = label(z, xi), np.outer(by_z, by_xi).ravel(), np.repeat(z, xi.size)
     far, size = np.linspace(-FAR, FAR, 401), float(weights @ labels**2)
     require(np.isfinite(size), "Argument `transform` must leave labels of finite second moment, but does not.")
-    top = largest_label(labels[np.abs(points) <= NEAR], label(far, far))
-    return LabelLaw(points, labels, weights, top, NOISY_ZERO * np.sqrt(size))
+    top = largest_label(labels[np.abs(places) <= NEAR], label(far, far))
+    return LabelLaw(places, labels, weights, top, NOISY_ZERO * np.sqrt(size))
 
 
 def largest_label(near: Array, far: Array) -> float:
@@ -197,7 +196,7 @@ def optimal_labels(link: HermiteExpansion, degree: int) -> tuple[Function, Label
     """Return ζ_k as a function of labels without noise, and the law of ζ_k(y)."""
     from hermite.exponents.generative import THRESHOLD, interval_moments, label_cells
 
-    cells = label_cells(link.link.value, 2.0 * degree**0.5 + 6.0)
+    cells = label_cells(link.link.value, 2.0 * degree**0.5 + NEAR_OPTIMAL)
     mass, product = (np.bincount(cells.bins, row) for row in interval_moments(cells.ends, degree)[[0, degree]])
     best = np.divide(product, mass, out=np.zeros_like(mass), where=mass > 0.0)
     middle, half = 0.5 * (cells.ends[1:] + cells.ends[:-1]), 0.5 * np.diff(cells.ends)
@@ -231,7 +230,7 @@ class Outlier(NamedTuple):
 
 
 def outlier(law: LabelLaw, ratio: float) -> Outlier:
-    """Return what D shows at n/d = `ratio`; the labels are bounded, max T > 0."""
+    """Return the law at n/d = `ratio` of labels that are bounded, max T > 0."""
     inverse, (z, T), mean = 1.0 / ratio, (law.z, law.label), law.mean
 
     def slope(level: float) -> float:
@@ -263,7 +262,7 @@ def threshold_ratio(law: LabelLaw) -> float:
 
 def _grid(law: LabelLaw) -> Array:
     """Return the distances from max T, increasing, among which roots are looked for."""
-    return np.asarray(np.sqrt(law.mean(law.label**2)) * np.geomspace(NEAREST, FARTHEST, TRIED))
+    return np.asarray(np.sqrt(law.square) * TRIED)
 
 
 def _crossing(function: Callable[[float], float], law: LabelLaw, distances: Array) -> float:
@@ -298,8 +297,8 @@ class Estimator:
 
     @property
     def signal(self) -> float:
-        """ρ² of the labels at this degree."""
-        return self.law.signal(self.degree)
+        """ρ² = E[T h_k]²/E T² of the labels."""
+        return self.law.component(self.degree) ** 2 / self.law.square
 
     @property
     def needs_sample(self) -> bool:
@@ -313,9 +312,8 @@ class Estimator:
             return 0.0
         if self.degree == 2:
             return np.nan if self.needs_sample else d * threshold_ratio(self.law)
-        if signal == 0.0:
-            return np.inf
-        return d**1.5 / (np.sqrt(18.0) * signal) if self.degree == 3 else d**2 / (12.0 * signal)
+        needed = d**1.5 / np.sqrt(18.0) if self.degree == 3 else d**2 / 12.0
+        return needed / signal if signal > 0.0 else np.inf
 
     def overlap_squared(self, dimension: int, samples: int) -> float:
         """Return the law of degree 1, 3 or 4."""
@@ -353,8 +351,7 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
     """Return the estimator that is asked for, or say in one sentence why there is none."""
     is_auto = isinstance(degree, str) and degree == AUTO
     number = None if is_auto else as_integer(degree)
-    need = f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}."
-    require(is_auto or number in DEGREES, need)
+    require(is_auto or number in DEGREES, f"Argument `degree` must be 1, 2, 3, 4 or 'auto', but is {shown(degree)}.")
     is_optimal = isinstance(transform, str) and transform == OPTIMAL
     require(
         not is_optimal or noise == 0.0,
@@ -377,8 +374,6 @@ def make_estimator(link: HermiteExpansion, noise: float, degree: object, transfo
         if k == 2:
             check_positive_top(found.law)
         return found
-    msg = (
-        "Argument `degree` must be given where T(y) has no component of degree 1 to 4, "
-        f"as for {link.name}, but is 'auto'."
-    )
+    need = "Argument `degree` must be given where T(y) has no component of degree 1 to 4"
+    msg = f"{need}, as for {link.name}, but is 'auto'."
     raise ValueError(msg)

@@ -2,22 +2,18 @@ r"""Mean-square stability of SGD near a student that fits its teacher, from the 
 
 Where f = f* a step on one sample is δ ← δ − η ψ (ψ·δ + noise), ψ = ∇f with parameters in units of the root of their
 rates. With r teacher axes the part of ψ on a coordinate y_l outside of them is u_i(z) y_l, of neuron i, and h(z) are
-all others. By rotations of these d' coordinates the second moments of δ stay D on each of them (neurons × neurons) and
-S of the others, and with K = E uuᵀ, H = E hhᵀ and means of B samples
-
-.. math:: D \leftarrow D - \eta (K D + D K) + \eta^2 \Big[\tfrac1B E\,u u^T ((d' + 2)\, u^T D u + h^T S h)
-   + \big(1 - \tfrac1B\big) K D K\Big], \qquad
-   S \leftarrow S - \eta (H S + S H) + \eta^2 \Big[\tfrac1B E\,h h^T (d'\, u^T D u + h^T S h)
-   + \big(1 - \tfrac1B\big) H S H\Big] .
-
-On inputs with n_c axes of eigenvalue s_c outside, each class has a matrix of its own:
+all others. Let n_c outer axes have inputs of variance s_c, c = 1, 2, …. By rotations of these the second moments of δ
+stay D_c on each of them (neurons × neurons) and S of the others, and with K = E uuᵀ, H = E hhᵀ and means of B samples
 
 .. math:: D_c \leftarrow D_c - \eta s_c (K D_c + D_c K) + \eta^2 s_c \Big[\tfrac1B E\,u u^T
-   \Big(\sum_b n_b s_b\, u^T D_b u + 2 s_c\, u^T D_c u + h^T S h\Big) + \big(1 - \tfrac1B\big) s_c K D_c K\Big] .
+   \Big(\sum_b n_b s_b\, u^T D_b u + 2 s_c\, u^T D_c u + h^T S h\Big) + \big(1 - \tfrac1B\big) s_c K D_c K\Big],
+
+   S \leftarrow S - \eta (H S + S H) + \eta^2 \Big[\tfrac1B E\,h h^T \Big(\sum_b n_b s_b\, u^T D_b u + h^T S h\Big)
+   + \big(1 - \tfrac1B\big) H S H\Big] .
 
 The map −L of first order in η and T of second order are such that every η < 1/ρ(L⁻¹T) is stable and no larger one is;
-both are self-adjoint in the inner product d' tr D D' + tr S S', so that the quotient of Rayleigh of power iteration
-converges quadratically.
+both are self-adjoint in the inner product Σ n_c tr D_c D_c' + tr S S', so that the quotient of Rayleigh of power
+iteration converges quadratically.
 """
 
 from __future__ import annotations
@@ -50,17 +46,15 @@ ITERATIONS, TOLERANCE = 2000, 1e-6
 ZERO = 1e-10
 #: Grid of the trapezoid rule for functions of one Gaussian coordinate: 0, where links may have kinks, is a point.
 REACH, STEP = 40.0, 2.0**-8
-#: Classes of units with equal coefficients at most; neighbours are put together beyond, with their mean.
-MOST_CLASSES = 96
-#: Points of a product rule for two axes, per axis, and of a sample for more.
-NODES, POINTS = 120, 2**14
+#: Classes of units, and of eigenvalues of inputs, at most: neighbours are put together beyond, with their mean.
+MOST_CLASSES, MOST_EIGENVALUES = 96, 24
+#: Points of a product rule for two axes, per axis; of a sample for more; and of one with many functions.
+NODES, POINTS, FEW_POINTS, MANY_FUNCTIONS = 120, 2**14, 2**12, 96
 #: Distance of Σ a_p from 1 within which it is 1.
 WHOLE = 1e-9
 #: Functions h up to which there are all points, and at most: of more, the teacher's axes count as if neurons did not
 #: depend on them.
 FEW_INSIDE, MOST_INSIDE = 272, 512
-#: Classes of eigenvalues of inputs at most.
-MOST_EIGENVALUES = 24
 #: Links σ(2z) = 2^q σ(z), z > 0, and likewise for z < 0, are homogeneous; these are the points that are compared.
 COMPARED = np.array([-1.7, -0.6, -0.1, 0.2, 0.9, 1.4])
 #: Accuracy of the flow to the state, and steps between two looks at most.
@@ -69,16 +63,10 @@ RTOL, ATOL, MOST_STEPS = 1e-4, 1e-6, 20_000
 SHARES, LEARNED = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 3e-3
 #: Part of the largest eigenvalue of Q − MMᵀ below which an axis beyond the teacher's counts as empty.
 EMPTY_AXIS = 1e-8
-#: Functions of a mean over a sample above which it has fewer points.
-MANY_FUNCTIONS, FEW_POINTS = 96, 2**12
 
 
 class Moments(NamedTuple):
-    """Second moments of deviations of classes of n equal units with k functions each.
-
-    `joint` (C k, C k) are those of the sums over classes, Σ_i δ_i/√n, and `apart` (C, k, k) those of differences within
-    a class.
-    """
+    """Second moments of sums over classes of n equal units, Σ_i δ_i/√n, (C k, C k), and of differences, (C, k, k)."""
 
     joint: Array
     apart: Array
@@ -86,10 +74,10 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """Independent units: F_c of class c depends on one Gaussian coordinate per unit; k functions, C classes.
+    """Classes of independent units (C,), so many of each, with k functions of one Gaussian coordinate per unit.
 
-    Functions F are u where `beyond` (k,) says so, and h else. `count` (C,) are units per class; `mean` (C, k) and
-    `cumulants` of second to fourth order (C, k, …) are theirs.
+    Functions are u where `beyond` (k,) says so, and h else; `mean` (C, k) and `cumulants` (C, k, …), of second to
+    fourth order, are theirs.
     """
 
     count: Array
@@ -179,22 +167,17 @@ class Samples(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """Axes outside of those on which functions depend: their distinct eigenvalues (C,), and how many have each (C,)."""
+    """Axes outside of those on which functions depend: distinct eigenvalues (C,), and how many have each (C,)."""
 
     eigenvalues: Array
     counts: Array
-
-    @classmethod
-    def isotropic(cls, count: float) -> Outside:
-        """Return so many axes of eigenvalue 1."""
-        return cls(np.ones(1), np.array([count]))
 
     @classmethod
     def of(cls, problem: Problem, inside: int = 0) -> Outside:
         """Return the axes of the inputs of a problem but for the first `inside`; few classes stand for many."""
         axes = problem.input_axes()
         if axes is None:
-            return cls.isotropic(problem.dimension - inside)
+            return cls(np.ones(1), np.array([problem.dimension - inside]))
         counts = axes.sizes - np.bincount(axes.kind[:inside], minlength=axes.sizes.size)
         kept = (counts > 0) & (axes.eigenvalue > 0.0)
         return cls(*_classes(axes.eigenvalue[kept], counts[kept].astype(np.float64), MOST_EIGENVALUES))
@@ -204,62 +187,40 @@ def mean_square_limit(units: Units, beyond: float, batch_size: int) -> float:
     """Return 1/ρ(L⁻¹T), the learning rate up to which steps are stable in mean square.
 
     Functions u are each multiplied by `beyond` coordinates outside of those that they depend on.
-
-    Examples
-    --------
-    >>> linear = Units.of([np.ones_like], [True])
-    >>> mean_square_limit(linear, 10, 1) == 2 / (10 + 2)
-    True
     """
-    k, K = units.beyond.size, units.second()
-    sizes, drift = (K.joint.shape[0] // k, 1), 1.0 - 1.0 / batch_size
-    parts = [_Part(each, np.tile(units.beyond, size)) for each, size in zip(K, sizes, strict=True)]
-    weights = [
-        weight * np.where(part.outer, beyond, 1.0)
-        for weight, part in zip((np.ones(()), units.differences[:, None, None]), parts, strict=True)
-    ]
+    K, copies = units.second(), (units.count.size, 1)
+    parts = [_Part(each, np.tile(units.beyond, count)) for each, count in zip(K, copies, strict=True)]
+    sizes = (np.ones(()), units.differences[:, None, None])
+    weights = [size * np.where(part.outer, beyond, 1.0) for size, part in zip(sizes, parts, strict=True)]
 
-    def grown(X: Sequence[Array]) -> list[Array]:
-        return [
-            part.kept * each / batch_size + drift * part.K @ own @ part.K
-            for part, each, own in zip(parts, units.grown(Moments(*X), beyond), X, strict=True)
-        ]
+    def noise(X: Sequence[Array]) -> list[Array]:
+        return [part.kept * each for part, each in zip(parts, units.grown(Moments(*X), beyond), strict=True)]
 
-    return _largest_rate(parts, weights, grown)
+    return _largest_rate(parts, weights, noise, batch_size)
 
 
 def sampled_limit(samples: Samples, outside: Outside, batch_size: int) -> float:
-    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues.
-
-    Examples
-    --------
-    >>> linear = Samples(np.ones((1, 1)), np.ones((1, 0)), np.ones(1))
-    >>> round(sampled_limit(linear, Outside(np.array([1.0, 0.5]), np.array([1.0, 2.0])), 1), 6)
-    0.552786
-    """
+    """Return the same for functions at points, u multiplied by coordinates of axes of any eigenvalues."""
     u, h, points = samples
     s, n = np.append(outside.eigenvalues, 1.0), np.append(outside.counts, 1.0)
-    functions, drift = [*[u] * outside.counts.size, h], 1.0 - 1.0 / batch_size
+    functions, again = [*[u] * outside.counts.size, h], [*(2.0 * outside.eigenvalues), 0.0]
     of_u, of_h = (_Part(F.T @ (points[:, None] * F), np.ones(F.shape[1], dtype=bool)) for F in (u, h))
-    parts = [*(of_u.times(each) for each in outside.eigenvalues), of_h]
 
-    def grown(X: Sequence[Array]) -> list[Array]:
+    def noise(X: Sequence[Array]) -> list[Array]:
         squares = [np.sum(F @ each * F, axis=1) for F, each in zip(functions, X, strict=True)]
         every = sum(weight * each for weight, each in zip(n * s, squares, strict=True))
-        again = [*(2.0 * outside.eigenvalues), 0.0]
         return [
-            scale / batch_size * F.T @ (((every + more * square) * points)[:, None] * F)
-            + drift * part.K @ each @ part.K
-            for scale, F, more, square, part, each in zip(s, functions, again, squares, parts, X, strict=True)
+            scale * F.T @ (((every + more * square) * points)[:, None] * F)
+            for scale, F, more, square in zip(s, functions, again, squares, strict=True)
         ]
 
-    return _largest_rate(parts, list(n), grown)
+    return _largest_rate([*(of_u.times(each) for each in outside.eigenvalues), of_h], list(n), noise, batch_size)
 
 
 def _largest_rate(
-    parts: Sequence[_Part], weights: Sequence[Array], grown: Callable[[Sequence[Array]], list[Array]]
+    parts: Sequence[_Part], weights: Sequence[Array], noise: Callable[[Sequence[Array]], list[Array]], batch_size: int
 ) -> float:
-    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, T is `grown`, `weights` are of the inner product."""
+    """Return 1/ρ(L⁻¹T) by power iteration: L by its parts, of T that of one sample, `weights` of the inner product."""
 
     def product(X: Sequence[Array], Y: Sequence[Array]) -> float:
         return sum(float(np.sum(weight * a * b)) for weight, a, b in zip(weights, X, Y, strict=True))
@@ -267,7 +228,11 @@ def _largest_rate(
     X = [part.divided(part.kept * np.eye(part.K.shape[-1])) for part in parts]
     quotient = 0.0
     for _ in range(ITERATIONS):
-        Y, before = grown(X), quotient
+        Y = [
+            each / batch_size + (1.0 - 1.0 / batch_size) * part.K @ own @ part.K
+            for part, own, each in zip(parts, X, noise(X), strict=True)
+        ]
+        before = quotient
         LX = [part.K @ each + each @ part.K for part, each in zip(parts, X, strict=True)]
         quotient = product(X, Y) / product(X, LX)
         if abs(quotient - before) <= TOLERANCE * quotient:
@@ -294,13 +259,10 @@ class _Part:
 
     def divided(self, Y: Array) -> Array:
         """Return X of K X + X K = Y, 0 where parameters change nothing."""
-        sums = self._values[..., :, None] + self._values[..., None, :]
+        sums, back = self._values[..., :, None] + self._values[..., None, :], np.swapaxes(self._axes, -1, -2)
         zero = sums <= ZERO * sums.max(initial=0.0)
-        turned = np.swapaxes(self._axes, -1, -2) @ Y @ self._axes
-        found: Array = self.kept * (
-            self._axes @ np.where(zero, 0.0, turned / np.where(zero, 1.0, sums)) @ np.swapaxes(self._axes, -1, -2)
-        )
-        return found
+        turned = np.where(zero, 0.0, back @ Y @ self._axes / np.where(zero, 1.0, sums))
+        return np.asarray(self.kept * (self._axes @ turned @ back))
 
 
 # --- students that are their teacher ----------------------------------------------------------------------------------
@@ -321,10 +283,7 @@ def fitted_limit(problem: Problem, fitted: Fitted, batch_size: int) -> float:
 
 
 def narrow_limit(problem: Problem, batch_size: int) -> float:
-    """Return the limit of the homogeneous student with m < P, the smaller one of those of `NetworkLimit`.
-
-    ValueError is raised where the flow does not get to the end of its default times.
-    """
+    """Return the limit of the homogeneous student with m < P, the smaller of both as of `network_limit`."""
     # Imported here because other limits need no compiler.
     from dynamics.equations.overlaps import OverlapSystem
     from dynamics.theory.prediction import default_schedule
@@ -341,8 +300,8 @@ def narrow_limit(problem: Problem, batch_size: int) -> float:
 def fitted_neurons(problem: Problem) -> Fitted | None:
     """Return a student that is its teacher where the width and the coefficients alone say which one, else None.
 
-    These are the homogeneous student with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with
-    m = Σ a_p of whole a_p, and the spherical student with m ≥ P and Σ a_p = 1.
+    These are homogeneous with m ≥ P, a committee with m = P and a link σ(tz) = t^q σ(z), or with m = Σ a_p of whole
+    a_p, and the spherical student with m ≥ P and Σ a_p = 1.
     """
     teacher, link = problem.teacher, problem.activation
     a, directions = teacher.coefficients, np.eye(teacher.span) if teacher.directions is None else teacher.directions
@@ -362,14 +321,7 @@ def fitted_neurons(problem: Problem) -> Fitted | None:
 
 
 def degree_of(link: HermiteExpansion) -> float | None:
-    """Return the degree q ≥ 1 of a link with σ(tz) = t^q σ(z) for t > 0, None of any other.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> degree_of(hermite.expand("relu")), degree_of(hermite.expand("erf"))
-    (1.0, None)
-    """
+    """Return the degree q ≥ 1 of a link with σ(tz) = t^q σ(z) for t > 0, None of any other."""
     once, twice = link.value(COMPARED), link.value(2.0 * COMPARED)
     place = int(np.argmax(np.abs(once)))
     degree = round(math.log2(max(twice[place] / once[place], 1.0)), 9) if once[place] else 0.0
@@ -442,15 +394,8 @@ def points(axes: int, count: int) -> tuple[Array, Array]:
 # --- networks ---------------------------------------------------------------------------------------------------------
 
 
-class NetworkLimit(NamedTuple):
-    """Limits of the learning rate at the state that the flow reaches, and at the start; the smaller one counts."""
-
-    reached: float
-    start: float
-
-
-def network_limit(problem: Problem, batch_size: int) -> NetworkLimit:
-    """Return the limits of mean-square stability of SGD of a network, a committee or the spherical student.
+def network_limit(problem: Problem, batch_size: int) -> tuple[float, float]:
+    """Return the limits of SGD of a network, a committee or the spherical student, as the flow ends and at the start.
 
     A deviation δ of the parameters changes f by ∇f·δ; second derivatives, which f − f* multiplies, are left out.
     ValueError is raised where the flow is not known or does not get to its end, and for fields that are not known here.
@@ -458,10 +403,8 @@ def network_limit(problem: Problem, batch_size: int) -> NetworkLimit:
     check_fields(problem, ("inputs",) if is_network(problem) else (), "here")
     asked = as_network(problem)
     v, b, weights = asked.network_start()
-    return NetworkLimit(
-        _limit_at(asked, reached_state(asked), batch_size),
-        _limit_at(asked, (v, b, weights[:, : asked.teacher.span], weights @ weights.T), batch_size),
-    )
+    start = (v, b, weights[:, : asked.teacher.span], weights @ weights.T)
+    return _limit_at(asked, reached_state(asked), batch_size), _limit_at(asked, start, batch_size)
 
 
 def as_network(problem: Problem) -> Problem:
@@ -494,10 +437,8 @@ def reached_state(problem: Problem) -> tuple[Array, ...]:
     from dynamics.equations.network.system import NetworkClassSystem, NetworkSystem
 
     system = NetworkSystem(problem) if problem.inputs is None else NetworkClassSystem(problem)
-    small = LEARNED * system.teacher.square
-    return system.unpack(
-        _end_of_flow(system, default_network_schedule(problem), lambda state: system.loss(state) <= small)
-    )
+    schedule, small = default_network_schedule(problem), LEARNED * system.teacher.square
+    return system.unpack(_end_of_flow(system, schedule, lambda state: system.loss(state) <= small))
 
 
 def _end_of_flow(system: FlowSystem, schedule: SaveAt, is_learned: Callable[[Array], bool] = lambda _: False) -> Array:
@@ -522,8 +463,7 @@ def _beyond(M: Array, Q: Array) -> Array:
     """Return the parts of vectors beyond axes, (m, …), from their overlaps M with these and Q with each other."""
     rest, axes = np.linalg.eigh(Q - M @ M.T)
     used = rest > EMPTY_AXIS * max(float(rest[-1]), float(np.diag(Q).max()))
-    found: Array = axes[:, used] * np.sqrt(rest[used])
-    return found
+    return np.asarray(axes[:, used] * np.sqrt(rest[used]))
 
 
 def _limit_at(problem: Problem, state: tuple[Array, ...], batch_size: int) -> float:

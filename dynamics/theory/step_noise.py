@@ -4,38 +4,32 @@ Until a neuron emerges its output is negligible, and its overlap alone decides: 
 grows, and the residual of its own pair is a part of the noise, so that overlap C and ln n move together:
 `learned_bias`.
 
-Noise may also change which neuron has a direction, `rivals_of_pairs`. Greedy matching takes pairs by their rates
-ρ_ip = ln(a_p |C_ip|^(k−2)), ln T of a pair alone being const. − ρ. Noise
-moves every overlap of a neuron by about as much as the one with its own direction, whose ln T scatters by s. So a pair
-(i, p) may come second to one of overlap C_r and coefficient a_r if
+Noise may also change which neuron has a direction. Greedy matching takes pairs by their rates
+ρ_ip = ln(a_p |C_ip|^(k−2)), ln T of a pair alone being const. − ρ. Noise moves every overlap of a neuron by about as
+much as the one with its own direction, whose ln T scatters by s. So a pair (i, p) may come second to one of overlap C_r
+and coefficient a_r if
 
 .. math:: \frac{k-2}{|C_{ip}|} (C^* - C_r) < 3 s \sqrt{\frac{(s_r/s_p)^2 + (C^*/C_{ip})^2}{2}},
     \qquad C^* = |C_{ip}| \Big(\frac{a_p s_p}{a_r s_r}\Big)^{1/(k-2)},
 
-s_p the eigenvalue of the inputs along direction p, which multiplies both speed and noise of its overlaps (1 without
-`inputs`), and C* the overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two
-near ones. A choice is *settled* if no pair that shares its neuron or its direction is so near, but for those that a
-settled choice before it has excluded: it takes its neuron, and its direction from the time at which that is learned.
-Until then the direction still draws other neurons. Where a choice is not settled,
+s_p the eigenvalue of the inputs along direction p, which multiplies both speed and noise of its overlaps, and C* the
+overlap at which both are equally fast; with a_r = a_p, `FAR_APART` · s in the logarithm of two near ones. A choice is
+*settled* if no pair that shares its neuron or its direction is so near, but for those that a settled choice before it
+has excluded: it takes its neuron, and its direction from the time at which that is learned. Where a choice is not
+settled (`rivals_of_pairs`), another neuron may be first, by which the mean of ln T is less by at most
 
-- another neuron may be first: the first of several times is earlier than each of them. With x_j the distance above,
-  over s, the mean of ln T is less by at most
+.. math:: \sum_j E \max(0, N(-x_j s, 2 s^2)),
 
-  .. math:: \sum_j E \max(0, N(-x_j s, 2 s^2));
-
-- the neuron may take another direction: this one is later then, and waits for the neuron that is left.
-
-`exchanged_times` draws what comes of both: it moves the overlaps at the start by noise, and matches pairs in the order
-of the times that they then have.
+x_j the distance above over s; or the neuron may take another direction, so that this one waits for the neuron that is
+left. `exchanged_times` draws what comes of both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import polynomial
@@ -44,7 +38,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_time
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Axes, Problem, checked_number, is_correlation
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, is_correlation
 from dynamics.theory.pairs import direction_speeds
 from dynamics.theory.prediction import EmergencePrediction, sorted_stairs
 from hermite import HermiteExpansion
@@ -55,13 +49,13 @@ _CHUNK = 1024
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 #: Nodes of the rule for delay and scatter of a correlation.
 NODES = 1000
-#: Degree up to which the rule integrates the products of links that are no polynomials exactly.
+#: Degree up to which products of links that are no polynomials are integrated exactly.
 _LARGEST_DEGREE = 31
-#: Tolerance of the path of mean and covariance, and the multiple of the time of the flow up to which it is followed.
+#: Tolerance of the path of mean and covariance, and its end in times of the flow.
 _TOLERANCE, _LONGEST = 1e-7, 10.0
 #: Distance of two times, in units of their scatter, at which they hardly ever change places.
 FAR_APART = 3.0
-#: Draws of the times of all pairs, the pairs at most, and the seed of the draws.
+#: Draws of the times of all pairs, most pairs, and seed.
 DRAWS, MOST_PAIRS, DRAW_SEED = 2_000, 1_024, 0
 #: Noise of early steps weighs more in which way a neuron goes than in when it arrives (measured, k = 3 and 4).
 EARLY_NOISE = 1.3
@@ -81,14 +75,7 @@ NOTE_DIRECTIONS = "the teacher's directions are not orthonormal, which the noise
 
 @np.errstate(under="ignore")
 def means_of(activation: HermiteExpansion, powers: Iterable[tuple[int, int, int]]) -> list[float]:
-    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding for polynomials and smooth links.
-
-    Examples
-    --------
-    >>> import hermite
-    >>> [round(mean, 9) for mean in means_of(hermite.expand("he3"), [(2, 0, 0), (0, 2, 2), (0, 4, 0)])]
-    [1.0, 15.0, 135.0]
-    """
+    """Return E[σ(z)^i σ'(z)^j z^q] of every (i, j, q), i + j ≤ 4, to rounding for polynomials and smooth links."""
     z, step = _grid(activation)
     # A quarter of the Gaussian with each factor keeps high degrees within float64.
     share = np.exp(-0.125 * z**2)
@@ -104,10 +91,7 @@ def _grid(activation: HermiteExpansion) -> tuple[Array, float]:
 
 
 class SearchNoise:
-    """V, B and D of `escape_bias` as functions of C, from Hermite series.
-
-    Σ a² of the teacher's coefficients is `total`, unless another is given.
-    """
+    """B and D of `escape_bias` as functions of C, from Hermite series; Σ a² is `total`, unless given the teacher's."""
 
     def __init__(self, problem: Problem, total: float | None = None) -> None:
         from hermite import polynomials
@@ -116,16 +100,15 @@ class SearchNoise:
         z, step = _grid(link)
         root = np.exp(-0.25 * z**2) * (2.0 * np.pi) ** -0.25
         basis = polynomials.evaluate_functions(min(2 * link.order + 2, polynomials.MAX_DEGREE), z)
-        value, derivative = link.value(z), link.derivative(z)
+        value, slope = link.value(z), link.derivative(z)
 
         @np.errstate(under="ignore")
         def project(function: Array) -> Array:
             return np.asarray(basis @ (function * root) * step)
 
         # σ², x σ², x² σ² against σ'², z σ'², z² σ'², σ σ' and z σ σ'.
-        teacher = [project(z**i * value**2) for i in range(3)]
-        student = [project(z**i * derivative**2) for i in range(3)]
-        mixed = [project(z**i * value * derivative) for i in range(2)]
+        teacher, student = ([project(z**i * each**2) for i in range(3)] for each in (value, slope))
+        mixed = [project(z**i * value * slope) for i in range(2)]
         self.dimension, self.label_noise = float(problem.dimension), problem.label_noise
         self.total = float(np.sum(problem.teacher.coefficients**2)) if total is None else total
         self._rate, self._output = teacher[0] * student[0], teacher[0] ** 2
@@ -136,21 +119,20 @@ class SearchNoise:
         self._variance, self._slope = float(teacher[0][0]), float(student[0][0])
         self._surplus = float(teacher[2][0] - teacher[0][0])
 
-    def __call__(self, C: Array, a: Array) -> tuple[Array, Array, Array]:
-        """Return V, B and D at overlaps C for a direction of coefficient a."""
-        others = self.total - a**2
+    def __call__(self, C: Array, a: Array, dimension: Array | None = None) -> tuple[Array, Array]:
+        """Return B and D at overlaps C for a direction of coefficient a, in the problem's dimension or another."""
+        others, d = self.total - a**2, self.dimension if dimension is None else dimension
         rest = self._slope * (self.label_noise**2 + self._variance * others)
-        own = a**2 * polyval(C, self._rate)
         moved = a**2 * polyval(C, self._stretch)
-        length = (self.dimension - 2) * own + moved / (1.0 - C**2)
-        length = length + (self.dimension - 1) * rest + self._slope * self._surplus * others
-        return own + rest, 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
+        length = (d - 2) * a**2 * polyval(C, self._rate) + moved / (1.0 - C**2)
+        length = length + (d - 1) * rest + self._slope * self._surplus * others
+        return 0.5 * C * length + self._tilt(C, a), moved + rest * (1.0 - C**2)
 
     def unseen(self, C: Array, a: Array) -> Array:
-        r"""Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
+        """Return what B has beyond the finite-step equation, E[f*² (2σσ'(x_p − C z) − 2 C σ²)].
 
-        That equation moves C by −½ C H of the relative mean square H of a step, E[f*² (4σ² + |x_⊥|² σ'²)] here, since
-        the overlap it has is the ratio of the mean products; B is the mean change of the overlap itself.
+        That equation moves C by −½ C H, H the relative mean square of a step: its overlap is the ratio of the mean
+        products.
         """
         others = self.label_noise**2 + self._variance * (self.total - a**2)
         return self._tilt(C, a) - 2.0 * C * (a**2 * polyval(C, self._output) + self._variance * others)
@@ -163,24 +145,19 @@ class SearchNoise:
 # --- emergence --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EscapeBias:
-    """Effect of the step size on the escape, per direction (P,), dimensionless."""
+class EscapeBias(NamedTuple):
+    """Effect of the step size on the escape, per direction (P,), dimensionless, and effects that are not modelled.
 
-    #: T_η / T_0 − 1, relative delay of the mean time of emergence: the part below plus that of the fluctuations; inf if
-    #: the noise traps the neuron, NaN if it never emerges anyway.
+    `bias` is T_η / T_0 − 1 of the mean time, inf if noise traps the neuron, NaN if it never emerges anyway:
+    `drift_bias`, of the mean trajectory, plus that of the fluctuations. `step_bias` is the part of `drift_bias` that
+    "finite-d" has too. `scatter` is the standard deviation over T_0, and `emergence_time` T_η, flow time.
+    """
+
     bias: Array
-    #: Part of `bias` that slows the mean trajectory.
     drift_bias: Array
-    #: Part of `drift_bias` that the finite-step equation "finite-d" has too.
     step_bias: Array
-    #: Standard deviation of the time of emergence over runs, divided by T_0.
     scatter: Array
-    #: T_η, mean flow time t = η · step; inf if trapped or unmatched.
     emergence_time: Array
-    #: η d ∫_0^{T_0} V dt, growth of ln n by noise during the search; the theory needs it well below 1.
-    search_growth: Array
-    #: Effects that the numbers do not model.
     notes: tuple[str, ...] = ()
 
     @property
@@ -200,25 +177,23 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     .. math:: \frac{\eta}{2} \int \frac{D\, b'}{b^3}\, dC \;\text{ to the mean},\qquad
         \eta \int \frac{D}{b^3}\, dC \;\text{ to the variance};
 
-    with z = u·x and x_⊥ the part of x orthogonal to u; B ≈ ½ d C V, V = E[f*² σ'(z)²], as d → ∞.
+    with z = u·x and x_⊥ the part of x orthogonal to u.
 
     One step moves w by −η e ∇, ∇ = |w| [(2σ − zσ') u + σ' x] and e = −f* (+ label noise) while f ≈ 0. To
     second order in η the direction changes by Δ_⊥ − Δ_∥ Δ_⊥ − ½ |Δ_⊥|² u, Δ_∥ = −2 η e σ and Δ_⊥ = −η e σ' x_⊥: the
     mean of the first term is the flow, that of the others −η² B. The own direction enters through E[F(x_p) G(z)] =
-    Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as independent of z, C_iq ≈ 0. Not modelled: higher
-    orders in η, and the student's own output once it has grown. The mean time of exit m(C) obeys (b − η B) m' + ½ η D
-    m'' = −1, solved in powers of η with the drift part resummed.
+    Σ_j F_j G_j C^j in Hermite coefficients; the others are taken as independent of z, C_iq ≈ 0. The mean time of exit
+    m(C) obeys (b − η B) m' + ½ η D m'' = −1, solved in powers of η with the drift part resummed.
 
     With `inputs` of covariance Σ and directions on axes a step of the whitened neuron is −η e Σ∇, so that for small C
 
     .. math:: b = s_p\, b_{\mathrm{iso}}, \qquad D = s_p^2\, D_{\mathrm{iso}}, \qquad
-        B = \tfrac12\, C\, V\, \mathrm{tr}\, \Sigma^2 :
+        B = \tfrac12\, C\, E[f^{*2}\sigma'^2]\, \mathrm{tr}\, \Sigma^2 :
 
     in the time s_p t these are the numbers of isotropic inputs at the learning rate s_p η and the dimension tr Σ²/s_p².
     Corrections are of relative order C² (S/s_p − 1), S = uᵀΣu, and count where most of the time has passed. Delay and
     scatter are divided by the time of the pair itself, which has them.
     """
-    checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
         return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
     a, start = problem.teacher.coefficients, prediction.predicted_emergence_time
@@ -228,46 +203,36 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
         NOTE_INPUTS: problem.inputs is not None and problem.teacher.directions is not None,
     }
     if notes := tuple(note for note, holds in reasons.items() if holds):
-        return EscapeBias(*(np.full(a.size, np.nan),) * 6, notes)
-    noise, parts = SearchNoise(problem), np.full((5, a.size), np.nan)
-    emerging = np.flatnonzero(np.isfinite(start))
-    if problem.inputs is not None:
-        for p in emerging.tolist():
-            parts[:, p] = _whitened_delay(problem, noise, learning_rate, prediction, p)
-        emerging = emerging[:0]
+        return EscapeBias(*(np.full(a.size, np.nan),) * 5, notes)
+    parts, overlap, speed = np.full((4, a.size), np.nan), prediction.matched_overlap, direction_speeds(problem)
+    noise, emerging, axes = SearchNoise(problem), np.flatnonzero(np.isfinite(start)), problem.input_axes()
+    dimension = float(problem.dimension) if axes is None else axes.eigenvalue**2 @ axes.sizes / speed**2
+    seen = np.broadcast_to(dimension, a.shape)
     for begin in range(0, emerging.size, _CHUNK):
         part = emerging[begin : begin + _CHUNK]
-        parts[:, part] = pair_delays(problem, noise, learning_rate, a[part], prediction.matched_overlap[part])
-    drift, stepped, fluctuation, scatter, growth = parts
+        rates = learning_rate * speed[part]
+        parts[:, part] = pair_delays(problem, noise, rates, a[part], overlap[part], seen[part, None])
+    if axes is not None:
+        alone = times_of_pairs(problem, np.where(np.isfinite(start), overlap, 1.0))
+        parts *= np.divide(alone, start, out=np.ones_like(start), where=np.isfinite(start) & (start > 0.0))
+    drift, stepped, fluctuation, scatter = parts
     bias = drift + fluctuation
     time = start * np.where(np.isfinite(start) & (start > 0.0), 1.0 + bias, 1.0)
-    return EscapeBias(bias, drift, stepped, scatter, time, growth)
-
-
-def _whitened_delay(
-    problem: Problem, noise: SearchNoise, learning_rate: float, prediction: EmergencePrediction, p: int
-) -> Array:
-    """Return the numbers of `pair_delays`, shape (5,), of a direction on an axis of inputs that are not isotropic."""
-    axes, speed = cast("Axes", problem.input_axes()), float(direction_speeds(problem)[p])
-    overlap, a = prediction.matched_overlap[p : p + 1], problem.teacher.coefficients[p : p + 1]
-    seen = copy(noise)
-    seen.dimension = float(axes.eigenvalue**2 @ axes.sizes) / speed**2
-    found = np.array(pair_delays(problem, seen, speed * learning_rate, a, overlap))[:, 0]
-    goal = np.copysign(np.maximum(np.abs(overlap), np.sqrt(EMERGENCE_LEVEL)), overlap)
-    alone = float(transit_time(problem.activation.coefficients, overlap, goal)[0] / (a[0] * speed))
-    time = float(prediction.predicted_emergence_time[p])
-    # Drift, its part in the finite-step equation, fluctuations and scatter are relative to the time.
-    found[:4] *= alone / time if time > 0.0 else 1.0
-    return found
+    return EscapeBias(bias, drift, stepped, scatter, time)
 
 
 def pair_delays(
-    problem: Problem, noise: SearchNoise, learning_rate: float, a: Array, overlap: Array
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return parts of T_η / T_0 − 1, the scatter and η d ∫ V dt, by quadrature in ξ = logit(C²).
+    problem: Problem,
+    noise: SearchNoise,
+    learning_rate: Array | float,
+    a: Array,
+    overlap: Array,
+    dimension: Array | None = None,
+) -> Array:
+    """Return parts of T_η / T_0 − 1 and the scatter, (4, pairs), by quadrature in ξ = logit(C²).
 
-    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations. All have the
-    shape (pairs,) of the coefficients and the overlaps at the start.
+    The parts are that of the drift, what of it the finite-step equation has, and that of the fluctuations. There may be
+    a learning rate (pairs,) and a dimension (pairs, 1) for each pair.
     """
     xi = np.minimum(logit_of_square(overlap), 0.0)
     edges = np.linspace(0.0, 1.0, _PANELS + 1)
@@ -280,30 +245,36 @@ def pair_delays(
     slope = problem.activation.kernel_derivative(C)
     flow = a[:, None] * slope * far
     turn = a[:, None] * (problem.activation.kernel_derivative(C, n=2) * far - 2.0 * C * slope)
-    V, B, D = noise(C, a[:, None])
+    B, D = noise(C, a[:, None], dimension)
+    rate = np.asarray(learning_rate)[..., None]
     # dt = dC / b, and dC = C (1 − C²) dξ / 2.
     dt = -xi[:, None] * 2.0 * points * weights * 0.5 * C * far / flow
     time = np.sum(dt, axis=1)
     time[~(time > 0.0)] = 1.0
 
-    def slowed(push: Array) -> Array:
-        h = learning_rate * push / flow
-        delay = np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=1) / time
-        return np.where((h >= 1.0).any(axis=1), np.inf, delay)
+    losses = (rate * push / flow for push in (B, B - noise.unseen(C, a[:, None])))
+    return _delays(dt, flow, turn, losses, rate * D, time)
 
-    fluctuation = 0.5 * learning_rate * np.sum(dt * D * turn / flow**2, axis=1) / time
-    scatter = np.sqrt(learning_rate * np.sum(dt * D / flow**2, axis=1)) / time
-    growth = learning_rate * noise.dimension * np.sum(dt * V, axis=1)
-    return slowed(B), slowed(B - noise.unseen(C, a[:, None])), fluctuation, scatter, growth
+
+def _delays(dt: Array, flow: Array, turn: Array, losses: Iterable[Array], spread: Array, time: Array | float) -> Array:
+    """Return relative delays, where steps take shares of the drift and by fluctuations, and the relative scatter.
+
+    All arrays have points of the way b = `flow` on their last axis; `turn` is b', and the variance grows by `spread`.
+    """
+    slowed = [
+        np.where((h >= 1.0).any(axis=-1), np.inf, np.sum(dt * h / np.where(h < 1.0, 1.0 - h, 1.0), axis=-1) / time)
+        for h in losses
+    ]
+    fluctuation = 0.5 * np.sum(dt * spread * turn / flow**2, axis=-1) / time
+    return np.array([*slowed, fluctuation, np.sqrt(np.sum(dt * spread / flow**2, axis=-1)) / time])
 
 
 def correlation_bias(
     problem: Problem, noise_rate: float, flow_time: float, *, level: float = math.sqrt(EMERGENCE_LEVEL)
 ) -> EscapeBias:
-    r"""Return the leading relative delay and scatter that a rate, η over the batch size, causes; see `escape_bias`.
+    """Return `escape_bias` of the objective "correlation" up to an overlap of size `level`.
 
-    With b = D and the variance η (V (1 − C²) − D²) of a step, times are η · step, up to an overlap of size `level`. The
-    mean equation of steps has all of the drift's delay. NaN, with a note, where the means of a step are not known.
+    The variance of a step is η (V (1 − C²) − b²). The mean equation of steps has all of the drift's delay.
     """
     from dynamics.equations.correlation import step_means
     from dynamics.theory.correlation import escape_of, slowing
@@ -312,9 +283,9 @@ def correlation_bias(
     try:
         means = step_means(problem)
     except ValueError as error:
-        return EscapeBias(*(nothing,) * 6, (str(error),))
+        return EscapeBias(*(nothing,) * 5, (str(error),))
     if not 0.0 < flow_time < np.inf:
-        return EscapeBias(*(nothing,) * 4, np.array([flow_time]), nothing)
+        return EscapeBias(*(nothing,) * 4, np.array([flow_time]))
     way = escape_of(problem, level)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     first, last = way.ends
@@ -325,27 +296,21 @@ def correlation_bias(
     bend = polynomial.polyval(C, polynomial.polyder(way.slope))
     flow, turn = pull * across, bend * across - 2.0 * C * pull
     lost = slowing(means, C, pull, noise_rate, 1) / pull
-    trapped = bool((lost >= 1.0).any())
-    drift = np.array([np.inf if trapped else float(np.sum(dt * lost / (1.0 - lost))) / flow_time])
     # dC = flow dt, and the variance of C grows by this per unit of time.
     spread = noise_rate * (means.spread(C) * across - flow**2)
-    bias = drift + 0.5 * float(np.sum(dt * spread * turn / flow**2)) / flow_time
-    scatter = np.array([float(np.sqrt(np.sum(dt * spread / flow**2))) / flow_time])
-    return EscapeBias(bias, drift, drift, scatter, flow_time * (1.0 + bias), np.zeros(1))
+    drift, fluctuation, scatter = _delays(dt, flow, turn, (lost,), spread, flow_time)[:, None]
+    bias = drift + fluctuation
+    return EscapeBias(bias, drift, drift, scatter, flow_time * (1.0 + bias))
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedBias:
-    """Effect of the step size on the time T at which a direction is learned, dimensionless; NaN where unknown."""
+class LearnedBias(NamedTuple):
+    """Effect of the step size on the time at which a direction is learned, as of `EscapeBias`; NaN where unknown."""
 
-    #: T_η / T_0 − 1, relative delay of the mean; inf if the noise keeps the pair from learning.
     bias: float
-    #: Part of `bias` that the finite-step equation "finite-d" has too.
     step_bias: float
-    #: Standard deviation over runs, divided by the mean.
     scatter: float
 
 
@@ -367,21 +332,16 @@ def learned_bias(
 
     b = −E[e m] is the flow of the pair, J its Jacobian, and b_2 = E[e² m_2]. The residual is e = n σ(z) − a_p σ(x_p)
     and, independent of it, that of all other directions, of the mean square that the sum formula has at that time, and
-    the label noise. For a batch of B samples η is the rate over B. With n → 0 the first of the two numbers alone is the
-    theory of `escape_bias`; from there, as `escape`, comes what the fluctuations of C add to the mean, nearly all of
-    which they do before the emergence. For the objective "correlation", where no norm grows, it is the theory of
-    emergence up to another overlap.
-
-    Not modelled are neurons that share the direction; where a neuron at −θ has a part of it before, all is NaN. The
-    mean products are sums over the nodes of a Gauss rule, exact for polynomial links.
+    the label noise. For a batch of B samples η is the rate over B. What the fluctuations of C add to the mean, nearly
+    all before the emergence, is that of `escape`. For the objective "correlation", where no norm grows, it is the
+    theory of emergence up to another overlap. Where a neuron at −θ has a part of the direction before, all is NaN.
     """
     time = float(prediction.predicted_learned_time[direction])
     if is_correlation(problem):
         from dynamics.theory.correlation import learned_level
 
         found = correlation_bias(problem, learning_rate, time, level=learned_level(problem))
-        bias, step_bias, scatter = (float(each[0]) for each in (found.bias, found.step_bias, found.scatter))
-        return LearnedBias(bias, step_bias, scatter)
+        return LearnedBias(*(float(each[0]) for each in (found.bias, found.step_bias, found.scatter)))
     if time == 0.0:
         return LearnedBias(0.0, 0.0, 0.0)
     if not math.isfinite(time) or prediction.learning_overlap[direction] != prediction.matched_overlap[direction]:
@@ -428,10 +388,7 @@ class LearningPair:
         self.surplus = float(square @ (nodes**2 - 1.0) * stretch.sum() / square.sum())
 
     def passage(self, learning_rate: float, time: float, *, of_products: bool = False) -> tuple[float, float]:
-        """Return when the mean has learned, and the standard deviation of that time; inf and NaN if it never has.
-
-        `time` is that of the flow, and `of_products` takes the mean motion of the finite-step equation.
-        """
+        """Return when the mean or that of the finite-step equation, has learned, and its deviation; inf, NaN: never."""
         from scipy.integrate import solve_ivp
 
         goal = math.log(LEARNED_SHARE * self.coefficient * self._signal(1.0)[0])
@@ -491,8 +448,7 @@ class LearningPair:
 class Rivals(NamedTuple):
     """Effect of the rivals of its pair on each direction, shape (P,).
 
-    `settled`: there are none. `earlier`: what they take from the mean of ln T at most. `elsewhere`: whether the neuron
-    may take another direction.
+    There are none (`settled`); what they take from the mean of ln T at most; and whether the neuron may go `elsewhere`.
     """
 
     settled: NDArray[np.bool_]
@@ -501,10 +457,7 @@ class Rivals(NamedTuple):
 
 
 def rivals_of_pairs(problem: Problem, pairs: EmergencePrediction, scatter: Array) -> Rivals:
-    """Return the rivals of matched pairs whose ln T scatters by `scatter` (P,); none for directions without a pair.
-
-    O(P (m + P)).
-    """
+    """Return the rivals of matched pairs whose ln T scatters by `scatter` (P,); none for directions without a pair."""
     from scipy.special import ndtr
 
     overlap, speed, power = problem.start().teacher_overlap, direction_speeds(problem), problem.information_exponent - 2
@@ -544,14 +497,12 @@ def times_of_pairs(problem: Problem, overlap: Array | None = None) -> Array:
 
 
 def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int, noise_rate: float) -> Array | None:
-    """Return times of emergence of a direction, numbered from 0, over runs that noise may give another neuron.
+    """Return draws (DRAWS,) of the flow time at which a direction, numbered from 0, emerges; None of too many pairs.
 
-    They are draws (DRAWS,), in flow time, inf where every neuron goes elsewhere; None if there are more than MOST_PAIRS
-    pairs. `noise_rate` is the learning rate over the batch size. All overlaps C of neuron i with directions are moved
-    by independent normal numbers of deviation 1.3 min_p s b T, s and b(C) the scatter of ln T and the speed of the pair
-    alone, which gives ln T of its pairs at least that scatter at leading order (`dynamics.theory.escape_bias`); times
-    have the delay of the pair. Of all directions that it can reach before they are learned a neuron takes the one to
-    which it is pulled most at the start, a_p |C|^(k−2).
+    All overlaps C of neuron i with directions are moved by independent normal numbers of deviation 1.3 min_p s b T,
+    s and b(C) the scatter of ln T and the speed of the pair alone, which gives ln T of its pairs at least that scatter
+    at leading order; times have the delay of the pair. Of all directions that it can reach before they are learned a
+    neuron takes the one to which it is pulled most at the start, a_p |C|^(k−2).
     """
     m, P = problem.width, problem.num_directions
     if m * P > MOST_PAIRS:
@@ -560,7 +511,7 @@ def exchanged_times(problem: Problem, pairs: EmergencePrediction, direction: int
     a = np.broadcast_to(problem.teacher.coefficients, (m, P))
     waits = np.isfinite(times) & (times > 0.0)
     noisy, late = np.full((m, P), np.inf), np.zeros((m, P))
-    drift, _, fluctuation, scatter, _ = pair_delays(problem, SearchNoise(problem), noise_rate, a[waits], overlap[waits])
+    drift, _, fluctuation, scatter = pair_delays(problem, SearchNoise(problem), noise_rate, a[waits], overlap[waits])
     speed = a[waits] * np.abs(link.kernel_derivative(overlap[waits])) * (1.0 - overlap[waits] ** 2)
     noisy[waits], late[waits] = scatter * speed * times[waits], drift + fluctuation
     least = EARLY_NOISE * noisy.min(axis=1, keepdims=True)

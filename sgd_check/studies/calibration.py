@@ -7,7 +7,7 @@ equation and several wrong versions of it are held against fresh runs, and the r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dynamics.solve import solve_overlaps
 from dynamics.theory import learning_rate_limit, predict
 from hermite.arrays import Array, real_column
 from sgd_check.runs.plan import make_plan
-from sgd_check.studies.sgd_study import SgdStudy, simulated
+from sgd_check.studies.sgd_study import SgdStudy
 from sgd_check.verdicts.check import HORIZON_FACTOR, compare
 from sgd_check.verdicts.verdict import checked_rate
 
@@ -64,80 +64,59 @@ WRONG_RUNS = ("SGD at 5 times the rate", "SGD from 0.9 of the overlap")
 CASES = (*THEORIES, *WRONG_RUNS)
 
 
-@dataclass(frozen=True)
-class Calibration(SgdStudy):
-    """The study, prepared: no step is taken yet."""
+def _calibration(study: SgdStudy, rates: Array, end: float) -> xr.Dataset:
+    """Make the repetitions one by one at every learning rate; an interrupted repetition is not counted."""
+    shape = (rates.size, len(CASES))
+    counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
+    with study.stepping() as meter:
+        for at, rate in enumerate(rates.tolist()):
+            _calibrate(study, at, rate, int(np.ceil(end / rate)), counts[at], visible[at], meter)
+    where = ("learning_rate", "case")
+    return study.dataset(
+        meter,
+        {"verdict_count": ((*where, "verdict"), counts), "visible_error": (where, visible)},
+        {"learning_rate": rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
+        learning_rate_limit=learning_rate_limit(study.problem),
+    )
 
-    answer = "calibration"
-    title = "How often the verdict is right"
 
-    rates: Array
-    end: float
+def _calibrate(study: SgdStudy, at: int, rate: float, steps: int, counts: Array, visible: Array, meter: Meter) -> None:
+    """Count the verdicts (cases, verdicts) at one learning rate, and put down the visible errors (cases, 1)."""
+    repetitions, level = study.settings["repetitions"], study.settings["false_alarm_rate"]
+    plan, seen = make_plan(rate, steps, None), []
+    theory = solve_overlaps(
+        study.problem,
+        learning_rate=rate,
+        step_theory="finite-d",
+        save_at=SaveAt.at(plan.times(plan.recorded)),
+        progress=False,
+        error_estimate=False,
+    )
+    for repetition in range(repetitions):
+        right, *wrong = _runs(study, rate, steps, plan.recorded, study.seeds_of(at * repetitions + repetition), meter)
+        pairs = [*((change(theory), right) for change in THEORIES.values()), *((theory, runs) for runs in wrong)]
+        found = [compare(one, runs, false_alarm_rate=level)["comparison"].to_dataset() for one, runs in pairs]
+        seen.append([one["visible_error"].values for one in found])
+        visible[:] = np.nanmedian(np.nan_to_num(seen, nan=np.inf), axis=0)
+        counts[np.arange(len(CASES)), [VERDICTS.index(one.attrs["verdict"]) for one in found]] += 1
 
-    @property
-    def steps(self) -> float:
-        """Number of steps of all runs together, those at five times the learning rate being a fifth."""
-        runs = self.settings["seeds"] * self.settings["repetitions"]
-        return float(runs * (2.0 + 1.0 / WRONG_RATE) * np.ceil(self.end / self.rates).sum())
 
-    def run(self) -> xr.Dataset:
-        """Make the repetitions one by one at every learning rate; an interrupted repetition is not counted."""
-        shape = (self.rates.size, len(CASES))
-        counts, visible = np.zeros((*shape, len(VERDICTS))), np.full((*shape, 1), np.nan)
-        with self.stepping() as meter:
-            for at, rate in enumerate(self.rates.tolist()):
-                self._calibrate(at, rate, counts[at], visible[at], meter)
-        where = ("learning_rate", "case")
-        return self.results(
-            meter,
-            {"verdict_count": ((*where, "verdict"), counts), "visible_error": (where, visible)},
-            {"learning_rate": self.rates, "case": np.array(CASES), "verdict": np.array(VERDICTS)},
-            learning_rate_limit=learning_rate_limit(self.problem),
-        )
-
-    def _calibrate(self, at: int, rate: float, counts: Array, visible: Array, meter: Meter) -> None:
-        """Count the verdicts (cases, verdicts) at one learning rate, and put down the visible errors (cases, 1)."""
-        steps, seen = int(np.ceil(self.end / rate)), []
-        plan = make_plan(rate, steps, None)
-        theory = solve_overlaps(
-            self.problem,
-            learning_rate=rate,
-            step_theory="finite-d",
-            save_at=SaveAt.at(plan.times(plan.recorded)),
-            progress=False,
-            error_estimate=False,
-        )
-        for repetition in range(self.settings["repetitions"]):
-            seeds = self.seeds_of(at * self.settings["repetitions"] + repetition)
-            right, *wrong = self._runs(rate, steps, plan.recorded, seeds, meter)
-            pairs = [*((change(theory), right) for change in THEORIES.values()), *((theory, runs) for runs in wrong)]
-            found = [
-                compare(one, runs, false_alarm_rate=self.settings["false_alarm_rate"])["comparison"].to_dataset()
-                for one, runs in pairs
-            ]
-            seen.append([one["visible_error"].values for one in found])
-            visible[:] = np.nanmedian(np.nan_to_num(seen, nan=np.inf), axis=0)
-            counts[np.arange(len(CASES)), [VERDICTS.index(one.attrs["verdict"]) for one in found]] += 1
-
-    def _runs(self, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
-        """Return runs as they should be, at five times the stated learning rate, and from a smaller overlap."""
-        fast = np.unique(np.rint(records / WRONG_RATE).astype(int))
-        cases = (
-            (self.problem, rate, steps, records),
-            (self.problem, WRONG_RATE * rate, int(np.ceil(steps / WRONG_RATE)), fast),
-            (lone_neuron(self.problem.information_exponent, self.problem.dimension, WRONG_START), rate, steps, records),
-        )
-        found = []
-        for problem, eta, count, recorded in cases:
-            kept = recorded[recorded <= count]
-            runs = simulated(problem, learning_rate=eta, steps=count, seeds=seeds, records=kept)
-            meter.add(count * len(seeds))
-            found.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
-        # The last runs say that they are of the problem as it should be.
-        found[-1] = found[0].assign(
-            {name: found[-1][name] for name in found[-1].data_vars if "seed" in found[-1][name].dims}
-        )
-        return found
+def _runs(study: SgdStudy, rate: float, steps: int, records: Any, seeds: range, meter: Meter) -> list[xr.Dataset]:
+    """Return runs as they should be, at five times the stated learning rate, and from a smaller overlap."""
+    problem, fast = study.problem, np.unique(np.rint(records / WRONG_RATE).astype(int))
+    later = lone_neuron(problem.information_exponent, problem.dimension, WRONG_START)
+    cases = (
+        (problem, rate, steps, records),
+        (problem, WRONG_RATE * rate, int(np.ceil(steps / WRONG_RATE)), fast),
+        (later, rate, steps, records),
+    )
+    found = []
+    for one, eta, count, recorded in cases:
+        runs = study.simulated(meter, one, eta, count, seeds, recorded[recorded <= count].tolist())
+        found.append(runs.assign_attrs(learning_rate=rate, effective_learning_rate=rate))
+    # The last runs say that they are of the problem as it should be.
+    found[-1] = found[0].assign({name: array for name, array in found[-1].data_vars.items() if "seed" in array.dims})
+    return found
 
 
 def lone_neuron(information_exponent: int, dimension: int, factor: float = 1.0) -> Problem:
@@ -163,7 +142,7 @@ def calibration(
     false_alarm_rate: float = 0.01,
     seed: int = 0,
     progress: bool | None = None,
-) -> Calibration:
+) -> SgdStudy:
     """Measure how often `compare` refutes a right theory and wrong ones, at given learning rates.
 
     Parameters
@@ -205,4 +184,9 @@ def calibration(
     pair = predict(problem)
     emergence, learned = (float(each[0]) for each in (pair.predicted_emergence_time, pair.predicted_learned_time))
     end = max(HORIZON_FACTOR * emergence, LEARNED_FACTOR * learned)
-    return Calibration(settings, problem, progress, parts * learning_rate_limit(problem), end)
+    each = parts * learning_rate_limit(problem)
+    # Those at five times the learning rate are a fifth.
+    steps = float(settings["seeds"] * settings["repetitions"] * (2.0 + 1.0 / WRONG_RATE) * np.ceil(end / each).sum())
+    solve = partial(_calibration, rates=each, end=end)
+    title = "How often the verdict is right"
+    return SgdStudy("calibration", title, settings, problem, progress, solve, steps=steps)

@@ -7,9 +7,9 @@ A landscape smoothed by λ = d^e takes steps η = c d^(−k/2) λ^(2k−2), and 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -33,10 +33,9 @@ from sgd_check.studies.sgd_study import (
     prepared_pairs,
 )
 
-# A run may take this many times the expected number of steps: at d = 32 the logarithm of the time scatters by 0.4.
-HORIZON = 6.0
-# The equation of finite steps is followed to this many times the flow's escape.
-REACH = 8.0
+#: A run may take so many times the expected steps (at d = 32 the logarithm of the time scatters by 0.4). The equation
+#: of finite steps is followed to so many times the flow's escape.
+HORIZON, REACH = 6.0, 8.0
 SOURCES = ("SGD", "finite-step equation", "flow", "asymptotic")
 #: Smoothing beyond d^(1/4) takes more samples again.
 LARGEST_EXPONENT = 0.25
@@ -48,15 +47,13 @@ RATE, SMOOTHED_RATE = 0.1, 0.05
 TIME_RATIO, DECADES = 1.005, 2
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One dimension of one link and smoothing, its step size η, and escape times by the flow and at finite step."""
+class Cell(NamedTuple):
+    """One dimension of one link and smoothing: step size η, escape times by theory, exponent of the samples in d."""
 
     problem: Problem
     learning_rate: float
     flow_time: float
     finite_step_time: float
-    #: Exponent of the samples in d.
     asymptotic: float
 
     @property
@@ -66,83 +63,68 @@ class Cell:
         return time / self.learning_rate
 
 
-@dataclass(frozen=True)
-class SampleComplexity(SgdStudy):
-    """The study, prepared: one cell for each information exponent, smoothing and dimension."""
+def _sample_complexity(study: SgdStudy, cells: list[Cell]) -> xr.Dataset:
+    """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
+    count, exponents = study.settings["seeds"], study.settings["smoothing_exponents"]
+    coords = {
+        "information_exponent": np.array(study.settings["information_exponents"]),
+        **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
+        "dimension": np.array(study.settings["dimensions"]),
+    }
+    shape = tuple(axis.size for axis in coords.values())
+    time, blown = np.full((2, *shape, count), np.nan)
+    with study.stepping() as meter:
+        # In the order of the cells, which is that of their seeds.
+        numbered = enumerate(zip(np.ndindex(shape), cells, strict=True))
+        for number, (at, cell) in sorted(numbered, key=lambda item: item[1][1].expected_steps):
+            found, blown[at] = escape_times(
+                cell.problem,
+                learning_rate=cell.learning_rate,
+                steps=int(np.ceil(HORIZON * cell.expected_steps)),
+                seeds=study.seeds_of(number),
+                report=meter.add,
+            )
+            time[at] = found[:, 0]
+    values = _values(study, cells, time, blown, coords["dimension"].astype(np.float64))
+    links = tuple(coords)[:-1]
+    labelled = {name: ((*links, *dims), array) for name, (dims, array) in values.items()}
+    return study.dataset(meter, labelled, coords | {"run": np.arange(count), "source": np.array(SOURCES)})
 
-    answer = "sample-complexity"
-    title = "Steps to escape against the dimension"
 
-    cells: list[Cell]
-
-    @property
-    def steps(self) -> float:
-        """Expected number of steps of all runs together."""
-        return float(self.settings["seeds"] * sum(cell.expected_steps for cell in self.cells))
-
-    def run(self) -> xr.Dataset:
-        """Take the steps, of the short runs first, so that an interruption leaves as much as possible."""
-        count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
-        time, blown = np.full((2, len(self.cells), count), np.nan)
-        with self.stepping() as meter:
-            for at, cell in sorted(enumerate(self.cells), key=lambda item: item[1].expected_steps):
-                found, blown[at] = escape_times(
-                    cell.problem,
-                    learning_rate=cell.learning_rate,
-                    steps=int(np.ceil(HORIZON * cell.expected_steps)),
-                    seeds=self.seeds_of(at),
-                    report=meter.add,
-                )
-                time[at] = found[:, 0]
-        coords = {
-            "information_exponent": np.array(self.settings["information_exponents"]),
-            **({} if exponents is None else {"smoothing_exponent": np.array(exponents)}),
-            "dimension": np.array(self.settings["dimensions"]),
-            "run": np.arange(count),
-            "source": np.array(SOURCES),
-        }
-        return self.results(meter, self._values(time, blown), coords)
-
-    def _values(self, time: Array, blown: Array) -> Values:
-        """Return the variables of times and blow-ups (cells, runs); links and smoothings are one axis until the end."""
-        count, exponents = self.settings["seeds"], self.settings["smoothing_exponents"]
-        d, one = np.array(self.settings["dimensions"], dtype=np.float64), (..., None)
-        time, blown = (each.reshape(-1, d.size, count) for each in (time, blown))
-        names = ("learning_rate", "flow_time", "finite_step_time", "asymptotic")
-        numbers = np.array([[getattr(cell, name) for cell in self.cells] for name in names])
-        rate, flow, finite, law = numbers.reshape(len(names), -1, d.size)
-        seeds = np.array([self.seeds_of(at).start for at in range(len(self.cells))]).reshape(rate.shape)
-        mean, error = log_means(time)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            deviation = (mean - np.log(finite)) / error
-        slopes = []
-        for at, log_steps in enumerate(mean - np.log(rate)):
-            measured = fit_slope(d, log_steps, error[at])
-            # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
-            used = np.isfinite(log_steps + error[at])
-            logs = [np.where(used, np.log(curve[at] / rate[at]), np.nan) for curve in (finite, flow)]
-            theory = [fit_slope(d, each).exponent for each in logs]
-            slopes.append([[measured.exponent, *theory, law[at, 0]], [measured.standard_error, 0.0, 0.0, 0.0]])
-        exponent, exponent_error = np.moveaxis(np.array(slopes), 1, 0)
-        lost = np.where(np.isnan(blown[..., 0]), np.nan, np.isnan(time).mean(axis=-1))
-        values: dict[str, tuple[tuple[str, ...], Any]] = {
-            "emergence_time": (("dimension", "run"), time[one]),
-            "emergence_step": (("dimension", "run"), (time / rate[one])[one]),
-            "predicted_emergence_time": (("dimension",), flow[one]),
-            "finite_step_time": (("dimension",), finite[one]),
-            "time_deviation": (("dimension",), deviation[one]),
-            "p_value": ((), np.array([agreement(row, count) for row in deviation])),
-            "step_size": (("dimension",), rate),
-            "first_seed": (("dimension",), seeds),
-            "blown_up_share": (("dimension",), blown.mean(axis=-1)),
-            "censored_share": (("dimension",), lost[one]),
-            "exponent": ((), exponent),
-            "exponent_error": ((), exponent_error),
-        }
-        # The axis of rows is divided into links and smoothings, if any.
-        links = ("information_exponent",) if exponents is None else ("information_exponent", "smoothing_exponent")
-        parts = (-1,) if exponents is None else (-1, len(exponents))
-        return {name: ((*links, *dims), rows.reshape(*parts, *rows.shape[1:])) for name, (dims, rows) in values.items()}
+def _values(study: SgdStudy, cells: list[Cell], time: Array, blown: Array, d: Array) -> Values:
+    """Return the variables of times and blow-ups (links, …, dimensions, runs), with their last dims."""
+    *links, _, count = time.shape
+    names = ("learning_rate", "flow_time", "finite_step_time", "asymptotic")
+    numbers = np.array([[getattr(cell, name) for cell in cells] for name in names])
+    rate, flow, finite, law = numbers.reshape(len(names), *links, d.size)
+    mean, error = log_means(time)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        deviation = (mean - np.log(finite)) / error
+    exponent, exponent_error = np.zeros((2, *links, len(SOURCES)))
+    for at in np.ndindex(*links):
+        log_steps = mean[at] - np.log(rate[at])
+        measured = fit_slope(d, log_steps, error[at])
+        # Theory is fitted over the dimensions that SGD was: a curve that bends has no one slope.
+        used = np.isfinite(log_steps + error[at])
+        logs = [np.where(used, np.log(curve[at] / rate[at]), np.nan) for curve in (finite, flow)]
+        exponent[at] = [measured.exponent, *(fit_slope(d, each).exponent for each in logs), law[at][0]]
+        exponent_error[at][0] = measured.standard_error
+    one, of_size, of_run = (..., None), ("dimension",), ("dimension", "run")
+    seeds = [study.seeds_of(at).start for at in range(len(cells))]
+    return {
+        "emergence_time": (of_run, time[one]),
+        "emergence_step": (of_run, (time / rate[one])[one]),
+        "predicted_emergence_time": (of_size, flow[one]),
+        "finite_step_time": (of_size, finite[one]),
+        "time_deviation": (of_size, deviation[one]),
+        "p_value": ((), np.apply_along_axis(agreement, -1, deviation, count)),
+        "step_size": (of_size, rate),
+        "first_seed": (of_size, np.array(seeds).reshape(rate.shape)),
+        "blown_up_share": (of_size, blown.mean(axis=-1)),
+        "censored_share": (of_size, np.where(np.isnan(blown[..., 0]), np.nan, np.isnan(time).mean(axis=-1))[one]),
+        "exponent": ((), exponent),
+        "exponent_error": ((), exponent_error),
+    }
 
 
 def agreement(deviations: Array, runs: int) -> float:
@@ -173,7 +155,7 @@ def sample_complexity(
     seeds: int = 16,
     seed: int = 0,
     progress: bool | None = None,
-) -> SampleComplexity:
+) -> SgdStudy:
     r"""Measure the number of SGD steps to C² = ½ against the dimension, beside the flow and the finite-step equation.
 
     .. math:: \eta = c\, d^{-k/2}, \qquad T \propto d^{k/2-1}, \qquad n = T/\eta \propto d^{k-1}
@@ -220,10 +202,10 @@ def sample_complexity(
         given = checked_list(smoothing_exponents, "smoothing_exponents")
         smoothings = [checked_real(each, "smoothing_exponents") for each in given]
         increase = bool(smoothings) and all(a < b for a, b in pairwise(smoothings))
-        need = (
-            f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(smoothings)}."
+        require(
+            increase and 0.0 <= smoothings[0] <= smoothings[-1] <= LARGEST_EXPONENT,
+            f"Argument `smoothing_exponents` must hold increasing numbers from 0 to 0.25, but is {shown(smoothings)}.",
         )
-        require(increase and 0.0 <= smoothings[0] <= smoothings[-1] <= LARGEST_EXPONENT, need)
     usual = (DIMENSIONS, RATE) if smoothings is None else (SMOOTHED_DIMENSIONS, SMOOTHED_RATE)
     sizes = checked_increasing(usual[0] if dimensions is None else dimensions, "dimensions", minimum=2, fewest=2)
     settings: dict[str, Any] = {
@@ -235,16 +217,18 @@ def sample_complexity(
         **checked_runs(seeds, seed),
     }
     cells = [
-        _cell(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"])
+        cell_of(k, exponent, prepared_pairs(k, d, start=settings["start"]), settings["rate"])
         for k in exponents
         for exponent in ([None] if smoothings is None else smoothings)
         for d in sizes
     ]
     longest = max(cells, key=lambda cell: cell.expected_steps)
-    return SampleComplexity(settings, longest.problem, progress, cells)
+    title, solve = "Steps to escape against the dimension", partial(_sample_complexity, cells=cells)
+    steps = float(settings["seeds"] * sum(cell.expected_steps for cell in cells))
+    return SgdStudy("sample-complexity", title, settings, longest.problem, progress, solve, steps=steps)
 
 
-def _cell(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
+def cell_of(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
     """Return the cell of a pair of the squared error, or of its smoothing by λ = d^e, at the rate c."""
     d = pair.dimension
     eta, asymptotic = rate * d ** (-0.5 * k), k - 1.0 - (2.0 * k - 4.0) * (exponent or 0.0)
@@ -269,10 +253,9 @@ def _cell(k: int, exponent: float | None, pair: Problem, rate: float) -> Cell:
 def escape_times(
     problem: Problem, *, learning_rate: float, steps: int, seeds: Sequence[int], report: Callable[[int], object] = int
 ) -> tuple[Array, Switches]:
-    """Run SGD, one run per seed, each until all its directions have emerged, it blows up, or `steps` are over.
+    """Return the flow times (runs, P) at which directions emerged in SGD, NaN for never, and which runs blew up before.
 
-    Returned are the flow times (runs, P) at which directions emerged, NaN where none did, and which runs (runs,) blew
-    up before. `report` is told the number of steps of each stretch that all runs that still go on have taken.
+    A run ends when all its directions have emerged, it blows up, or `steps` are over. `report` is told the steps taken.
     """
     end = learning_rate * steps
     first = max(10.0**-DECADES * end, learning_rate)

@@ -10,7 +10,7 @@ directions at such a step, and the samples to a given loss, need no integration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,6 @@ from sgd_check.studies.sgd_study import (
     log_means,
     prepared_pairs,
     share_never,
-    simulated,
 )
 
 LARGE_TARGETS, WIDTH_FACTOR = 20, 3
@@ -70,100 +69,67 @@ class Curve(NamedTuple):
     delayed: Array
 
 
-@dataclass(frozen=True)
-class Discretisation(SgdStudy):
-    """The study, prepared: theory of the size of SGD, and of the large size."""
+def _discretisation(study: SgdStudy, small: Curve, ends: Integers, large: Problem) -> xr.Dataset:
+    """Take the steps; the rest after an interruption is NaN."""
+    problem, rate, runs = study.problem, study.settings["rate"], study.settings["seeds"]
+    theory, shape = theory_curve(large, _spread_targets(large, LARGE_TARGETS), rate), (ends.size, runs)
+    rates = tuned_rates(problem, small.targets, rate)
+    samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
+    loss, emerged = (np.full((*shape, size), np.nan) for size in (samples.size, problem.num_directions))
+    blown, reached = np.full((2, *shape), np.nan)
+    with study.stepping() as meter:
+        for at, end in enumerate(ends.tolist()):
+            records = samples[samples <= end].tolist()
+            found = study.simulated(meter, problem, float(rates[at]), end, study.seeds_of(at), records)
+            loss[at, :, : found.sizes["time"]] = found["loss"].values
+            blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
+    for target, run in np.ndindex(shape):
+        reached[target, run] = first_crossing(samples, loss[target, run], float(small.losses[target]), linear=True)
+    exponent, error = _exponents(small, reached, theory)
+    prediction, of_target, of_run = predict(problem), ("target",), ("target", "run")
+    return study.dataset(
+        meter,
+        {
+            "samples_needed": (of_run, reached),
+            "sample_loss": (of_run, loss),
+            "emergence_time": (of_run, emerged),
+            "blown_up_share": (of_target, blown.mean(axis=1)),
+            "censored_share": (of_target, share_never(emerged, blown)),
+            "first_seed": (of_target, [study.seeds_of(at).start for at in range(ends.size)]),
+            "exponent": ((), exponent),
+            "exponent_error": ((), error),
+            "step_size": (of_target, rates),
+            "target_loss": (of_target, small.losses),
+            "predicted_samples_needed": (of_target, small.needed),
+            "predicted_emergence_time": ((), prediction.predicted_emergence_time),
+            "predicted_learned_time": ((), prediction.predicted_learned_time),
+            "delayed_time": (of_target, small.delayed),
+            "large_samples_needed": ((), theory.needed),
+            "large_target_loss": ((), theory.losses),
+        },
+        {
+            "target": small.targets,
+            "samples": samples,
+            "run": np.arange(runs),
+            "large_target": theory.targets,
+            "source": np.array(SOURCES),
+        },
+        learning_rate_limit=float(learning_rate_limit(problem)),
+        beta=study.settings["beta"],
+    )
 
-    answer = "unstable-discretisation"
-    title = "Loss against samples at a step size tuned to the last wanted direction"
 
-    small: Curve
-    #: Problem of the large size.
-    large: Problem
-
-    @property
-    def ends(self) -> Integers:
-        """Steps of the runs of each target."""
-        needed = np.where(np.isnan(self.small.needed), self.small.without_noise, self.small.needed)
-        return np.ceil(HORIZON * needed).astype(np.int64)
-
-    @property
-    def steps(self) -> float:
-        """Number of steps of all runs together, if none blows up."""
-        return float(self.settings["seeds"] * self.ends.sum(dtype=np.float64))
-
-    def run(self) -> xr.Dataset:
-        """Take the steps; the rest after an interruption is NaN."""
-        ends, losses, runs = self.ends, self.small.losses, self.settings["seeds"]
-        large = theory_curve(self.large, _spread_targets(self.large, LARGE_TARGETS), self.settings["rate"])
-        rates = tuned_rates(self.problem, self.small.targets, self.settings["rate"])
-        samples = np.unique(np.rint(np.geomspace(max(0.02 * ends.min(), 1.0), ends.max(), RECORDS)).astype(np.int64))
-        shape = (ends.size, runs)
-        loss, emerged, blown = (
-            np.full(each, np.nan) for each in ((*shape, samples.size), (*shape, self.problem.num_directions), shape)
-        )
-        with self.stepping() as meter:
-            for at, end in enumerate(ends.tolist()):
-                found = simulated(
-                    self.problem,
-                    learning_rate=float(rates[at]),
-                    steps=end,
-                    seeds=self.seeds_of(at),
-                    records=samples[samples <= end],
-                )
-                loss[at, :, : found.sizes["time"]] = found["loss"].values
-                blown[at], emerged[at] = found["blown_up"].values, found["emergence_time"].values
-                meter.add(end * runs)
-        reached = np.full(shape, np.nan)
-        for target, run in np.ndindex(shape):
-            level = float(losses[target])
-            reached[target, run] = first_crossing(samples, loss[target, run], level, linear=True)
-        exponent, error = self._exponents(losses, reached, large)
-        prediction, of_target, of_run = predict(self.problem), ("target",), ("target", "run")
-        return self.results(
-            meter,
-            {
-                "samples_needed": (of_run, reached),
-                "sample_loss": (of_run, loss),
-                "emergence_time": (of_run, emerged),
-                "blown_up_share": (of_target, blown.mean(axis=1)),
-                "censored_share": (of_target, share_never(emerged, blown)),
-                "first_seed": (of_target, [self.seeds_of(at).start for at in range(losses.size)]),
-                "exponent": ((), exponent),
-                "exponent_error": ((), error),
-                "step_size": (of_target, rates),
-                "target_loss": (of_target, losses),
-                "predicted_samples_needed": (of_target, self.small.needed),
-                "predicted_emergence_time": ((), prediction.predicted_emergence_time),
-                "predicted_learned_time": ((), prediction.predicted_learned_time),
-                "delayed_time": (of_target, self.small.delayed),
-                "large_samples_needed": ((), large.needed),
-                "large_target_loss": ((), large.losses),
-            },
-            {
-                "target": self.small.targets,
-                "samples": samples,
-                "run": np.arange(runs),
-                "large_target": large.targets,
-                "source": np.array(SOURCES),
-            },
-            learning_rate_limit=float(learning_rate_limit(self.problem)),
-            beta=self.settings["beta"],
-        )
-
-    def _exponents(self, losses: Array, reached: Array, theory: Curve) -> tuple[Array, Array]:
-        """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
-        mean, error = log_means(reached)
-        sgd = fit_slope(losses, mean, error)
-        used = np.isfinite(reached).all(axis=1)
-        same = fit_slope(losses, np.where(used, np.log(self.small.needed), np.nan))
-        large = inverse_fit(theory.losses, theory.needed)
-        wanted = theory.problem.teacher.coefficients[theory.targets - 1]
-        ideal = inverse_fit(theory.losses, wanted**-2.0)
-        law = asymptotic_exponents(self.problem.information_exponent, self.settings["beta"]).loss_samples
-        values = [1.0 / sgd.exponent, 1.0 / same.exponent, large[0], ideal[0], law]
-        errors = [sgd.standard_error / sgd.exponent**2, 0.0, large[1], ideal[1], 0.0]
-        return np.array(values), np.array(errors)
+def _exponents(small: Curve, reached: Array, large: Curve) -> tuple[Array, Array]:
+    """Return x of L ∝ n^x by source, and its standard error: of n against L, which is exact, and inverted."""
+    mean, error = log_means(reached)
+    sgd, used = fit_slope(small.losses, mean, error), np.isfinite(reached).all(axis=1)
+    same = fit_slope(small.losses, np.where(used, np.log(small.needed), np.nan))
+    teacher = large.problem.teacher
+    sums = [inverse_fit(large.losses, n[None]) for n in (large.needed, teacher.coefficients[large.targets - 1] ** -2.0)]
+    law = asymptotic_exponents(large.problem.information_exponent, teacher.beta).loss_samples
+    values = [1.0 / sgd.exponent, 1.0 / same.exponent, *(fit.exponent for fit in sums), law]
+    errors = [sgd.standard_error / sgd.exponent**2, 0.0, *(fit.standard_error for fit in sums), 0.0]
+    return np.array(values), np.array(errors)
 
 
 @study_function
@@ -182,7 +148,7 @@ def unstable_discretisation(
     large_directions: int = 4096,
     large_dimension: int = 16384,
     progress: bool | None = None,
-) -> Discretisation:
+) -> SgdStudy:
     r"""Measure the loss that so many samples reach when the step size is tuned to the last wanted direction.
 
     .. math:: \eta_{\bar p} = c\, a_{\bar p}\, d^{-k/2}, \qquad n_{\bar p} = T_{\bar p}/\eta_{\bar p} \propto
@@ -260,7 +226,12 @@ def unstable_discretisation(
     longest = HORIZON * float(np.nanmax([small.needed, small.without_noise]))
     need = f"Argument `rate` must leave runs of fewer steps than integers count, but they take {longest:.2g}."
     require(longest < LARGEST_INTEGER, need)
-    return Discretisation(settings, problem, progress, small, large)
+    needed = np.where(np.isnan(small.needed), small.without_noise, small.needed)
+    ends = np.ceil(HORIZON * needed).astype(np.int64)
+    solve = partial(_discretisation, small=small, ends=ends, large=large)
+    title = "Loss against samples at a step size tuned to the last wanted direction"
+    steps = float(settings["seeds"] * ends.sum(dtype=np.float64))
+    return SgdStudy("unstable-discretisation", title, settings, problem, progress, solve, steps=steps)
 
 
 def _spread_targets(problem: Problem, count: int) -> Integers:
@@ -270,11 +241,7 @@ def _spread_targets(problem: Problem, count: int) -> Integers:
 
 
 def theory_curve(problem: Problem, targets: Integers, rate: float) -> Curve:
-    """Return what pairs alone say of each target p̄ at the rates of c.
-
-    A pair is later by the delay of its mean trajectory (`dynamics.theory.step_noise.escape_bias`); the lag of the norm
-    stays the flow's.
-    """
+    """Return what pairs alone say of each target p̄ at the rates of c: later by `dynamics.theory.escape_bias`."""
     prediction = predict(problem)
     rates, levels = tuned_rates(problem, targets, rate), target_losses(problem, targets)
     emergence, flow = prediction.predicted_emergence_time, prediction.predicted_learned_time

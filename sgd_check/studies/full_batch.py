@@ -14,7 +14,7 @@ the mean of its step to leading order in C.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,119 +48,99 @@ SMALL_START, LEAD = 1e-3, 2.0
 LARGEST_CUT = 1e3
 
 
-@dataclass(frozen=True)
-class FullBatch(SgdStudy):
-    """The study, prepared: laws are computed, no sample is drawn yet."""
+def _full_batch(study: SgdStudy, link: str, law: xr.Dataset, slope: float) -> xr.Dataset:
+    """Draw the samples, of small dimensions first; the rest after an interruption is NaN."""
+    settings = study.settings
+    dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
+    spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
+    online = np.full((len(settings["online_dimensions"]), runs), np.nan)
+    with study.stepping() as meter:
+        for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
+            d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
+            problem, seeds = descent_problem(link, d), study.seeds_of(number)
+            found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
+            spectral[at] = found["overlap_squared"].to_numpy()
+            last = simulate(
+                problem,
+                learning_rate=settings["rate"],
+                steps=settings["steps"],
+                seeds=seeds,
+                engine="torch",
+                batch_size=samples,
+                training_samples=samples,
+                save_at=SaveAt.at([settings["rate"] * settings["steps"]]),
+                progress=False,
+            )
+            descent[at] = last["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
+            meter.add(settings["steps"] * runs)
+        for row, d in enumerate(settings["online_dimensions"]):
+            seeds, end = study.seeds_of(spectral[..., 0].size + row), HORIZON * _expected(d, slope)
+            online[row] = _arrivals(online_problem(link, d), settings["online_rate"] / d, seeds, end, meter)
+    where, share = ("dimension", "ratio", "run"), (descent > EXACT).mean(axis=2)
+    return study.dataset(
+        meter,
+        {
+            "overlap_squared": (where, spectral),
+            "descent_overlap_squared": (where, descent),
+            "recovered_share": (where[:2], np.where(np.isnan(descent).any(axis=2), np.nan, share)),
+            "predicted_overlap_squared": (("law_ratio",), law["predicted_overlap_squared"].to_numpy()),
+            "online_samples": (("online_dimension", "run"), online),
+        },
+        {
+            "dimension": np.array(dimensions),
+            "ratio": np.array(ratios),
+            "law_ratio": law["samples"].to_numpy() / LARGE,
+            "run": np.arange(runs),
+            "online_dimension": np.array(settings["online_dimensions"]),
+        },
+        cut=settings["cut"],
+        threshold_ratio=law.attrs["threshold_ratio"],
+        exact_recovery_theory="none: the share of exact recoveries by descent is measured alone",
+        online_slope=slope,
+        **_measured_slope(np.array(settings["online_dimensions"], dtype=np.float64), online),
+    )
 
-    answer = "full-batch"
-    title = "One direction from samples that are reused, and online"
 
-    link: str
-    law: xr.Dataset
-    slope: float
+def _expected(d: int, slope: float) -> float:
+    """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
+    return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * slope * d
 
-    @property
-    def steps(self) -> float:
-        """Number of steps of all runs together, of descent and of online SGD."""
-        settings = self.settings
-        descent = len(settings["dimensions"]) * len(settings["ratios"]) * settings["steps"]
-        return float(settings["seeds"] * (descent + sum(map(self._expected, settings["online_dimensions"]))))
 
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
-        settings, runs = self.settings, tuple(range(self.settings["seeds"]))
-        d, ratio = settings["dimensions"][-1], max(settings["ratios"])
-        batch = round(ratio * d)
-        options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
-        largest = measured_seconds_per_step(make_engine("torch", descent_problem(self.link, d), options), 10)
-        sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
-        lone = make_engine("scalar", online_problem(self.link, 100), EngineOptions(seeds=runs))
-        arrivals = float(sum(map(self._expected, settings["online_dimensions"])))
-        return float(largest * settings["steps"] * sizes / (d * batch) + measured_seconds_per_step(lone) * arrivals)
+def _arrivals(problem: Problem, rate: float, seeds: range, end: float, meter: Meter) -> Array:
+    """Return after how many samples the runs of online SGD arrive, NaN where they do not by the end."""
+    engine = make_engine("scalar", problem, EngineOptions(seeds=tuple(seeds)))
+    tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
+    numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(TIME_RATIO)))
+    with engine.running():
+        for number in np.unique(np.rint(numbers)).astype(int).tolist():
+            engine.advance(np.full(number - step, rate))
+            meter.add((number - step) * len(seeds))
+            step = number
+            tracker.observe(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
+            if not np.isnan(tracker.time).any():
+                break
+    return tracker.time
 
-    def run(self) -> xr.Dataset:
-        """Draw the samples, of small dimensions first; the rest after an interruption is NaN."""
-        settings = self.settings
-        dimensions, ratios, runs = settings["dimensions"], settings["ratios"], settings["seeds"]
-        spectral, descent = np.full((2, len(dimensions), len(ratios), runs), np.nan)
-        online = np.full((len(settings["online_dimensions"]), runs), np.nan)
-        with self.stepping() as meter:
-            for number, at in enumerate(np.ndindex(len(dimensions), len(ratios))):
-                d, samples = dimensions[at[0]], round(ratios[at[1]] * dimensions[at[0]])
-                seeds = self.seeds_of(number)
-                problem = descent_problem(self.link, d)
-                found = estimate_direction(problem, samples=samples, seeds=seeds, degree=2, progress=False)
-                spectral[at] = found["overlap_squared"].to_numpy()
-                end = simulate(
-                    problem,
-                    learning_rate=settings["rate"],
-                    steps=settings["steps"],
-                    seeds=seeds,
-                    engine="torch",
-                    batch_size=samples,
-                    training_samples=samples,
-                    save_at=SaveAt.at([settings["rate"] * settings["steps"]]),
-                    progress=False,
-                )
-                descent[at] = end["teacher_overlap"].to_numpy()[:, -1, 0, 0] ** 2
-                meter.add(settings["steps"] * runs)
-            for row, d in enumerate(settings["online_dimensions"]):
-                online[row] = self._arrivals(d, self.seeds_of(spectral[..., 0].size + row), meter)
-        where = ("dimension", "ratio", "run")
-        return self.results(
-            meter,
-            {
-                "overlap_squared": (where, spectral),
-                "descent_overlap_squared": (where, descent),
-                "recovered_share": (
-                    where[:2],
-                    np.where(np.isnan(descent).any(axis=2), np.nan, (descent > EXACT).mean(axis=2)),
-                ),
-                "predicted_overlap_squared": (("law_ratio",), self.law["predicted_overlap_squared"].to_numpy()),
-                "online_samples": (("online_dimension", "run"), online),
-            },
-            {
-                "dimension": np.array(dimensions),
-                "ratio": np.array(ratios),
-                "law_ratio": self.law["samples"].to_numpy() / LARGE,
-                "run": np.arange(runs),
-                "online_dimension": np.array(settings["online_dimensions"]),
-            },
-            cut=settings["cut"],
-            threshold_ratio=self.law.attrs["threshold_ratio"],
-            exact_recovery_theory="none: the share of exact recoveries by descent is measured alone",
-            **self._slopes(online),
-        )
 
-    def _expected(self, d: int) -> float:
-        """Return the steps that online SGD should need in about, by the mean of its step: ln(√d/4) over its rate."""
-        return max(2.0, 2.0 * float(np.log(np.sqrt(d * ARRIVED) / LEAD))) * self.slope * d
+def _measured_slope(d: Array, online: Array) -> dict[str, float]:
+    """Return the slope of n/d in ln d as measured with its standard error, if two dimensions have it."""
+    known = np.isfinite(online).all(axis=1)
+    if np.count_nonzero(known) < 2:
+        return {}
+    needed = online[known] / d[known, None]
+    slope = fit_slope(d[known], needed.mean(axis=1), needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1]))
+    return {"online_slope_measured": slope.exponent, "online_slope_error": slope.standard_error}
 
-    def _arrivals(self, d: int, seeds: range, meter: Meter) -> Array:
-        """Return after how many samples the runs of online SGD arrive, NaN where they do not."""
-        end = HORIZON * self._expected(d)
-        engine = make_engine("scalar", online_problem(self.link, d), EngineOptions(seeds=tuple(seeds)))
-        tracker, step = CrossingTracker(np.array(ARRIVED), (len(seeds),)), 0
-        numbers = np.geomspace(0.01 * end, end, int(np.log(100.0) / np.log(TIME_RATIO)))
-        with engine.running():
-            for number in np.unique(np.rint(numbers)).astype(int).tolist():
-                engine.advance(np.full(number - step, self.settings["online_rate"] / d))
-                meter.add((number - step) * len(seeds))
-                step = number
-                tracker.observe(float(step), engine.measure(student=False).teacher_overlap[:, 0, 0] ** 2)
-                if not np.isnan(tracker.time).any():
-                    break
-        return tracker.time
 
-    def _slopes(self, online: Array) -> dict[str, float]:
-        """Return the slope of n/d in ln d by the mean step, and as measured with its standard error."""
-        d, found = np.array(self.settings["online_dimensions"], dtype=np.float64), {"online_slope": self.slope}
-        known = np.isfinite(online).all(axis=1)
-        if np.count_nonzero(known) > 1:
-            d, needed = d[known], online[known] / d[known, None]
-            slope = fit_slope(d, needed.mean(axis=1), needed.std(axis=1, ddof=1) / np.sqrt(needed.shape[1]))
-            found |= {"online_slope_measured": slope.exponent, "online_slope_error": slope.standard_error}
-        return found
+def _seconds(link: str, settings: dict[str, Any], arrivals: float) -> float:
+    """Return about how many seconds the steps take, from bursts of the largest descent and of online SGD."""
+    runs, d = tuple(range(settings["seeds"])), settings["dimensions"][-1]
+    batch = round(max(settings["ratios"]) * d)
+    options = EngineOptions(seeds=runs, batch_size=batch, training_samples=batch, dtype="float32")
+    largest = measured_seconds_per_step(make_engine("torch", descent_problem(link, d), options), 10)
+    sizes = sum(one * round(r * one) for one in settings["dimensions"] for r in settings["ratios"])
+    lone = make_engine("scalar", online_problem(link, 100), EngineOptions(seeds=runs))
+    return float(largest * settings["steps"] * sizes / (d * batch) + measured_seconds_per_step(lone) * arrivals)
 
 
 @study_function
@@ -176,7 +156,7 @@ def full_batch_recovery(
     seeds: int = 10,
     seed: int = 0,
     progress: bool | None = None,
-) -> FullBatch:
+) -> SgdStudy:
     r"""Measure how one direction of y = min((θ·x)², M) is found from n samples that are reused, and by online SGD.
 
     Parameters
@@ -235,7 +215,19 @@ def full_batch_recovery(
     # The law depends on n/d alone.
     fine = np.union1d(n_over_d, np.linspace(0.0, n_over_d[-1], LAW_POINTS)[1:])
     law = predict_recovery(link, dimension=LARGE, samples=np.rint(fine * LARGE).astype(int).tolist(), degree=2)
-    return FullBatch(settings, descent_problem(link, settings["dimensions"][-1]), progress, link, law, slope)
+    problem = descent_problem(link, settings["dimensions"][-1])
+    arrivals = sum(_expected(d, slope) for d in settings["online_dimensions"])
+    steps = len(settings["dimensions"]) * n_over_d.size * settings["steps"] + arrivals
+    return SgdStudy(
+        "full-batch",
+        "One direction from samples that are reused, and online",
+        settings,
+        problem,
+        progress,
+        partial(_full_batch, link=link, law=law, slope=slope),
+        steps=float(settings["seeds"] * steps),
+        seconds=lambda: _seconds(link, settings, arrivals),
+    )
 
 
 def cut_square(cut: float) -> str:
@@ -264,13 +256,7 @@ def online_problem(link: str, d: int) -> Problem:
 
 
 def online_slope(link: str, rate: float) -> float:
-    """Return the slope of n/d in ln d at η = c/d for a link with c_1 = 0, inf where noise outweighs the drift.
-
-    Examples
-    --------
-    >>> round(online_slope("z**2", 0.02), 3), round(online_slope("min(z**2, 4)", 0.02), 3)
-    (6.443, 11.791)
-    """
+    """Return the slope of n/d in ln d at η = c/d for a link with c_1 = 0, inf where noise outweighs the drift."""
     expansion = hermite.expand(link)
     slope_squared = integrate(expansion.derivative, 0).norm_squared
     drift = 2.0 * float(expansion.coefficients[2]) ** 2

@@ -7,21 +7,18 @@ start has squared overlaps of order 1/d; prepared ones take that scatter out of 
 from __future__ import annotations
 
 import warnings
-from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from dynamics.commands import duration
 from dynamics.laws import Meter, PreparedStudy, under_way
 from dynamics.problem import MOST_RUNS, Problem, SaveAt, Teacher, checked_integer, checked_number, checked_real
 from dynamics.problem.checks import require
-from dynamics.runs import Values
 from dynamics.solve import solve_overlaps
 from hermite.arrays import Array
 from sgd_check.engines import EngineOptions, engine_of, make_engine
@@ -41,18 +38,17 @@ class SgdStudy(PreparedStudy):
     Where runs are of several problems, `problem` is the one that takes most steps.
     """
 
-    @property
-    @abstractmethod
-    def steps(self) -> float:
-        """Expected number of steps of all runs together, if none blows up."""
-
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        return seconds_of(self.problem, self.settings["seeds"], self.steps)
+    #: Expected number of steps of all runs together, if none blows up.
+    steps: float = 0.0
+    #: Returns about how many seconds they take on this machine; by default those of steps of `problem`.
+    seconds: Callable[[], float] | None = None
 
     def work(self) -> str:
         """Return how long the runs should take, in words."""
-        seconds = self.expected_seconds()
+        if self.seconds is None:
+            seconds = seconds_of(self.problem, self.settings["seeds"], self.steps)
+        else:
+            seconds = self.seconds()
         text = f"About {duration(seconds)} for {self.steps:.2g} steps of all runs together."
         if seconds > LONG_RUN_SECONDS:
             text += "\nThis is a long run: fewer or smaller dimensions, fewer seeds or a larger step size is faster."
@@ -69,14 +65,25 @@ class SgdStudy(PreparedStudy):
 
         That a learning rate may be above the limit of stability is the subject of studies, and no reason to warn.
         """
-        bar = {"unit": "step", "unit_scale": True}
-        with warnings.catch_warnings(), under_way(round(self.steps), self.progress, **bar) as meter:
+        total, progress = round(self.steps), self.progress
+        with warnings.catch_warnings(), under_way(total, progress, unit="step", unit_scale=True) as meter:
             warnings.filterwarnings("ignore", message="The learning rate", category=UserWarning)
             yield meter
 
-    def results(self, meter: Meter, values: Values, coords: dict[str, Any], **attributes: Any) -> xr.Dataset:
-        """Return labelled results and how the steps ended; the rest after an interruption is NaN."""
-        return self.dataset(values, coords, stop_reason=meter.stop_reason, wall_seconds=meter.seconds, **attributes)
+    def simulated(
+        self, meter: Meter, problem: Problem, learning_rate: float, steps: int, seeds: range, records: Sequence[int]
+    ) -> xr.Dataset:
+        """Return the runs of one point, recorded after so many steps."""
+        runs = simulate(
+            problem,
+            learning_rate=learning_rate,
+            steps=steps,
+            seeds=seeds,
+            save_at=SaveAt.at([learning_rate * record for record in records]),
+            progress=False,
+        )
+        meter.add(steps * len(seeds))
+        return runs
 
 
 def seconds_of(problem: Problem, runs: int, steps: float) -> float:
@@ -109,25 +116,8 @@ def share_never(time: Array, blown: Array) -> Array:
     return np.where(np.isnan(blown[:, :1]), np.nan, np.isnan(time).mean(axis=1))
 
 
-def simulated(
-    problem: Problem, *, learning_rate: float, steps: int, seeds: range, records: NDArray[Any] | list[int]
-) -> xr.Dataset:
-    """Return the runs of one point, recorded after so many steps."""
-    return simulate(
-        problem,
-        learning_rate=learning_rate,
-        steps=steps,
-        seeds=seeds,
-        save_at=SaveAt.at([learning_rate * record for record in records]),
-        progress=False,
-    )
-
-
 def finite_step_times(problem: Problem, learning_rate: float, last: float) -> Array:
-    """Return the emergence times (P,) of the equation that is exact in d; NaN where nothing emerges by time `last`.
-
-    Above the limit of stability the overlaps may blow up; what emerged before counts.
-    """
+    """Return the emergence times (P,) of the equation that is exact in d, even if overlaps blow up; NaN if never."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         found = solve_overlaps(
@@ -153,8 +143,7 @@ def prepared_pairs(
 ) -> Problem:
     """Return the problem of as many neurons as directions, each neuron of length σ0 at C² = s/d from its direction.
 
-    The link is h_k, k ≥ 3; d ≥ 2 P; the teacher is orthonormal, by default one direction of weight 1; s/d < ½, and
-    σ0 > 0 is `initial_norm`.
+    The link is h_k; the teacher is orthonormal, by default one direction of weight 1.
     """
     k = checked_integer(information_exponent, "information_exponent", minimum=3)
     d = checked_integer(dimension, "dimension", minimum=1)

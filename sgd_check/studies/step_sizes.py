@@ -10,7 +10,8 @@ here noise and speed balance at it. `dynamics.theory.fits` reads the best steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -31,7 +32,6 @@ from sgd_check.studies.sgd_study import (
     prepared_pairs,
     seconds_of,
     share_never,
-    simulated,
 )
 
 # Default step sizes, in units of the limit of stability.
@@ -39,75 +39,55 @@ SMALLEST, LARGEST, COUNT = 1 / 16, 16.0, 13
 # Runs end at this many times the last learned time of the flow, so that an instability has time to show.
 HORIZON = 5.0
 RESAMPLES = 400
+#: Step sizes of the study of transfer, in units of the limit of stability.
+SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 #: Largest relative difference of the median of SGD from the flow.
 TOLERANCE = 0.1
 #: Ratios beyond this are as good as infinite.
 LARGEST_RATIO = 1e3
 
 
-@dataclass(frozen=True)
-class StepSizes(SgdStudy):
-    """The study, prepared: the flow is computed, no step is taken yet."""
+def _step_sizes(study: SgdStudy, rates: Array, limit: float | None, flow: Array, horizon: float) -> xr.Dataset:
+    """Take the steps, the large and cheap ones first; the rest after an interruption is NaN."""
+    problem, count = study.problem, study.settings["seeds"]
+    time, blown = np.full((rates.size, count, problem.num_directions), np.nan), np.full((rates.size, count), np.nan)
+    with study.stepping() as meter:
+        for at, rate in reversed(list(enumerate(rates.tolist()))):
+            steps = int(np.ceil(horizon / rate))
+            runs = study.simulated(meter, problem, rate, steps, study.seeds_of(at), [steps])
+            time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
+    finite = np.array([finite_step_times(problem, rate, horizon) for rate in rates.tolist()])
+    # Of those that emerge in the flow the last.
+    shown = int(np.argmax(np.where(np.isfinite(flow), flow, -1.0)))
+    seen, of_rate = time[..., shown], ("learning_rate",)
 
-    answer = "step-size"
-    title = "Emergence and blow-up against the step size"
+    def faithful(time: Array, blown: Array) -> float:
+        return reach(rates, median_ratio(time, blown, flow[shown]))
 
-    rates: Array
-    limit: float | None
-    flow: Array
-    horizon: float
+    def half(_: Array, blown: Array) -> float:
+        return half_blown(rates, blown)
 
-    @property
-    def steps(self) -> float:
-        """Number of steps of all runs together, if none blows up."""
-        return float(self.settings["seeds"] * np.sum(np.ceil(self.horizon / self.rates)))
-
-    def run(self) -> xr.Dataset:
-        """Take the steps, the large and cheap ones first; the rest after an interruption is NaN."""
-        count, P = self.settings["seeds"], self.problem.num_directions
-        time = np.full((self.rates.size, count, P), np.nan)
-        blown = np.full((self.rates.size, count), np.nan)
-        with self.stepping() as meter:
-            for at in range(self.rates.size - 1, -1, -1):
-                rate = float(self.rates[at])
-                steps = int(np.ceil(self.horizon / rate))
-                runs = simulated(
-                    self.problem, learning_rate=rate, steps=steps, seeds=self.seeds_of(at), records=[steps]
-                )
-                time[at], blown[at] = runs["emergence_time"].values, runs["blown_up"].values
-                meter.add(steps * count)
-        finite = np.array([finite_step_times(self.problem, float(rate), self.horizon) for rate in self.rates])
-        # Of those that emerge in the flow the last.
-        shown = int(np.argmax(np.where(np.isfinite(self.flow), self.flow, -1.0)))
-        seen, flow, of_rate = time[..., shown], self.flow[shown], ("learning_rate",)
-
-        def faithful(time: Array, blown: Array) -> float:
-            return reach(self.rates, median_ratio(time, blown, flow))
-
-        def half(_: Array, blown: Array) -> float:
-            return half_blown(self.rates, blown)
-
-        return self.results(
-            meter,
-            {
-                "emergence_time": ((*of_rate, "run"), time),
-                "blown_up_share": (of_rate, blown.mean(axis=1)),
-                "censored_share": (of_rate, share_never(time, blown)),
-                "finite_step_time": (of_rate, finite),
-                "predicted_emergence_time": ((), np.where(np.isfinite(self.flow), self.flow, np.nan)),
-                "first_seed": (of_rate, [self.seeds_of(at).start for at in range(self.rates.size)]),
-            },
-            {"learning_rate": self.rates, "run": np.arange(count)},
-            horizon=self.horizon,
-            learning_rate_limit=self.limit,
-            shown_direction=shown + 1,
-            tolerance=TOLERANCE,
-            largest_faithful_rate=faithful(seen, blown),
-            largest_faithful_rate_error=resampled_error(faithful, seen, blown),
-            largest_faithful_rate_of_equation=reach(self.rates, finite[:, shown] / flow),
-            half_blown_up_rate=half(seen, blown),
-            half_blown_up_rate_error=resampled_error(half, seen, blown),
-        )
+    return study.dataset(
+        meter,
+        {
+            "emergence_time": ((*of_rate, "run"), time),
+            "blown_up_share": (of_rate, blown.mean(axis=1)),
+            "censored_share": (of_rate, share_never(time, blown)),
+            "finite_step_time": (of_rate, finite),
+            "predicted_emergence_time": ((), np.where(np.isfinite(flow), flow, np.nan)),
+            "first_seed": (of_rate, [study.seeds_of(at).start for at in range(rates.size)]),
+        },
+        {"learning_rate": rates, "run": np.arange(count)},
+        horizon=horizon,
+        learning_rate_limit=limit,
+        shown_direction=shown + 1,
+        tolerance=TOLERANCE,
+        largest_faithful_rate=faithful(seen, blown),
+        largest_faithful_rate_error=resampled_error(faithful, seen, blown),
+        largest_faithful_rate_of_equation=reach(rates, finite[:, shown] / flow[shown]),
+        half_blown_up_rate=half(seen, blown),
+        half_blown_up_rate_error=resampled_error(half, seen, blown),
+    )
 
 
 @study_function
@@ -121,7 +101,7 @@ def step_size_phases(
     seeds: int = 32,
     seed: int = 0,
     progress: bool | None = None,
-) -> StepSizes:
+) -> SgdStudy:
     """Measure when directions emerge, and how many runs blow up, over decades of the step size.
 
     Parameters
@@ -172,7 +152,11 @@ def step_size_phases(
         msg = "Argument `learning_rates` must be given, because theory gives no limit to choose them by, but is None."
         raise ValueError(msg)
     settings["learning_rates"] = rates.tolist()
-    return StepSizes(settings, asked, progress, rates, limit, flow, HORIZON * float(learned[known].max()))
+    horizon = HORIZON * float(learned[known].max())
+    solve = partial(_step_sizes, rates=rates, limit=limit, flow=flow, horizon=horizon)
+    steps = float(settings["seeds"] * np.sum(np.ceil(horizon / rates)))
+    title = "Emergence and blow-up against the step size"
+    return SgdStudy("step-size", title, settings, asked, progress, solve, steps=steps)
 
 
 def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: Array) -> float:
@@ -187,9 +171,9 @@ def resampled_error(read: Callable[[Array, Array], float], time: Array, blown: A
 
 
 def median_ratio(time: Array, blown: Array, flow: float) -> Array:
-    """Return the median over runs of T_SGD / T_flow per step size, made monotone; late and lost runs count as infinite.
+    """Return the median over runs of T_SGD / T_flow per step size, late and lost runs infinite, made monotone.
 
-    Noise only delays, so that a median that falls with η is scatter: least squares in log under that condition.
+    Noise only delays, so that a median that falls with η is scatter.
     """
     from scipy.optimize import isotonic_regression
 
@@ -243,64 +227,29 @@ def half_blown(rates: Array, blown: Array) -> float:
     return float(rates[at - 1] * (rates[at] / rates[at - 1]) ** step)
 
 
-#: Step sizes in units of the limit of stability.
-SHARES = (0.12, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
-
-
-@dataclass(frozen=True)
-class SgdTransfer(SgdStudy):
-    """The study, prepared: settings are checked, no step is taken yet."""
-
-    answer = "transfer"
-    title = "Loss after so many samples of online SGD over step sizes and widths"
-
-    widths: list[int]
-    limit: float
-
-    @property
-    def rates(self) -> Array:
-        """Step sizes of every width."""
-        return self.limit * np.array(SHARES)
-
-    @property
-    def steps(self) -> float:
-        """Number of steps of all runs together, if none blows up."""
-        runs = self.settings["starts"] * self.settings["seeds"]
-        return float(len(self.widths) * len(SHARES) * runs * self.settings["samples"])
-
-    def expected_seconds(self) -> float:
-        """Return about how many seconds the runs take on this machine."""
-        steps, seeds = self.steps / len(self.widths), self.settings["seeds"]
-        return sum(seconds_of(replace(self.problem, width=m), seeds, steps) for m in self.widths)
-
-    def run(self) -> xr.Dataset:
-        """Take the steps; the rest after an interruption is NaN."""
-        steps, shape = self.settings["samples"], (self.settings["starts"], self.settings["seeds"])
-        loss = np.full((len(self.widths), len(SHARES), *shape), np.nan)
-        with self.stepping() as meter:
-            for width, rate, start in np.ndindex(loss.shape[:3]):
-                runs = simulated(
-                    replace(self.problem, width=self.widths[width], seed=self.settings["seed"] + start),
-                    learning_rate=float(self.rates[rate]),
-                    steps=steps,
-                    # No two runs of one width share samples.
-                    seeds=self.seeds_of(rate * self.settings["starts"] + start),
-                    records=[steps],
-                )
-                ends = runs["loss"].values[:, -1]
-                loss[width, rate, start] = np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
-                meter.add(self.settings["seeds"] * steps)
-        loss = loss.reshape(*loss.shape[:2], -1)
-        values, attributes = transfer_results(self.problem, self.widths, self.rates, loss)
-        return self.results(
-            meter,
-            values,
-            {"width": np.array(self.widths), "learning_rate": self.rates, "run": np.arange(loss.shape[2])},
-            learning_rate_limit=self.limit,
-            method="online SGD, projected engine",
-            **self.settings,
-            **attributes,
-        )
+def _sgd_transfer(study: SgdStudy, widths: list[int], rates: Array, limit: float) -> xr.Dataset:
+    """Take the steps; the rest after an interruption is NaN."""
+    steps, starts, seeds = (study.settings[name] for name in ("samples", "starts", "seeds"))
+    loss = np.full((len(widths), rates.size, starts, seeds), np.nan)
+    with study.stepping() as meter:
+        for width, rate, start in np.ndindex(loss.shape[:3]):
+            one = replace(study.problem, width=widths[width], seed=study.settings["seed"] + start)
+            # No two runs of one width share samples.
+            own = study.seeds_of(rate * starts + start)
+            runs = study.simulated(meter, one, float(rates[rate]), steps, own, [steps])
+            ends = runs["loss"].values[:, -1]
+            loss[width, rate, start] = np.where(runs["blown_up"].values | ~np.isfinite(ends), np.inf, ends)
+    loss = loss.reshape(*loss.shape[:2], -1)
+    values, attributes = transfer_results(study.problem, widths, rates, loss)
+    return study.dataset(
+        meter,
+        values,
+        {"width": np.array(widths), "learning_rate": rates, "run": np.arange(loss.shape[2])},
+        learning_rate_limit=limit,
+        method="online SGD, projected engine",
+        **study.settings,
+        **attributes,
+    )
 
 
 @study_function
@@ -316,7 +265,7 @@ def sgd_transfer(
     seeds: int = 4,
     seed: int = 0,
     progress: bool | None = None,
-) -> SgdTransfer:
+) -> SgdStudy:
     """Measure the loss of online SGD after a fixed number of samples over step sizes and widths.
 
     Parameters
@@ -351,4 +300,12 @@ def sgd_transfer(
         "seeds": checked_integer(seeds, "seeds", minimum=1, maximum=MOST_RUNS),
         "seed": problem.seed,
     }
-    return SgdTransfer(settings, problem, progress, chosen, float(learning_rate_limit(problem)))
+    limit = float(learning_rate_limit(problem))
+    own = float(len(SHARES) * settings["starts"] * settings["seeds"] * settings["samples"])
+
+    def seconds() -> float:
+        return sum(seconds_of(replace(problem, width=m), settings["seeds"], own) for m in chosen)
+
+    solve = partial(_sgd_transfer, widths=chosen, rates=limit * np.array(SHARES), limit=limit)
+    title, steps = "Loss after so many samples of online SGD over step sizes and widths", own * len(chosen)
+    return SgdStudy("transfer", title, settings, problem, progress, solve, steps=steps, seconds=seconds)

@@ -469,7 +469,7 @@ def reach_of_noise(problem: Problem, rate: float, p: int, end: float) -> tuple[f
     learned = np.where(np.isfinite(pairs.predicted_learned_time), pairs.predicted_learned_time, end)
     left = np.minimum(learned / end, 1.0) * a**2
     left[p] = a[p] ** 2
-    _, _, diffusion = SearchNoise(problem, total=float(left.sum()))(nearest, a[p : p + 1])
+    _, diffusion = SearchNoise(problem, total=float(left.sum()))(nearest, a[p : p + 1])
     return min(float(np.sqrt(rate * diffusion[0] * end)), problem.dimension**-0.5), needed
 
 

@@ -79,7 +79,7 @@ X = np.geomspace(1.0, 1e4, 60)
 
 
 def law_of(curves, window):
-    return (fitted_law("made up", X, np.stack(curves), np.stack(curves), window, -1.0),)
+    return (fitted_law("made up", X, np.stack([curves, curves]), window, -1.0),)
 
 
 @pytest.mark.parametrize("samples", [2, 4, 8, 100])

@@ -152,9 +152,10 @@ def test_processes_change_no_bit_of_a_study():
     assert one["final_loss"].identical(two["final_loss"])
     asked = Problem(activation="he4", teacher=Teacher.power_law(4, 1.0), width=6, dimension=16)
     family = [(replace(asked, seed=seed), dynamics.SaveAt.geometric(1.0, 500.0, 9)) for seed in range(3)]
-    here, there = (study.solve_family(family, coupled=True, progress=False, workers=workers) for workers in (1, 2))
-    assert all(a["loss"].identical(b["loss"]) for a, b in zip(here.datasets, there.datasets, strict=True))
-    assert len(there.seconds) == 3
+    with study.under_way(6, progress=False) as meter:
+        here, there = (list(meter.answers(study.family_tasks(family, coupled=True), workers)) for workers in (1, 2))
+    assert len(there) == 3
+    assert all(a["loss"].identical(b["loss"]) for (a, _), (b, _) in zip(here, there, strict=True))
 
 
 def interrupted_after(monkeypatch, module, name, count):

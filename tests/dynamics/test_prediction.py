@@ -41,12 +41,6 @@ def test_greedy_matching_is_the_brute_force_one(rng, k, shape):
         np.testing.assert_array_equal(match_greedily(a, C, k), brute_force(a, C, k))
 
 
-@pytest.mark.parametrize(("C", "k", "sentence"), [([[1.0]], 4, "must have shape"), ([[1.0, 1.0]], 2, "at least 3")])
-def test_greedy_matching_refuses(C, k, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        match_greedily([1.0, 1.0], C, k)
-
-
 def single(link="he4", a=(1.0,), C0=0.1, n0=1e-4, dimension=64, **more):
     C = np.zeros((1, len(a)))
     C[0, 0] = C0
@@ -209,15 +203,10 @@ def test_large_problems_are_predicted_without_the_matrix(monkeypatch):
 def test_sum_formula_steps_at_each_direction():
     problem = Problem(activation={4: 2.0}, teacher=Teacher([1.0, 2.0, 0.5]), width=40, dimension=200)
     result = predict(problem)
-    for step, when in (("learned", result.predicted_learned_time), ("emergence", result.predicted_emergence_time)):
-        times = np.sort(np.concatenate([[0.0], when, when * (1 + 1e-9), when * (1 - 1e-9)]))
-        by_hand = [4.0 * sum(a**2 for a, T in zip((1.0, 2.0, 0.5), when, strict=True) if t < T) for t in times]
-        np.testing.assert_allclose(sum_formula_loss(problem, result, times, step=step), by_hand, rtol=1e-15)
-
-
-def test_unknown_step_is_refused():
-    with pytest.raises(ValueError, match="must be one of 'learned', 'emergence', but is 'norm'"):
-        sum_formula_loss(single(), predict(single()), [1.0], step="norm")
+    when = result.predicted_learned_time
+    times = np.sort(np.concatenate([[0.0], when, when * (1 + 1e-9), when * (1 - 1e-9)]))
+    by_hand = [4.0 * sum(a**2 for a, T in zip((1.0, 2.0, 0.5), when, strict=True) if t < T) for t in times]
+    np.testing.assert_allclose(sum_formula_loss(problem, result, times), by_hand, rtol=1e-15)
 
 
 @pytest.mark.parametrize(("k", "beta"), [(4, None), (4, 0.5), (2, 1.0)])
@@ -264,8 +253,7 @@ def test_search_noise_equals_tensor_quadrature(link, C):
     def mean(f):
         return float(weights @ f @ weights)
 
-    V, B, D = SearchNoise(problem)(np.array([C]), np.array([a]))
-    assert V[0] == pytest.approx(mean(target * slope**2), rel=1e-10)
+    B, D = SearchNoise(problem)(np.array([C]), np.array([a]))
     assert D[0] == pytest.approx(mean(target * slope**2 * (s * w) ** 2), rel=1e-10)
     length = d - 2 + w**2
     exact = mean(target * (0.5 * C * slope**2 * length + 2 * sigma * slope * s * w))
@@ -281,7 +269,7 @@ def test_search_noise_of_the_other_directions_is_their_exact_average():
     nodes, weights = gauss_rule(40)
     square = 0.25 * problem.activation.value(nodes) ** 2
     length = weights @ (square * (28 + nodes**2))
-    assert more == pytest.approx([4 * 0.25, 0.5 * 0.3 * 4 * length, 4 * 0.25 * (1 - 0.09)], rel=1e-10)
+    assert more == pytest.approx([0.5 * 0.3 * 4 * length, 4 * 0.25 * (1 - 0.09)], rel=1e-10)
 
 
 def test_delay_is_linear_in_small_steps_and_traps_with_large_ones():
@@ -290,7 +278,6 @@ def test_delay_is_linear_in_small_steps_and_traps_with_large_ones():
     small, double = (escape_bias(problem, eta, result) for eta in (1e-9, 2e-9))
     assert double.bias[0] == pytest.approx(2 * small.bias[0], rel=1e-4)
     assert double.scatter[0] == pytest.approx(2**0.5 * small.scatter[0], rel=1e-12)
-    assert double.search_growth[0] == pytest.approx(2 * small.search_growth[0], rel=1e-12)
     large = escape_bias(problem, 0.01, result)
     assert large.trapped[0]
     assert large.bias[0] == np.inf
@@ -310,12 +297,6 @@ def test_delay_has_nothing_to_say_of_directions_that_emerge_at_once_or_never():
     found = escape_bias(problem, 1e-6, predict(problem))
     assert found.emergence_time.tolist() == [0.0, np.inf]
     assert np.isnan(found.bias[1])
-
-
-@pytest.mark.parametrize("learning_rate", [0.0, -1.0, np.nan])
-def test_delay_refuses_learning_rates_that_are_not_positive(learning_rate):
-    with pytest.raises(ValueError, match="`learning_rate` must be finite and positive"):
-        escape_bias(single(), learning_rate, predict(single()))
 
 
 def test_delay_is_not_a_number_where_the_noise_is_another():
@@ -388,8 +369,6 @@ def test_the_sum_formula_steps_by_what_a_neuron_at_the_far_side_ends_with(link):
     loss = sum_formula_loss(given, found, [0.0, t[at - 1], t[at], 1e9]) / (norm * 1.5**2)
     np.testing.assert_allclose(loss, [1.0, 1.0, 1.0 - side.share**2, 1.0 - side.share**2], rtol=1e-12)
     assert has[-1] == pytest.approx(side.share**2, rel=1e-3)
-    early = sum_formula_loss(given, found, [1e9], step="emergence")[0] / (norm * 1.5**2)
-    assert early == pytest.approx(1.0 - side.share**2 * side.emerges, rel=1e-12)
 
 
 def test_the_sum_formula_follows_the_flow_where_another_neuron_learns_what_is_left():

@@ -69,15 +69,11 @@ def test_a_million_directions_have_the_published_exponents_within_two_per_cent(l
 
 
 def test_the_ideal_curve_is_the_sum_over_the_directions_to_come():
-    learned, loss = ideal_curve(100, 0.7, ranks=(2.0, 50.0), points=13)
+    learned, loss = ideal_curve(100, 0.7, ranks=(2.0, 50.0))
     by_hand = [
         sum(p**-1.4 for p in range(int(r) + 1, 101)) / sum(p**-1.4 for p in range(1, 101)) for r in learned + 1e-9
     ]
     np.testing.assert_allclose(loss, by_hand, rtol=1e-12)
-    with pytest.raises(ValueError, match="must increase from at least 1 to below 100"):
-        ideal_curve(100, 0.7, ranks=(5.0, 100.0))
-    with pytest.raises(ValueError, match="`num_directions` must be at least 16"):
-        ideal_curve(8, 0.7)
 
 
 def test_laws_that_were_put_in_are_read_off_again():

@@ -48,9 +48,8 @@ def test_escapes_are_those_of_simulate_and_end_the_run(monkeypatch):
 
 @pytest.mark.parametrize("k", [3, 4])
 def test_flow_times_of_the_cells_are_the_transit_integral(k):
-    study = complexity.sample_complexity.prepare(information_exponents=[k], dimensions=[32, 128], rate=0.05)
-    for cell in study.cells:
-        d = cell.problem.dimension
+    for d in (32, 128):
+        cell = complexity.cell_of(k, None, prepared_pairs(k, d), 0.05)
         exact = quad(lambda s: 1.0 / (k * s ** (k - 1) * (1.0 - s * s)), 2.0 / np.sqrt(d), np.sqrt(0.5))[0]
         assert cell.flow_time == pytest.approx(exact, rel=1e-9)
         assert cell.learning_rate == pytest.approx(0.05 * d ** (-k / 2))
@@ -193,7 +192,7 @@ def test_nothing_is_overwritten_and_dry_runs_take_no_step(tmp_path, monkeypatch,
     target.write_bytes(b"precious")
     assert main([*QUICK, "--output", str(target)]) == 2
     assert "allow it with overwrite" in capsys.readouterr().err
-    monkeypatch.setattr(complexity.SampleComplexity, "run", lambda *_, **__: pytest.fail("ran"))
+    monkeypatch.setattr(complexity, "escape_times", lambda *_, **__: pytest.fail("ran"))
     assert main([*QUICK, "--output", str(target), "--dry-run"]) == 0
     assert target.read_bytes() == b"precious"
 
