@@ -81,7 +81,7 @@ def row(name: str, found: dict[str, Any]) -> str:
         f"{found['inside']} of {RUNS}" if known else "-",
         "-" if found["asked"] is None else f"{found['asked']:.3g}",
         found["verdict"],
-        f"{found['seconds']:.0f}",
+        f"{np.sum(found['seconds']):.0f}",
     ]
     return f"| {' | '.join(cells)} |"
 

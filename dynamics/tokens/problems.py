@@ -42,7 +42,7 @@ class TokenProblem:
     kind: ClassVar[str]
     #: Field -> its check, which returns the value; that of a field that is None by default may be None. Fields whose
     #: type is `Literal` need none.
-    checks: ClassVar[dict[str, Callable[[Any, str], object]]] = {}
+    _checks: ClassVar[dict[str, Callable[[Any, str], object]]] = {}
 
     def __post_init__(self) -> None:
         types = get_type_hints(type(self))
@@ -50,8 +50,8 @@ class TokenProblem:
             name, value = each.name, getattr(self, each.name)
             if get_origin(types[name]) is Literal:
                 check_choice(name, value, get_args(types[name]))
-            if name in self.checks and not (value is each.default is None):
-                self._assign(**{name: self.checks[name](value, name)})
+            if name in self._checks and not (value is each.default is None):
+                self._assign(**{name: self._checks[name](value, name)})
         self._check()
 
     def _check(self) -> None:
@@ -147,7 +147,7 @@ class Composition(TokenProblem):
     """
 
     kind = "composition"
-    checks: ClassVar = {
+    _checks: ClassVar = {
         "vocabulary": counted(2), "hops": counted(2), "stage_time": POSITIVE, "initial_score": NON_NEGATIVE,
     }  # fmt: skip
 
@@ -218,7 +218,7 @@ class CausalGraph(TokenProblem):
     """
 
     kind = "causal-graph"
-    checks: ClassVar = {
+    _checks: ClassVar = {
         "parents": checked_list, "vocabulary": counted(2), "persistence": partial(POSITIVE, maximum=1.0),
         "beta": POSITIVE,
     }  # fmt: skip
@@ -279,7 +279,7 @@ class FactualRecall(TokenProblem):
     """
 
     kind = "recall"
-    checks: ClassVar = {
+    _checks: ClassVar = {
         "relations": counted(2), "subjects": counted(2), "answers": counted(2), "initial_scale": POSITIVE,
         "noise_tokens": counted(0), "sequence_length": counted(2),
     }  # fmt: skip
@@ -339,7 +339,7 @@ class AssociativeMemory(TokenProblem):
     """
 
     kind = "memory"
-    checks: ClassVar = {"smoothing": POSITIVE, "frequency_exponent": NON_NEGATIVE, "group_sizes": checked_list}
+    _checks: ClassVar = {"smoothing": POSITIVE, "frequency_exponent": NON_NEGATIVE, "group_sizes": checked_list}
 
     group_sizes: Sequence[int] = ()
     frequencies: Sequence[float] | None = None

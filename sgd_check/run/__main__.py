@@ -72,7 +72,8 @@ def _check(given: Mapping[str, Any], question: Sequence[str]) -> int:
         require_usage(not given["resume"], "Option --resume must be absent when options follow --, but is given.")
         check_targets(given, output, figure)
         shared = [f"--{option.name}" for option in (NO_PLOT, OVERWRITE, JSON, QUIET, NO_PROGRESS) if given[option.key]]
-        if code := solve([*question, *shared, "--output", str(source)]):
+        code = solve([*question, *shared, "--output", str(source)])
+        if code or "--dry-run" in question:
             return code
     begun = reopened_runs(given) if given["resume"] else None
     asked = given if begun is None else {**given, **options_of_runs(begun), "overwrite": True}

@@ -30,6 +30,7 @@ LONG = {
     "python -m dynamics.laws transfer",
     "python -m dynamics.mean_field_study propagation-of-chaos --dimension 64 --widths 256,512,1024,2048 --seeds 6 --t-max 140",
     "python -m dynamics.study widths.toml --output here.nc --workers 8",
+    "python -m sgd_check.run question.nc -- --activation gelu --coefficients @weights.csv --width 64 --dimension 512 --learning-steps 1,10",
     "python -m sgd_check.study calibration",
     "python -m sgd_check.study calibration --repetitions 400",
     "python -m sgd_check.study full-batch --cut 4 --dimensions 200,400",
@@ -84,8 +85,10 @@ def test_every_command_on_a_page_can_be_parsed(page):
         _, _, module, *words = shlex.split(command)
         if module not in COMMANDS or not words:
             continue
+        end = words.index("--") if "--" in words else len(words)  # options of `dynamics.solve` follow it
         try:
-            parser_of(module).parse_args(words)
+            parser_of(module).parse_args(words[:end])
+            parser_of("dynamics.solve").parse_args(words[end + 1 :])
         except UsageError as error:
             pytest.fail(f"{command}: {error}")
 
@@ -102,6 +105,7 @@ def run_all(page, folder):
     for kind, text in FENCE.findall(PAGES[page]):
         if kind == "toml" and 'path = "widths.nc"' in text:
             (folder / "widths.toml").write_text(text, encoding="utf-8")
+    (folder / "weights.csv").write_text("0.8\n0.6\n", encoding="utf-8")
     told = {}
     for command in filter(is_whole, fenced(page)):
         words = [*shlex.split(command)[1:], *(["--dry-run"] if command in LONG else [])]
