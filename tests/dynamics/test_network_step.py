@@ -137,7 +137,17 @@ def test_a_neuron_of_large_norm_equals_quadrature():
 
 
 @pytest.mark.parametrize(
-    "text", ["x1", "x1*x2", "2 + x1**2*x3 - 3*x2*x3", "x1*x2*x3*x4", "h4(x1)*h3(x2) + x1**7", "h2(x1)*h2(x2)*h2(x3)"]
+    "text",
+    [
+        "x1",
+        "x1*x2",
+        "2 + x1**2*x3 - 3*x2*x3",
+        "x1*x2*x3*x4",
+        "h4(x1)*h3(x2) + x1**7",
+        "h2(x1)*h2(x2)*h2(x3)",
+        "6*x1**2*x2**2 + x1**4",
+        "(x1 + x2)**4",
+    ],
 )
 def test_a_polynomial_is_the_sum_of_its_ridges(text):
     teacher = dynamics.Teacher.polynomial(text)

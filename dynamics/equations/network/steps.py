@@ -117,14 +117,14 @@ def own_square(centred: bool, kind: int, degree: int, row: Vector) -> tuple[floa
 
 @kernel
 def tilt(i: int, j: int, C: Matrix, left: Vector, right: Vector, tilted: Matrix) -> tuple[float, float, float]:
-    """Write the columns of B and the covariances under the change of measure; return 1 + C_ii, 1 + C_jj and det N⁻¹."""
+    """Write columns of B and the lower half of the tilted covariances; return 1 + C_ii, 1 + C_jj and det N⁻¹."""
     c, first, second = C[i, j], 1.0 + C[i, i], 1.0 + C[j, j]
     determinant = first * second - c * c
     for a in range(left.size):
         x, y = C[a, i], C[a, j]
         left[a], right[a] = (second * x - c * y) / determinant, (first * y - c * x) / determinant
     for a in range(left.size):
-        for b in range(left.size):
+        for b in range(a + 1):
             tilted[a, b] = C[a, b] - left[a] * C[b, i] - right[a] * C[b, j]
     return first, second, determinant
 
@@ -616,6 +616,8 @@ def ridge_units(exponents: Sequence[Sequence[int]], powers: Sequence[float]) -> 
             forms[form][n] += float(share) * float(power)
     units = []
     for form, coefficients in forms.items():
+        if not coefficients.any():
+            continue  # the powers of this form cancel
         length = float(np.linalg.norm(form))
         coefficients[0], constant = constant, 0.0
         series = np.trim_zeros(coefficients * length ** np.arange(top + 1.0), "b")
