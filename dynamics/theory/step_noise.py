@@ -38,7 +38,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from dynamics.equations.transit import logit_of_square, transit_time
-from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, is_correlation
+from dynamics.problem import EMERGENCE_LEVEL, LEARNED_SHARE, Problem, checked_number, is_correlation
 from dynamics.theory.pairs import direction_speeds
 from dynamics.theory.prediction import EmergencePrediction, sorted_stairs
 from hermite import HermiteExpansion
@@ -194,6 +194,7 @@ def escape_bias(problem: Problem, learning_rate: float, prediction: EmergencePre
     Corrections are of relative order C² (S/s_p − 1), S = uᵀΣu, and count where most of the time has passed. Delay and
     scatter are divided by the time of the pair itself, which has them.
     """
+    checked_number(learning_rate, "learning_rate", positive=True)
     if is_correlation(problem):
         return correlation_bias(problem, learning_rate, float(prediction.predicted_emergence_time[0]))
     a, start = problem.teacher.coefficients, prediction.predicted_emergence_time

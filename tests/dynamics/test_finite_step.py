@@ -285,3 +285,10 @@ def test_notes_tell_of_trapped_directions():
     assert any(
         "keep 1 directions from emerging" in note for note in step_notes(problem, settings, 1.0, predict(problem))
     )
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, np.nan])
+def test_the_delay_by_a_step_needs_a_positive_one(rate):
+    problem = pair_of("he4", 0.25, 1e-8, 64)
+    with pytest.raises(ValueError, match="`learning_rate` must be"):
+        escape_bias(problem, rate, predict(problem))
