@@ -33,6 +33,7 @@ from dynamics.problem.checks import require
 from dynamics.problem.inputs import MOST_WEIGHTS
 from hermite.arrays import Integers, Matrix, Vector
 from hermite.polynomials import count_diagrams, mean_derivatives
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +143,8 @@ class ClassSystem(OverlapSystem):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         axes = problem.input_axes()
-        assert axes is not None
+        if axes is None:
+            refuse("Argument `problem` must have `inputs`, but has none.")
         self.axes = axes
         self.start = directions_and_norms(problem.reduced_weights())
         self.functions = Functions(rhs, vectors.event_values, vectors.normalise, jacobian_diagonal)

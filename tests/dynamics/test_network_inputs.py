@@ -10,6 +10,7 @@ from kernel_calls import Kernels
 from network_reference import is_smooth, paired_loss, smooth_loss, space, value_of
 
 import dynamics
+from dynamics.equations.classes import ClassSystem
 from dynamics.equations.network.system import NetworkClassSystem
 from dynamics.solve.__main__ import main
 from dynamics.theory.components import default_network_schedule
@@ -257,3 +258,12 @@ def test_a_command_and_a_sweep_take_a_spectrum(tmp_path, monkeypatch, capsys):
     )
     assert dynamics.Problem.from_dataset(found.sel(alpha=0.5)) == asked
     assert float(found.loss[1, -1]) == pytest.approx(float(stored.loss[-1]), rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [NetworkClassSystem, ClassSystem])
+def test_systems_on_axes_refuse_isotropic_inputs(make):
+    asked = dynamics.Problem(
+        activation="erf", teacher=dynamics.Teacher([1.0]), student="committee", width=2, dimension=9
+    )
+    with pytest.raises(ValueError, match="must have `inputs`, but has none"):
+        make(asked)

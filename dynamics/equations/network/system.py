@@ -46,6 +46,7 @@ from dynamics.kernels.jit import callback, entry, inlined_kernel, kernel, matrix
 from dynamics.kernels.products import is_stopped, product_until
 from dynamics.threads import with_slot
 from hermite.arrays import Integers, Matrix, Vector
+from hermite.text.messages import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -890,7 +891,8 @@ class NetworkClassSystem(NetworkSystem):
 
     def __init__(self, problem: Problem) -> None:
         axes = problem.input_axes()
-        assert axes is not None
+        if axes is None:
+            refuse("Argument `problem` must have `inputs`, but has none.")
         super().__init__(problem, more=axes.eigenvalues)
         self.fastest = float(axes.eigenvalue.max())
         self.work_size += 2 * self.initial_state.size
