@@ -100,7 +100,7 @@ def _table(coefficients: tuple[float, ...], sign: int, lowest: float) -> Transit
         growth_pieces=growth_pieces,
         excess_pieces=_quintic(knots, excess, -lift * f, excess_bend),
         waiting=-remaining,
-        level=scipy.interpolate.CubicHermiteSpline(knots, level, level_slope * (1.0 + lift) * f / norm),
+        level=_cubic(knots, level, level_slope * (1.0 + lift) * f / norm),
         barrier=barrier,
     )
 
@@ -151,6 +151,14 @@ def _quintic(knots: Array, value: Array, slope: Array, bend: Array) -> PPoly:
     c5 = 6.0 * rise - 3.0 * tilt + 0.5 * curl
     pieces = np.stack([c5, c4, c3, c2, c1, value[:-1]]) / step ** np.arange(5, -1, -1)[:, None]
     return scipy.interpolate.PPoly(pieces, knots)
+
+
+def _cubic(knots: Array, value: Array, slope: Array) -> PPoly:
+    """Return the piecewise polynomial with value and slope at the knots; unlike scipy's these may be inf far left."""
+    step, rise = np.diff(knots), np.diff(value)
+    c1, end = step * slope[:-1], step * slope[1:]
+    pieces = [(c1 + end - 2.0 * rise) / step**3, (3.0 * rise - 2.0 * c1 - end) / step**2, slope[:-1], value[:-1]]
+    return scipy.interpolate.PPoly(np.stack(pieces), knots)
 
 
 def logit_of_square(overlap: ArrayLike) -> Array:

@@ -188,3 +188,14 @@ def test_directions_that_are_not_orthonormal_leave_no_loss():
 def test_low_information_exponent_is_refused():
     with pytest.raises(ValueError, match=r"because directions do not decouple for k <= 2, but .* has k = 2"):
         solve_decoupled(pair_problem({2: 1.0}, 1.0, 0.3, 0.1))
+
+
+def test_a_link_of_tiny_weight_has_a_table_far_left():
+    """There R overflows, and Λ with it; in the middle they are those of h_3 but for the unit of time, 1e160."""
+    with np.errstate(all="ignore"):
+        table = transit_table([0.0, 0.0, 0.0, 1e-80], 1, -700.0)
+    assert table.knots[0] < -690.0
+    plain = transit_table([0.0, 0.0, 0.0, 1.0], 1, -16.0)
+    np.testing.assert_allclose(
+        table.remaining(np.array([-9.0])) * 1e-160, plain.remaining(np.array([-9.0])), rtol=1e-12
+    )
