@@ -98,14 +98,22 @@ def _jackknifed(law: ScalingLaw, without: Sequence[ScalingLaw]) -> ScalingLaw:
     return replace(law, **wider)
 
 
-def _law(read: Reading) -> Reading:
-    """Let a reading of one law have its errors by `over_starts`."""
+def _law_of(starts: Callable[[Sequence[xr.Dataset]], list[list[xr.Dataset]]]) -> Callable[[Reading], Reading]:
+    """Let a reading of one law have its errors by `over_starts`, of the starts into which datasets fall."""
 
-    @wraps(read)
-    def law(datasets: Sequence[xr.Dataset], *rate: float) -> ScalingLaw:
-        return over_starts(lambda found: (read(found, *rate),), _by_start(datasets))[0]
+    def decorated(read: Reading) -> Reading:
+        @wraps(read)
+        def law(datasets: Sequence[xr.Dataset], *rate: float, **named: float) -> ScalingLaw:
+            return over_starts(lambda found: (read(found, *rate, **named),), starts(datasets))[0]
 
-    return law
+        return law
+
+    return decorated
+
+
+def _one_each(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
+    """Return every dataset as a start, whatever its seed."""
+    return [[one] for one in datasets]
 
 
 def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
@@ -114,7 +122,7 @@ def _by_start(datasets: Sequence[xr.Dataset]) -> list[list[xr.Dataset]]:
     return [[one for one, s in zip(datasets, seeds, strict=True) if s == seed] for seed in sorted(set(seeds))]
 
 
-@_law
+@_law_of(_one_each)
 def loss_against_time(datasets: Sequence[xr.Dataset], rate: float | None = None) -> ScalingLaw:
     """Fit L ∝ t^s ("loss-time") by one dataset with `loss(time)` per start, all at the same times.
 
@@ -150,7 +158,7 @@ def loss_against_samples(datasets: Sequence[xr.Dataset], learning_rate: float) -
     return loss_against_time(datasets, checked_number(learning_rate, "learning_rate", positive=True))
 
 
-@_law
+@_law_of(_one_each)
 def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> ScalingLaw:
     r"""Fit L ∝ n^s ("loss-samples-tuned") at a step size tuned to the last wanted direction p̄, by a dataset per start.
 
@@ -185,7 +193,7 @@ def loss_against_tuned_samples(datasets: Sequence[xr.Dataset], rate: float) -> S
     )
 
 
-@_law
+@_law_of(_one_each)
 def times_against_direction(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T_p ∝ p^s ("time-direction") over directions from P^0.25 to P^0.75, by one dataset per start.
 
@@ -229,7 +237,7 @@ def _resampled(x: Array, from_x: Array, y: Array) -> Array:
     return np.exp(np.interp(np.log(x), np.log(from_x[known]), np.log(y[known]), left=np.nan, right=np.nan))
 
 
-@_law
+@_law_of(_by_start)
 def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit L ∝ m^s ("loss-width") at the last time of the record, over widths from P^0.25 to P^0.75.
 
@@ -243,7 +251,7 @@ def loss_against_width(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     return fitted_law("loss-width", widths, losses, window, limit, ranks=ranks)
 
 
-@_law
+@_law_of(_by_start)
 def times_against_dimension(datasets: Sequence[xr.Dataset]) -> ScalingLaw:
     """Fit T ∝ d^s ("time-dimension") over all dimensions.
 

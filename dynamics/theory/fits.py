@@ -140,6 +140,10 @@ def fit_runs(x: ArrayLike, y: ArrayLike, *, window: tuple[float, float] | None =
     every run are left out; all is NaN if fewer than 6 are left.
     """
     px, runs = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    require(
+        runs.ndim == 2 and runs.shape[1:] == px.shape,
+        f"Argument `y` must have shape (runs, {px.size}), but has shape {runs.shape}.",
+    )
     low, high = (-np.inf, np.inf) if window is None else window
     known = (np.isfinite(runs) & (runs > 0.0)).all(axis=0) & (px >= low) & (px <= high)
     if (count := int(np.count_nonzero(known))) < FEWEST_POINTS:
@@ -244,6 +248,11 @@ def read_transfer(widths: ArrayLike, rates: ArrayLike, losses: ArrayLike, *, not
     """
     m, eta = np.asarray(widths, dtype=np.float64), np.asarray(rates, dtype=np.float64)
     L = np.asarray(losses, dtype=np.float64)
+    require(
+        L.ndim == 3 and L.shape[:2] == (m.size, eta.size) and m.size >= FEWEST_WIDTHS,
+        f"Argument `losses` must have shape (widths, rates, runs) of at least {FEWEST_WIDTHS} widths, but has "
+        f"shape {L.shape} for {m.size} widths and {eta.size} rates.",
+    )
     logs, runs = np.log(np.where(np.isnan(L), np.inf, np.minimum(L, nothing))), L.shape[2]
     found, rng, again = _read(m, eta, logs.mean(axis=2)), np.random.default_rng(0), []
     for _ in range(RESAMPLES if runs > 1 else 1):

@@ -18,7 +18,7 @@ from dynamics.laws.scaling_laws import (
 from dynamics.problem import Problem, Teacher
 from dynamics.runs.dataset import study_dataset
 from dynamics.theory.asymptotics import IDEAL_LAWS, asymptotic_exponents, ideal_curve, ideal_exponent
-from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs, read_transfer
+from dynamics.theory.fits import first_crossing, fit_power_law, fit_runs, read_transfer, widening
 from dynamics.theory.learning_rates import target_losses
 
 
@@ -97,6 +97,12 @@ def test_laws_that_were_put_in_are_read_off_again():
     p_law = times_against_direction(found)
     assert p_law.fit.exponent == pytest.approx(1.3, abs=1e-12)
     assert p_law.fit.window == (4.0, 64.0)
+    # Every dataset is a start, whatever its seed.
+    curves = [answer(problem(), time, time**power, None, emergence) for power in (-0.8, -0.9, -1.1)]
+    exponents = [loss_against_time(datasets=curves, rate=0.1).fit.exponent, loss_against_time(curves).fit.exponent]
+    np.testing.assert_allclose(exponents, np.mean([-0.8, -0.9, -1.1]), rtol=1e-9)
+    error = loss_against_time(curves).fit.standard_error
+    assert error == pytest.approx(np.std([-0.8, -0.9, -1.1], ddof=1) / np.sqrt(3) * widening(3), rel=1e-9)
     with pytest.raises(ValueError, match="answers at the same times"):
         loss_against_time([found[0], answer(problem(), 2.0 * time, time**-1.0, None, emergence)])
 
@@ -239,3 +245,10 @@ def test_runs_that_blew_up_count_as_having_learned_nothing(rng):
     assert unknown["best_rate"][2] != pytest.approx(1.0, rel=1e-3)
     losses[:] = np.nan
     assert np.isnan(read_transfer(m, rates, losses, nothing=1.0)["best_rate"]).all()
+
+
+def test_fits_over_runs_refuse_other_shapes():
+    with pytest.raises(ValueError, match=re.escape("`y` must have shape (runs, 6), but has shape (6,)")):
+        fit_runs(np.arange(1.0, 7.0), np.ones(6))
+    with pytest.raises(ValueError, match="at least 4 widths"):
+        read_transfer([1, 2, 3], [0.1, 0.2], np.ones((3, 2, 2)))
