@@ -62,7 +62,7 @@ def _quadratic_laws(study: PreparedStudy, dimensions: list[int], widths: list[in
     if meter.stop_reason == "interrupted":
         raise KeyboardInterrupt
     values, coords = law_values(laws, problem), law_coordinates(laws)
-    return study.dataset(meter, values, coords, scaling_notes=limits.note, **study.settings)
+    return study.dataset(meter, values, coords, wall_seconds=meter.solving, scaling_notes=limits.note, **study.settings)
 
 
 def _loss_against_time(problem: Problem, answers: Sequence[xr.Dataset], limits: QuadraticExponents) -> ScalingLaw:

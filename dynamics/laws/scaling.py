@@ -7,6 +7,7 @@ exact coupled flow.
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -90,7 +91,7 @@ ISOTROPIC = Sizes(directions=1024, coupled=32, most=LARGEST_INTEGER, dimension_f
 SPECTRUM = Sizes(directions=64, coupled=16, most=256, dimension_factor=32, dimensions=6, few=16)
 
 
-def _scaling(study: PreparedStudy, families: tuple[list[Problem], ...], workers: int) -> xr.Dataset:
+def _scaling(study: PreparedStudy, seeds: range, sizes: Sizes, workers: int) -> xr.Dataset:
     """Solve all problems and fit the laws; an interruption keeps the laws whose families are complete."""
     rate, laws = study.settings["learning_rate"], list[ScalingLaw]()
     readings: list[Callable[[list[xr.Dataset]], list[ScalingLaw]]] = [
@@ -103,7 +104,7 @@ def _scaling(study: PreparedStudy, families: tuple[list[Problem], ...], workers:
         lambda found: [loss_against_width(found), *frontier_laws(found, rate)],
         lambda found: [times_against_dimension(found)],
     ]
-    starts, *others = families
+    starts, *others = _families(study.problem, seeds, sizes)
     # With a spectrum a prediction takes seconds: the first start stands for all, and answers choose their times.
     known = study.problem.inputs is None
     shared = common_times(starts if known else starts[:1], TIMES)
@@ -117,7 +118,8 @@ def _scaling(study: PreparedStudy, families: tuple[list[Problem], ...], workers:
             laws += read([found for found, _ in meter.answers(tasks, workers)])
     if not laws:
         raise KeyboardInterrupt
-    return study.dataset(meter, law_values(laws, study.problem), law_coordinates(laws), **study.settings)
+    values, coords = law_values(laws, study.problem), law_coordinates(laws)
+    return study.dataset(meter, values, coords, wall_seconds=meter.solving, **study.settings)
 
 
 def _families(problem: Problem, seeds: range, sizes: Sizes) -> tuple[list[Problem], list[Problem], list[Problem]]:
@@ -206,14 +208,14 @@ def scaling_study(
         "tuned_rate": TUNED_RATE,
     }
     processes = checked_workers(workers, alone=1) if coupled else 1  # matched pairs use all cores by themselves
-    families = _families(problem, seeds, sizes)
+    families = _families(problem, seeds[:1], sizes)  # those of all starts may be too many for a dry run
     how = "coupled flows" if coupled else "problems by matched pairs, without time stepping"
     if inputs is not None and not coupled:
-        pairs = sum(min(one.width, one.num_directions) for family in families for one in family)
+        pairs = sum(min(one.width, one.num_directions) for family in families for one in family) * len(seeds)
         how = f"problems by {pairs} matched pairs, about {duration(SPECTRUM_SECONDS * pairs)}"
-    work = f"{sum(map(len, families))} {how}: P = {count}, {len(seeds)} starts each."
+    work = f"{sum(map(len, families)) * len(seeds)} {how}: P = {count}, {len(seeds)} starts each."
     title = "Scaling laws beside the sum formula and the asymptotic exponents"
-    solve = partial(_scaling, families=families, workers=processes)
+    solve = partial(_scaling, seeds=seeds, sizes=sizes, workers=processes)
     return PreparedStudy("scaling", title, settings, problem, progress, solve, work)
 
 
@@ -222,14 +224,14 @@ def scaling_study(
 
 def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled: list[Problem]) -> xr.Dataset:
     """Solve all widths; an interrupted coupled flow is left out, and so are widths after it."""
-    rate, widths = study.settings["learning_rate"], np.array([one.width for one in family])
+    began, rate, widths = clock.perf_counter(), study.settings["learning_rate"], np.array([one.width for one in family])
     save_at, laws, flows = common_times(family, FRONTIER_TIMES), list[ScalingLaw](), list[xr.Dataset]()
     loss, spent = np.full((len(ROUTES), widths.size, len(save_at)), np.nan), np.full(widths.size, np.nan)
     starts: Family = [(replace(one, seed=seed), save_at) for one in family for seed in seeds]
     with under_way(len(starts) + len(coupled), study.progress) as meter:
-        timed = list(meter.answers(family_tasks(starts)))
-        pairs = [one for one, _ in timed]
+        pairs = [one for one, _ in meter.answers(family_tasks(starts))]
         laws += frontier_laws(pairs, rate)
+        pair_seconds = clock.perf_counter() - began
         # Loss curves are those of the first start.
         of_first = pairs[:: len(seeds)]
         loss[1], loss[2] = ([one[name] for one in of_first] for name in ("loss", "predicted_loss"))
@@ -247,7 +249,7 @@ def _frontier(study: PreparedStudy, family: list[Problem], seeds: range, coupled
         law_coordinates(laws) | {"width": widths, "time": save_at.times, "curve_of": np.array(ROUTES)},
         beta=study.problem.teacher.beta,
         **study.settings,
-        pair_seconds=sum(seconds for _, seconds in timed),
+        pair_seconds=pair_seconds,
     )
 
 
@@ -380,6 +382,7 @@ def finite_size(
         `exponent` and `exponent_error` (beta, num_directions, source), of the loss of all matched pairs ("measured"),
         of the sum formula, of the idealised sum (`dynamics.theory.asymptotics`), and asymptotic.
     """
+    k = checked_integer(information_exponent, "information_exponent", minimum=3)
     decays = [checked_number(beta, "betas", positive=True) for beta in checked_list(betas, "betas")]
     for beta in decays:
         need = f"Argument `betas` must be above 1/2, or the loss follows no power law, but holds {beta}."
@@ -387,9 +390,7 @@ def finite_size(
     counts = checked_increasing(sizes, "sizes", minimum=FEWEST_DIRECTIONS, fewest=1)
     d, seeds = checked_integer(dimension, "dimension", minimum=counts[-1]), checked_starts(starts, seed)
     problems = {
-        (beta, count): checked_problem(
-            information_exponent, beta, count, d, widest=WIDTH_FACTOR * count, seed=seeds.start
-        )
+        (beta, count): checked_problem(k, beta, count, d, widest=WIDTH_FACTOR * count, seed=seeds.start)
         for count, beta in product(counts, decays)
     }
     settings = {"betas": decays, "sizes": counts, "starts": len(seeds)}

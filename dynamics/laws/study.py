@@ -50,6 +50,8 @@ class Meter:
 
     bar: Any
     seconds: float = 0.0
+    #: Seconds of all answers together, also of those found side by side.
+    solving: float = 0.0
     stop_reason: str = "reached_end"
 
     def add(self, count: int) -> None:
@@ -64,6 +66,7 @@ class Meter:
         One worker is this process, with threads of its own. Answers are the same.
         """
         for found in map(_timed, tasks) if workers == 1 else _by_processes(tasks, workers):
+            self.solving += found[1]
             yield found
             self.bar.update()
 

@@ -38,14 +38,18 @@ OVER_WIDTHS = (
 )
 
 
-def _transfer(
-    study: PreparedStudy, widths: list[int], rates: Array, seeds: range, tasks: list[Task], workers: int
-) -> xr.Dataset:
+def _transfer(study: PreparedStudy, widths: list[int], rates: Array, seeds: range, workers: int) -> xr.Dataset:
     """Take the steps; the rest after an interruption is NaN."""
+    tasks: list[Task] = [
+        partial(_descend, replace(study.problem, width=m, seed=seed), rate, study.settings["steps"])
+        for m in widths
+        for rate in rates.tolist()
+        for seed in seeds
+    ]
     loss = np.full((len(widths), rates.size, len(seeds)), np.nan)
     with under_way(len(tasks), study.progress) as meter:
         for at, (one, _) in enumerate(meter.answers(tasks, workers)):
-            loss.flat[at] = np.nan_to_num(one["loss"][-1], nan=np.inf)
+            loss.flat[at] = np.nan_to_num(one["loss"][-1], nan=np.inf, posinf=np.inf)
     values, attributes = transfer_results(study.problem, widths, rates, loss)
     return study.dataset(
         meter,
@@ -99,16 +103,11 @@ def transfer_study(
     seeds = checked_starts(starts, problem.seed)
     settings = {"steps": checked_integer(steps, "steps", minimum=1), "starts": len(seeds)}
     rates, processes = descent_limit(problem) * np.array(SHARES), checked_workers(workers, alone=1)
-    tasks: list[Task] = [
-        partial(_descend, replace(problem, width=m, seed=seed), rate, settings["steps"])
-        for m in chosen
-        for rate in rates.tolist()
-        for seed in seeds
-    ]
+    runs = len(chosen) * rates.size * len(seeds)
     operations = sum(4.0 * m * m * min(problem.dimension, problem.num_directions + chosen[-1]) for m in chosen)
-    seconds = operations * rates.size * len(seeds) * settings["steps"] / SPEED + 0.05 * len(tasks)
-    work = f"{len(tasks)} runs of {settings['steps']} steps of descent: about {duration(seconds)}."
-    solve = partial(_transfer, widths=chosen, rates=rates, seeds=seeds, tasks=tasks, workers=processes)
+    seconds = operations * rates.size * len(seeds) * settings["steps"] / SPEED + 0.05 * runs
+    work = f"{runs} runs of {settings['steps']} steps of descent: about {duration(seconds)}."
+    solve = partial(_transfer, widths=chosen, rates=rates, seeds=seeds, workers=processes)
     return PreparedStudy("transfer", TITLE, settings, problem, progress, solve, work)
 
 

@@ -1,10 +1,12 @@
 """The studies of scaling laws as commands and functions, at small sizes."""
 
 import json
+import time as clock
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.figure import Figure
 
 import dynamics
@@ -204,3 +206,24 @@ def test_dry_runs_solve_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(study, "solve_decoupled", lambda *_, **__: pytest.fail("solved"))
     assert main(["finite-size", "--dry-run", "--output", str(tmp_path / "none.nc")]) == 0
     assert "without time stepping: about" in capsys.readouterr().err
+
+
+def test_the_first_argument_is_checked_first():
+    with pytest.raises(ValueError, match="information_exponent"):
+        scaling.finite_size(information_exponent=2, betas=[0.1])
+
+
+def test_a_blow_up_stays_infinite(monkeypatch):
+    def ended(one, *_):
+        return xr.Dataset({"loss": ("time", [np.inf if one.width > 2 else 0.5])})
+
+    monkeypatch.setattr(transfer, "_descend", ended)
+    found = transfer.transfer_study(directions=2, dimension=8, widths=(1, 2, 3, 4), starts=1, workers=1, progress=False)
+    assert np.isinf(found["final_loss"].values[2:]).all()
+
+
+@pytest.mark.parametrize("name", ["transfer", "scaling", "compute-frontier", "finite-size", "quadratic"])
+def test_dry_runs_prepare_no_problem_per_start(name, capsys):
+    began = clock.process_time()
+    assert main([name, "--starts", "1000000", "--dry-run"]) == 0
+    assert clock.process_time() - began < 5.0
