@@ -89,12 +89,8 @@ def events_of_directions(part: LearnedPart, a: Array, C: Array, n: Array, *, sig
 
 
 def squared_error(problem: Problem, vectors: Array, overlaps: Array) -> float:
-    """Return E(f − f*)² of neurons w (m, D) with overlaps w·θ (m, P)."""
-    return error_of_means(problem, mean_of_pairs(vectors, problem.activation.kernel), overlaps)
-
-
-def error_of_means(problem: Problem, own: float, overlaps: Array) -> float:
-    """Return E(f − f*)² of neurons of weight 1/m: `own` is the mean of g(w_i·w_j), `overlaps` are w·θ (m, P)."""
+    """Return E(f − f*)² of neurons w (m, D) of weight 1/m with overlaps w·θ (m, P)."""
+    own = mean_of_pairs(vectors, problem.activation.kernel)
     student, other = link_powers(problem)
     attraction = np.polynomial.polynomial.polyval(overlaps, student * other).mean(axis=0)
     return float(own - 2.0 * attraction @ problem.teacher.coefficients + teacher_term(problem))

@@ -25,8 +25,8 @@ import numpy as np
 
 from dynamics.equations import vectors
 from dynamics.equations.interface import Functions, System
-from dynamics.equations.link import BLOCK, VALUE, link_at, with_link, write_g0, write_g1, write_polynomial
-from dynamics.equations.losses import error_of_means, largest_overlaps, link_powers, squared_error, teacher_term
+from dynamics.equations.link import BLOCK, link_at, with_link, write_g0, write_g1
+from dynamics.equations.losses import largest_overlaps, link_powers, squared_error, teacher_term
 from dynamics.equations.mean_field import AxisSystem, SubspaceSystem
 from dynamics.equations.network.normal_kernels import mirror
 from dynamics.equations.network.steps import step_source, step_units, write_erf_second, write_polynomial_second
@@ -49,18 +49,11 @@ TERMS, LEVELS = 6, 7
 
 
 @kernel
-def write_strip(
-    place: int, divisor: float, first: int, y: Vector, parameters: Vector, sizes: Integers, work: Vector
-) -> Matrix:
-    """Return g or g' of w_i·w_j, by its place in the link, over a divisor, for neurons from `first` on with all."""
+def strip_of_gram(y: Vector, first: int, sizes: Integers, work: Vector) -> Matrix:
+    """Write w_i·w_j of up to STRIP neurons from `first` on with all to the strip."""
     m, D = sizes[0], sizes[2]
-    strip, values = matrix(work, 0, min(STRIP, m - first), m), vector(work, STRIP * m, BLOCK)
+    strip = matrix(work, 0, min(STRIP, m - first), m)
     product(matrix(y, first * D, strip.shape[0], D), matrix(y, 0, m, D).T, strip)
-    for begin in range(0, strip.size, BLOCK):
-        part = vector(work, begin, min(BLOCK, strip.size - begin))
-        write_polynomial(link_at(parameters, sizes[LINK]), place, part, values)
-        for k in range(part.size):
-            part[k] = values[k] / divisor
     return strip
 
 
@@ -80,11 +73,16 @@ def rhs(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, w
     """Write w' = F − (F·w) w, F_i = Σ_p a_p g*'(w_i·θ_p) θ_p − (1/m) Σ_{j≠i} g'(w_i·w_j) w_j."""
     m, P, D = sizes[0], sizes[1], sizes[2]
     W, F, A = matrix(y, 0, m, D), matrix(out, 0, m, D), matrix(work, 0, m, P)
-    place = int(link_at(parameters, sizes[LINK])[0])
+    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
     for first in range(0, m, STRIP):
         if is_stopped(sizes):
             return
-        forces = write_strip(place, -float(m), first, y, parameters, sizes, work)
+        forces = strip_of_gram(y, first, sizes, work)
+        for begin in range(0, forces.size, BLOCK):
+            part = vector(work, begin, min(BLOCK, forces.size - begin))
+            write_g1(link, part, values)
+            for k in range(part.size):
+                part[k] = -values[k] / m
         for i in range(forces.shape[0]):
             # The force of a neuron on itself is radial.
             forces[i, first + i] = 0.0
@@ -116,11 +114,14 @@ def write_all_events(own: float, C: Vector, parameters: Vector, sizes: Integers,
 def event_values(t: float, y: Vector, out: Vector, parameters: Vector, sizes: Integers, work: Vector) -> None:
     """Write the values of `write_all_events`."""
     m, P, own = sizes[0], sizes[1], 0.0
+    link, values = link_at(parameters, sizes[LINK]), vector(work, STRIP * m, BLOCK)
     for first in range(0, m, STRIP):
-        strip = write_strip(int(VALUE), 1.0, first, y, parameters, sizes, work)
-        for i in range(strip.shape[0]):
-            for j in range(m):
-                own += strip[i, j]
+        strip = strip_of_gram(y, first, sizes, work)
+        for begin in range(0, strip.size, BLOCK):
+            part = vector(work, begin, min(BLOCK, strip.size - begin))
+            write_g0(link, part, values)
+            for k in range(part.size):
+                own += values[k]
     vectors.write_overlaps(y, matrix(work, 0, m, P), parameters, sizes)
     rest = vector(work, m * P, work.size - m * P)
     write_all_events(own / m / m, vector(work, 0, m * P), parameters, sizes, rest, out)
@@ -385,7 +386,9 @@ class SphericalStepSystem(SphericalObservables):
     def loss(self, state: Array) -> float:
         """Return E(f − f*)²; a difference of O(1) terms, so that values below ~1e-14 are rounding."""
         C, G = self.unpack(state)
-        return error_of_means(self.problem, float(self.problem.activation.kernel(G).mean()), C)
+        attraction = np.polynomial.polynomial.polyval(C, self._kernel).mean(axis=0)
+        own, constant = float(self.problem.activation.kernel(G).mean()), self._fixed[1][-1]
+        return float(own - 2.0 * attraction @ self.problem.teacher.coefficients + constant)
 
     def summarise(self, state: Array) -> dict[str, Array | float]:
         """Return loss, margin, and per direction the largest overlap and the learned mass."""
