@@ -14,7 +14,7 @@ import pytest
 
 import dynamics
 from dynamics import Problem, RunFile, SaveAt, Teacher, study
-from dynamics.commands import studies as study_command
+from dynamics.commands import parsing
 from dynamics.laws.__main__ import main as laws
 from dynamics.report import __main__ as report
 from dynamics.report import page
@@ -117,7 +117,7 @@ def test_the_answer_of_a_solve(here, monkeypatch, capsys, happens, place):
 @befall
 def test_the_answer_of_a_study(here, monkeypatch, capsys, happens, place):
     target = here / "results" / "run.nc"
-    first(monkeypatch, study_command, "end_with", happens, target)
+    first(monkeypatch, parsing, "end_with", happens, target)
     assert laws([*LAWS, "--output", str(target), "--no-plot"]) == 1
     told = capsys.readouterr()
     assert dict(assert_kept(target, here / place, told.err).sizes)["num_directions"] == 2

@@ -124,7 +124,7 @@ def test_a_run_that_does_not_arrive_is_asked_alone_and_the_others_are_kept(tmp_p
     def begun(flow):
         begin(flow)
         if flow.integration.method.system.problem.seed == 2:
-            flow.runs[0].stepper = Stopped(status)
+            flow.steps[0].stepper = Stopped(status)
 
     def looked(grid, points, *rest, **options):
         assert bundles_kept(points.path) == [f"{k:06d}.point" for k in range(4)]
