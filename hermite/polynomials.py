@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hermite.arrays import Array, Integers
+from hermite.text.messages import refuse
 
 #: Largest degree the package accepts; every recurrence is tested up to it.
 MAX_DEGREE = 300
@@ -119,6 +120,8 @@ def kernel_value(coefficients: ArrayLike, s: ArrayLike, n: int = 0) -> Array:
     >>> float(kernel_value(h4, 0.5)), float(kernel_value(h4, 0.5, n=1))
     (0.0625, 0.5)
     """
+    if n < 0:
+        refuse(f"Argument `n` must be at least 0, but is {n}.")
     weights, points = np.square(coefficients, dtype=np.float64), np.asarray(s, dtype=np.float64)
     value = np.zeros(points.shape)
     # Past n of about 120 the derivative of a series of degree 300 may itself exceed float64: it is then infinite.

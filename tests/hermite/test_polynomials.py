@@ -84,6 +84,8 @@ def test_kernel_derivatives_agree_with_numpy_polynomials(rng, n):
     s = np.array([-1.0, -0.4, 0.0, 0.7, 1.0])
     expected = np.polynomial.Polynomial(coefficients**2).deriv(n)(s) if n < 301 else np.zeros(5)
     np.testing.assert_allclose(polynomials.kernel_value(coefficients, s, n), expected, rtol=1e-11, atol=1e-300)
+    with pytest.raises(ValueError, match="`n` must be at least 0, but is -1"):
+        polynomials.kernel_value(coefficients, s, -1)
 
 
 def _relu_coefficients(order, place):
