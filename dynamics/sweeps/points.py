@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -156,6 +157,8 @@ BUNDLE_SECONDS = 0.5
 #: A block begins with these bytes, the length of its description, the description, and all numbers in its order.
 MAGIC = b"feature-emergence points 2\n"
 _LENGTH = 8
+#: So many bytes of numbers are compressed.
+COMPRESSED_BYTES = 2**23
 #: Kinds of numbers.
 NUMBERS = "biuf"
 
@@ -426,6 +429,9 @@ class Points(NamedTuple):
 
 def plain_contents(dataset: xr.Dataset) -> DatasetArrays:
     """Return a dataset as numbers and text; with anything else in it, such as dates, as netCDF holds it."""
+    # Text and numbers of any size can be told per point; netCDF has integers of 64 bits.
+    huge = {k: float(v) for k, v in dataset.attrs.items() if isinstance(v, int) and np.asarray(v).dtype == object}
+    dataset = dataset.assign_attrs(huge)
     check_attributes(dataset)
     others = (v.to_numpy() for v in dataset.variables.values() if v.dtype.kind not in NUMBERS)
     if all(isinstance(each, str) for array in others for each in array.flat):
@@ -464,11 +470,13 @@ def packed_points(points: Sequence[DatasetArrays]) -> bytes:
         "attributes": {name: [_plain(point.attributes.get(name)) for point in points] for name in names},
         "variables": described,
     }
-    header = json.dumps(said).encode()
-    numbers = [
+    numbers = b"".join(
         np.stack([other[name][1] for other in arrays]).tobytes() for name, entry in described.items() if "kind" in entry
-    ]
-    return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, *numbers])
+    )
+    if len(numbers) >= COMPRESSED_BYTES:
+        said["compressed"], numbers = True, zlib.compress(numbers, level=1)
+    header = json.dumps(said).encode()
+    return b"".join([MAGIC, len(header).to_bytes(_LENGTH, "little"), header, numbers])
 
 
 def _described(arrays: Mapping[str, Labelled]) -> dict[str, Any]:
@@ -487,6 +495,8 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     values = np.asarray(value)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
     return values.item() if values.size == 1 else values.tolist()
 
 
@@ -496,6 +506,8 @@ def read_points(path: Path) -> Points:
     first = len(MAGIC) + _LENGTH
     end = first + int.from_bytes(content[len(MAGIC) : first], "little")
     said = json.loads(content[first:end])
+    if said.get("compressed"):
+        content, end = zlib.decompress(memoryview(content)[end:]), 0
     count, variables = said["points"], {}
     for name, described in said["variables"].items():
         shape = (count, *described["shape"])

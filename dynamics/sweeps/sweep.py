@@ -128,7 +128,7 @@ class Survey:
             number = isinstance(value, (int, float))
             if value is None:
                 continue
-            if isinstance(value, list) and not isinstance(value[0], str):
+            if isinstance(value, list) and not any(isinstance(entry, str) for entry in value):
                 value = np.array(value)  # noqa: PLW2901  # as netCDF gives it back
             if name not in self.scalars:
                 self.scalars[name] = np.full(len(self.grid), *((np.nan,) if number else ("", object)))

@@ -105,6 +105,18 @@ def test_options_can_be_axes_and_attributes_give_way_to_them():
     assert np.isnan(mixed.odd[1])
 
 
+def test_attributes_of_any_kind_are_merged():
+    def tagged(problem):
+        kinds = {"raw": b"ab", "word": np.bytes_(b"ab"), "words": [b"ab", b"c"], "huge": 2**70}
+        return xr.Dataset({"loss": ((), 1.0)}, attrs=kinds | {"empty": [] if problem.seed else [1.0, 2.0]})
+
+    found = dynamics.sweep(BASE, {"seed": [0, 1]}, study=tagged, workers=0)
+    assert [*found.raw.values, *found.word.values] == ["ab"] * 4
+    assert found.words.values.tolist() == ["['ab', 'c']"] * 2
+    assert found.huge.values.tolist() == [2.0**70] * 2
+    assert found.empty.values.tolist() == ["[1. 2.]", "[]"]
+
+
 @pytest.mark.parametrize(
     ("grid", "changes"),
     [
@@ -559,7 +571,9 @@ def test_files_of_both_kinds_come_in_the_order_of_their_points(tmp_path):
         assert directory.done() == {1, 2, 3, 5, 999_999, 1_000_000}
 
 
-def test_a_block_holds_what_netcdf_does(tmp_path):
+@pytest.mark.parametrize("least", [1, sweep_points.COMPRESSED_BYTES])
+def test_a_block_holds_what_netcdf_does(tmp_path, monkeypatch, least):
+    monkeypatch.setattr(sweep_points, "COMPRESSED_BYTES", least)
     plain = xr.Dataset({"x": ("p", [1.0, 2.0]), "name": ((), "text")}, coords={"p": [1, 2], "q": ("p", ["a", "b"])})
     plain = plain.assign_attrs(title="plain", count=np.int64(3), many=[1, 2], one=[5])
     plain = plain.assign(
